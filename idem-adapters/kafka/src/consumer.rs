@@ -143,6 +143,8 @@ impl Thread<'_> {
             self.serve()?;
             self.subscribed.follow(self.member, self.consumer)?;
             self.split();
+            // Records that arrived before the split are in the main queue. They come before those in the new queues.
+            self.serve()?;
             match self.receive()? {
                 Received::More => {}
                 Received::All => self.shared.sleep(SLEEP, Waits::Nothing),

@@ -195,9 +195,10 @@ impl Source for Stream {
         self.subscription.as_ref().map(|subscription| subscription.wait * 4)
     }
 
-    /// Unreadable messages are settled before anything else is pulled, so there is room for them alone.
+    /// Unreadable messages are settled before anything else is pulled: each of them may be the last one that is left.
     fn room(&self) -> Option<usize> {
-        Some(self.subscription.as_ref()?.first.load(Relaxed)).filter(|left| *left > 0)
+        let left = self.subscription.as_ref()?.first.load(Relaxed);
+        (left > 0).then_some(1)
     }
 
     /// Reports the number of messages that the consumer has not delivered to any worker yet.

@@ -30,8 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How many messages are read at once, if they fit into [`MEMORY`].
 const READS: usize = 100;
 
-/// How much memory the payloads of the messages that are read at once may use.
-const MEMORY: usize = 64 << 20;
+/// How much memory the payloads of the messages that are read at once may use. A server cuts off a client for which 64 MiB
+/// wait (`max_pending`), and the payloads come in base64.
+const MEMORY: usize = 16 << 20;
 
 /// The header with the raw header block from the stream.
 const RAW: &str = "idem-nats-headers";

@@ -79,9 +79,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn delivery_verdicts(&self, deliveries: &[Delivery], carried: &[Carried]) -> Vec<Verdict> {
-        let beside = self.suspect_lock.direct().await;
+        let _beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries, carried);
-        drop(beside);
         let facts: Vec<&Delivery> = deliveries.iter().collect();
         self.verdicts(items, &facts, Opening::Claims).await
     }
@@ -123,13 +122,7 @@ impl<S: Store> Pipeline<S> {
                 continue;
             }
             first = false;
-            // Not held during the wait for an outage to end: a suspect of a worker of another database may wait for it.
-            let beside = match opening {
-                Opening::Claims => Some(self.suspect_lock.direct().await),
-                Opening::Rows(_) => None,
-            };
             let round = self.run_transaction(&mut items, facts, opening).await;
-            drop(beside);
             if let Opening::Rows(rows) = opening
                 && !matches!(round, TransactionResult::Done(_))
                 && extended.elapsed() >= self.settings.lease / 4

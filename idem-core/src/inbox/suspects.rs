@@ -20,7 +20,7 @@ impl<S: Store> Runner<S> {
     pub(super) async fn suspects(&self, ordinary: bool) -> Result<bool, StoreError> {
         let draining = &self.pipeline.draining;
         // One suspect per process, from its reservation to its outcome.
-        let mut turn = tokio::select! {
+        let turn = tokio::select! {
             turn = self.pipeline.suspect_lock.turn() => turn,
             () = draining.cancelled() => return Ok(false),
         };
@@ -66,8 +66,8 @@ impl<S: Store> Runner<S> {
                 }
             }
             drop(held);
-            let Some((back, isolated)) = self.run(&row, isolated, turn).await else { return Ok(true) };
-            (turn, any) = (back, true);
+            let isolated = self.run(&row, isolated).await;
+            any = true;
             turn.ran(closed, since, lease);
             let keeps = isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE;
             quiet = isolated.filter(|_| keeps).map(|isolated| (isolated, since));
@@ -78,24 +78,23 @@ impl<S: Store> Runner<S> {
         Ok(any)
     }
 
-    /// Runs a suspect until its outcome is written. Returns the turn, and the isolation unless the run has ended it.
+    /// Runs a suspect until its outcome is written. Returns the isolation unless the run has ended it.
     ///
-    /// If an outage of this worker's database begins, the isolation and the turn end, and `None` is returned: workers of
-    /// other databases in this process would stand still for as long. If the process ends during the outage, another
-    /// message may be charged a start.
-    async fn run(&self, row: &Row, isolated: Isolated, turn: Turn) -> Option<(Turn, Option<Isolated>)> {
+    /// If this worker's database fails meanwhile, the isolation ends: the outcome cannot be written, and workers of
+    /// other databases in this process would stand still for as long. Only their suspects wait. If the process ends
+    /// before the database is back, another message may be charged a start.
+    async fn run(&self, row: &Row, isolated: Isolated) -> Option<Isolated> {
         let quiet = Quiet::new(isolated);
         let mut run = pin!(self.pipeline.run_isolated(row, &quiet));
         tokio::select! {
             biased;
             () = &mut run => {}
-            () = self.pipeline.outage.began() => {
-                drop((quiet.end(), turn));
+            () = self.pipeline.outage.failed() => {
+                drop(quiet.end());
                 run.await;
-                return None;
             }
         }
-        Some((turn, quiet.end()))
+        quiet.end()
     }
 
     /// Reserves the suspect that is due first. That comes before the process goes quiet for it, so that no other process

@@ -119,6 +119,8 @@ impl<S: Store> Pipeline<S> {
                     self.meters(&delivery).held();
                     delivery.holds += 1;
                     if hold == HoldReason::Busy {
+                        // The database has accepted its other rows.
+                        delivery.refused = Refused::default();
                         return Some(Waiting::Busy(delivery, acker, carried));
                     }
                     extended(&mut acker, self.hold(hold, delivery.holds - 1)).await;

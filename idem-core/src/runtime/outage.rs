@@ -24,13 +24,17 @@ pub(crate) struct Outage {
     health: Health,
     /// When a lost connection was last logged.
     told: Mutex<Option<Instant>>,
+    /// When it was last pinged because claims were held up.
+    asked: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Database {
     Up,
-    /// A connection was lost, or a claim is held for long. Work continues while the database is pinged.
-    Asked,
+    /// A connection was `lost`, or claims are held up for long. Work continues while the database is pinged.
+    Asked {
+        lost: bool,
+    },
     /// The database did not answer a ping; or it answered, and refused its work.
     Down {
         refused: bool,
@@ -48,6 +52,9 @@ const TRIAL: Duration = Duration::from_secs(5);
 /// The minimum interval between two log lines about lost connections.
 const TELL: Duration = Duration::from_secs(10);
 
+/// The minimum interval between two pings because claims are held up.
+const ASK: Duration = Duration::from_secs(1);
+
 impl Outage {
     /// Creates the outage state of a worker with this health and this maximum of unsettled deliveries.
     pub(crate) fn new(health: Health, unsettled: usize) -> Self {
@@ -57,6 +64,7 @@ impl Outage {
             refused: Count::of(unsettled),
             health,
             told: Mutex::default(),
+            asked: Mutex::default(),
         }
     }
 
@@ -67,7 +75,7 @@ impl Outage {
             StoreError::LockTimeout | StoreError::Serialization(_) | StoreError::Message(_) => {}
             StoreError::ConnectionLost(error) => {
                 let before = self.turn(|state| match state {
-                    Database::Up => Database::Asked,
+                    Database::Up | Database::Asked { .. } => Database::Asked { lost: true },
                     Database::Trial => Database::Down { refused: true },
                     other => other,
                 });
@@ -79,7 +87,7 @@ impl Outage {
                 let before = self.turn(|_| Database::Down { refused: true });
                 let error = crate::error::text(error.as_ref());
                 match before {
-                    Database::Up | Database::Asked => {
+                    Database::Up | Database::Asked { .. } => {
                         tracing::warn!(error, "the database cannot be used; consumption pauses");
                     }
                     _ => tracing::debug!(error, "the database still cannot be used"),
@@ -88,16 +96,17 @@ impl Outage {
         }
     }
 
-    /// Pings the database, although no connection was lost.
+    /// Pings the database, although no connection was lost, at a limited rate. Only a refusal of the ping is then an
+    /// outage: it may be slow because all connections are busy.
     pub(crate) fn ask(&self) {
-        self.turn(|state| if state == Database::Up { Database::Asked } else { state });
+        if is_over(&self.asked, ASK) {
+            self.turn(|state| if state == Database::Up { Database::Asked { lost: false } } else { state });
+        }
     }
 
     /// Logs a lost connection, at a limited rate: each of many connections may be lost, again and again.
     fn tell(&self, error: &(dyn std::error::Error + 'static)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| told.elapsed() >= TELL) {
-            *told = Some(Instant::now());
+        if is_over(&self.told, TELL) {
             let error = crate::error::text(error);
             tracing::warn!(error, "a connection to the database was lost; the operation is retried");
         }
@@ -113,6 +122,11 @@ impl Outage {
     /// Waits until the database cannot be used. Cancel safe.
     pub(crate) async fn began(&self) {
         let _ = self.state.subscribe().wait_for(|state| !is_up(state)).await;
+    }
+
+    /// Waits until the database fails; a trial is no failure. Cancel safe.
+    pub(crate) async fn failed(&self) {
+        let _ = self.state.subscribe().wait_for(|state| matches!(state, Database::Down { .. })).await;
     }
 
     /// Waits until the database can be used. Cancel safe.
@@ -148,24 +162,30 @@ impl Outage {
         let (mut state, mut damped) = (self.state.subscribe(), Damped::default());
         loop {
             let _ = state.wait_for(|state| *state != Database::Up).await;
-            if *self.state.borrow() == Database::Asked {
-                let Err(error) = asked(store).await else {
-                    self.turn(|state| if state == Database::Asked { Database::Up } else { state });
-                    continue;
-                };
-                let before = self.turn(|state| match state {
-                    Database::Asked => Database::Down { refused: false },
-                    other => other,
-                });
-                if before == Database::Asked {
-                    tracing::warn!(error, "the database cannot be used; consumption pauses");
-                }
+            if matches!(*self.state.borrow(), Database::Asked { .. }) && !self.asked_in_vain(store).await {
+                continue;
             }
             damped.begins();
             self.mend(store, &mut damped).await;
             damped.ends();
             tracing::info!("the database can be used again; consumption goes on");
         }
+    }
+
+    /// Pings the database. Returns whether that has shown an outage.
+    async fn asked_in_vain<S: Store>(&self, store: &S) -> bool {
+        let answer = asked(store).await;
+        let before = self.turn(|state| match (state, &answer) {
+            (Database::Asked { .. }, Ok(())) | (Database::Asked { lost: false }, Err((_, false))) => Database::Up,
+            (Database::Asked { .. }, Err(_)) => Database::Down { refused: false },
+            (other, _) => other,
+        });
+        if let (Database::Asked { .. }, Err((error, _))) = (before, answer)
+            && !self.is_up()
+        {
+            tracing::warn!(error, "the database cannot be used; consumption pauses");
+        }
+        !self.is_up()
     }
 
     /// Waits until the database can be used. If it had answered and refused its work, another answer proves nothing: it
@@ -228,14 +248,24 @@ impl Outage {
 }
 
 fn is_up(state: &Database) -> bool {
-    matches!(state, Database::Up | Database::Asked)
+    matches!(state, Database::Up | Database::Asked { .. })
 }
 
-/// Pings the database with a timeout. The error is the text of its failure.
-async fn asked<S: Store>(store: &S) -> Result<(), String> {
+/// Returns whether this time has passed since the last call that returned `true`.
+fn is_over(last: &Mutex<Option<Instant>>, pause: Duration) -> bool {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_over = last.is_none_or(|last| last.elapsed() >= pause);
+    if is_over {
+        *last = Some(Instant::now());
+    }
+    is_over
+}
+
+/// Pings the database with a timeout. The error is the text of its failure, and whether the database has answered.
+async fn asked<S: Store>(store: &S) -> Result<(), (String, bool)> {
     match timeout(ANSWER, store.ping()).await {
-        Ok(answer) => answer.map_err(|fault| crate::error::text(&fault)),
-        Err(_) => Err(format!("it did not answer within {ANSWER:?}")),
+        Ok(answer) => answer.map_err(|fault| (crate::error::text(&fault), fault.is_answered())),
+        Err(_) => Err((format!("it did not answer within {ANSWER:?}"), false)),
     }
 }
 
