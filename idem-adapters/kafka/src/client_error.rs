@@ -41,6 +41,11 @@ impl Member {
                 self.shaken.store(true, Ordering::Relaxed);
                 Ok(())
             }
+            // It came before the partition had its own queue. The client asks again, and the topics are looked up.
+            Some(Code::TopicAuthorizationFailed) if partition.is_none() => {
+                self.shaken.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             // The previous token may still be valid. Once it is not, the brokers report that.
             Some(Code::Authentication) if said.contains("Failed to acquire SASL OAUTHBEARER token") => Ok(()),
             Some(code) if passes(code) => Ok(()),

@@ -135,10 +135,16 @@ fn matches(filter: &str, subject: &str) -> bool {
     tokens.next().is_none()
 }
 
-/// Returns why async-nats closes the connection at such a message, or `None` if it does not.
+/// Returns why async-nats closes the connection at such a message, or `None` if it does not. A readable message must not be
+/// taken for an unreadable one, so this follows the client's parser (async-nats 0.51, `try_read_op`) step by step.
 fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
-    // The server writes this character in place of bytes that are not UTF-8.
-    if subject.contains('\u{fffd}') || subject.split_whitespace().count() != 1 {
+    // Only the line of a message with headers is split at each kind of white space.
+    let words = match headers.is_empty() {
+        true => subject.split(' ').filter(|word| !word.is_empty()).count(),
+        false => subject.split_whitespace().count(),
+    };
+    // The server writes U+FFFD in place of bytes that are not UTF-8.
+    if words != 1 || subject.contains('\u{fffd}') {
         return Some("the subject is not UTF-8, or holds white space".to_owned());
     }
     if headers.is_empty() {
@@ -151,12 +157,29 @@ fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
     if !status.is_some_and(|status| status.is_empty() || status.parse::<async_nats::StatusCode>().is_ok()) {
         return Some("the first header line does not begin with a valid `NATS/1.0` status".to_owned());
     }
-    let odd = |line: &&str| {
-        let name = line.split_once(':').map(|(name, _)| name.parse::<HeaderName>());
-        // A line that begins with white space continues the previous value.
-        line.contains('\r') || !line.starts_with(char::is_whitespace) && !matches!(name, Some(Ok(_)))
-    };
-    lines.filter(|line| !line.is_empty()).find(odd).map(|line| format!("a header line cannot be parsed: {line:?}"))
+    odd_line(lines).map(|line| format!("a header line cannot be parsed: {line:?}"))
+}
+
+/// Returns the first line that begins no header.
+fn odd_line<'a>(lines: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut lines = lines.peekable();
+    while let Some(line) = lines.next() {
+        if line.is_empty() {
+            continue;
+        }
+        let Some((_, value)) = line.split_once(':').filter(|(name, _)| name.parse::<HeaderName>().is_ok()) else {
+            return Some(line);
+        };
+        let mut value = value.trim_start().to_owned();
+        // A line that begins with white space continues the value before it.
+        while let Some(more) = lines.next_if(|line| line.starts_with(char::is_whitespace)) {
+            value.push_str(more);
+        }
+        if value.trim_end().contains('\r') {
+            return Some(line);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -181,30 +204,35 @@ mod tests {
 
     #[test]
     fn messages_that_async_nats_reads_are_fit_and_others_are_not() {
-        let fit: [&[u8]; 6] = [
+        let fit: [&[u8]; 7] = [
             b"",
             b"NATS/1.0\r\n\r\n",
             b"NATS/1.0 100 Idle\r\n\r\n",
             b"NATS/1.0\r\nname: value\r\nother:\r\n\r\n",
             b"NATS/1.0\r\nname: value\r\n  goes on\r\n\r\n",
             "NATS/1.0\r\nname: \u{e4}\r\n\r\n".as_bytes(),
+            b"NATS/1.0\r\nname: value\r\r\n\r\n",
         ];
         for headers in fit {
             assert_eq!(unfit("orders.paid", headers), None, "{headers:?}");
         }
-        let odd: [&[u8]; 6] = [
+        let odd: [&[u8]; 8] = [
             b"NATS/1.0\r\nname: \xff\r\n\r\n",
             b"NATS/2.0\r\n\r\n",
             b"NATS/1.0 what\r\n\r\n",
             b"NATS/1.0\r\nno colon\r\n\r\n",
             b"NATS/1.0\r\nna me: value\r\n\r\n",
             b"NATS/1.0\r\nname: va\rlue\r\n\r\n",
+            b"NATS/1.0\r\n goes on: value\r\n\r\n",
+            b"NATS/1.0\r\nname: value\r\n\r\n goes on: value\r\n\r\n",
         ];
         for headers in odd {
             assert!(unfit("orders.paid", headers).is_some(), "{headers:?}");
         }
-        for subject in ["orders.\u{fffd}", "orders.\u{a0}paid", ""] {
+        for subject in ["orders.\u{fffd}", "orders. paid", ""] {
             assert!(unfit(subject, b"").is_some(), "{subject:?}");
         }
+        let spaced = "orders.\u{a0}paid";
+        assert!(unfit(spaced, b"").is_none() && unfit(spaced, b"NATS/1.0\r\n\r\n").is_some());
     }
 }
