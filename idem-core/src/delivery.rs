@@ -47,7 +47,7 @@ pub struct Delivery {
     pub(crate) redelivered: bool,
     pub(crate) delivery_count: Option<u32>,
     pub(crate) attempt: u32,
-    /// How often in a row the database has not answered for it, in this process.
+    /// How often it was held, because the database did not answer or another transaction held its claim, in this process.
     pub(crate) holds: usize,
     /// How often the database has refused what idem writes for it, in this process.
     pub(crate) refused: Refused,

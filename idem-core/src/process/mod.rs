@@ -119,7 +119,7 @@ impl<S: Store> Pipeline<S> {
                     self.meters(&delivery).held();
                     delivery.holds += 1;
                     if hold == HoldReason::Busy {
-                        // The database has accepted its other rows.
+                        // Another transaction holds its claim, so the database does not refuse it.
                         delivery.refused = Refused::default();
                         return Some(Waiting::Busy(delivery, acker, carried));
                     }
