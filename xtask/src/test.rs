@@ -1,5 +1,7 @@
 //! `cargo xtask test`: runs every test against real servers.
 
+use std::{env, thread};
+
 use anyhow::Result;
 use clap::Args;
 
@@ -15,6 +17,9 @@ pub(crate) struct Options {
     #[arg(last = true)]
     args: Vec<String>,
 }
+
+/// How many tests of one suite run at once, if the environment says so.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// The examples that end by themselves. They run as for a user: with default features and without servers.
 const RUN: &[&str] = &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "http", "avro"];
@@ -42,6 +47,10 @@ pub(crate) fn test(options: &Options) -> Result<()> {
     let mut tests = cargo(["test", "--all-features", "--no-fail-fast"]);
     if !options.args.iter().take_while(|arg| *arg != "--").any(|arg| names_package(arg)) {
         tests.arg("--workspace");
+    }
+    if env::var_os(THREADS).is_none() {
+        // Tests wait for servers more than they compute.
+        tests.env(THREADS, (2 * thread::available_parallelism()?.get()).to_string());
     }
     run(tests.args(&options.args).envs(servers.env.iter().cloned()))
 }

@@ -46,20 +46,20 @@ impl Member {
         Ok(())
     }
 
-    /// Commits the start position of a partition before any of its records is delivered. If the start were determined
+    /// Commits the start positions of partitions before any of their records is delivered. If the start were determined
     /// again after a crash, it would skip the messages published meanwhile.
+    ///
+    /// The positions are committed as a list, and not through the client's offset store: what else is stored there may be
+    /// an offset that the broker refuses, such as one of a topic that is forbidden by now. The partitions belong to this
+    /// member, since only this thread gives them up.
     pub(crate) fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> KafkaResult<()> {
-        let decided = begins.iter().filter(|begin| begin.decided);
-        let mut any = false;
-        for begin in decided {
-            let Offset::Offset(offset) = begin.offset else { continue };
-            self.store_next(consumer, &begin.partition, offset)?;
-            any = true;
+        let mut list = TopicPartitionList::new();
+        for begin in begins.iter().filter(|begin| begin.decided) {
+            if let Offset::Offset(offset) = begin.offset {
+                self.list_next(&mut list, &begin.partition, offset)?;
+            }
         }
-        if any {
-            consumer.commit_consumer_state(CommitMode::Sync)?;
-        }
-        Ok(())
+        if list.count() == 0 { Ok(()) } else { consumer.commit(&list, CommitMode::Sync) }
     }
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) {

@@ -24,21 +24,26 @@ impl Member {
         }
     }
 
-    /// Stores the offset of the next record, with the id of the topic.
-    pub(crate) fn store_next(
+    /// Stores the offset of the next record.
+    fn store_next(&self, consumer: &BaseConsumer<Self>, partition: &TopicPartition, next: i64) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::new();
+        self.list_next(&mut list, partition, next)?;
+        if list.count() == 0 { Ok(()) } else { consumer.store_offsets(&list) }
+    }
+
+    /// Adds the offset of the next record, with the id of the topic. The id of a deleted topic is not known any more, and
+    /// an offset without it could be mistaken for one of another topic created under its name, so it is left out.
+    pub(crate) fn list_next(
         &self,
-        consumer: &BaseConsumer<Self>,
+        list: &mut TopicPartitionList,
         partition: &TopicPartition,
         next: i64,
     ) -> KafkaResult<()> {
-        let mut list = TopicPartitionList::new();
+        let Some(id) = self.id(&partition.topic) else { return Ok(()) };
         let mut place = list.add_partition(&partition.topic, partition.number);
         place.set_offset(Offset::Offset(next))?;
-        // The id of a deleted topic is not known any more. The offset must not be stored, because it could be mistaken
-        // for an offset of another topic created under its name.
-        let Some(id) = self.id(&partition.topic) else { return Ok(()) };
         place.set_metadata(identity::metadata(&id));
-        consumer.store_offsets(&list)
+        Ok(())
     }
 
     /// Commits the offsets that are stored and not committed yet, if any.

@@ -44,8 +44,7 @@ impl Stream {
                 return First::default();
             }
         };
-        let (connection, stream, consumer) = (&pull.connection, &pull.stream, &pull.consumer);
-        let found = match unreadable::find(connection, stream, consumer, &acks, &mut self.searched).await {
+        let found = match unreadable::find(pull, &acks, &mut self.searched).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(

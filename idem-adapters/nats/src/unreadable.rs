@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::connection::Connection;
+use crate::pull::Pull;
 
 /// How many messages one search reads at most.
 const MOST: usize = 10_000;
@@ -44,32 +45,21 @@ pub(crate) struct Unreadable {
     pub(crate) delivery: Delivery,
 }
 
-/// Returns the unreadable messages among the unsettled ones of a consumer. `acks` is the part that the subjects of its
-/// acks have in common. `place` is where the last search stopped. A message that stays unsettled can have any number of
-/// settled ones behind it, so a search may not reach the end; the next one then continues there.
-pub(crate) async fn find(
-    connection: &Connection,
-    stream: &Arc<str>,
-    consumer: &str,
-    acks: &str,
-    place: &mut u64,
-) -> Result<Vec<Unreadable>, BoxError> {
+/// Returns the unreadable messages among the unsettled ones of a consumer, no more than the worker has room for. `acks` is
+/// the part that the subjects of its acks have in common. `place` is where the last search stopped. A message that stays
+/// unsettled can have any number of settled ones behind it, so a search may not reach the end; the next one then continues
+/// there.
+pub(crate) async fn find(pull: &Pull, acks: &str, place: &mut u64) -> Result<Vec<Unreadable>, BoxError> {
     let mut found = Vec::new();
-    let looked = timeout(PATIENCE, look(connection, stream, consumer, acks, place, &mut found)).await;
+    let looked = timeout(PATIENCE, look(pull, acks, place, &mut found)).await;
     match looked.unwrap_or_else(|elapsed| Err(elapsed.into())) {
         Err(error) if found.is_empty() => Err(error),
         _ => Ok(found),
     }
 }
 
-async fn look(
-    connection: &Connection,
-    stream: &Arc<str>,
-    consumer: &str,
-    acks: &str,
-    place: &mut u64,
-    found: &mut Vec<Unreadable>,
-) -> Result<(), BoxError> {
+async fn look(pull: &Pull, acks: &str, place: &mut u64, found: &mut Vec<Unreadable>) -> Result<(), BoxError> {
+    let Pull { connection, stream, consumer, max_unsettled, .. } = pull;
     let info = connection.jetstream().get_stream_no_info(&**stream).await?.consumer_info(consumer).await?;
     let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
     let filters =
@@ -78,10 +68,12 @@ async fn look(
     *place = begin(floor, delivered, *place);
     let read = |sequence| async move { (sequence, message(connection, stream, sequence).await) };
     let mut messages = pin!(iter((*place..=delivered).take(MOST).map(read)).buffered(reads));
-    while let Some((sequence, message)) = messages.next().await {
-        let message = message?;
+    while found.len() < *max_unsettled
+        && let Some((sequence, message)) = messages.next().await
+    {
+        // Also after an error, so that one message that the server cannot return does not stop each search.
         *place = sequence + 1;
-        let Some(message) = message else { continue };
+        let Some(message) = message? else { continue };
         // The range also contains messages that the filters exclude.
         if filters().next().is_some() && !filters().any(|filter| matches(filter, &message.subject)) {
             continue;
