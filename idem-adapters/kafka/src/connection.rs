@@ -8,7 +8,7 @@ use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::metadata::Metadata;
+use rdkafka::metadata::{Metadata, MetadataTopic};
 use rdkafka::{ClientConfig, ClientContext};
 
 use crate::config::Config;
@@ -40,7 +40,7 @@ pub(crate) async fn topics(config: &Config, wanted: &Arc<Wanted>) -> Result<Know
     let wanted = Arc::clone(wanted);
     let resolved = move |config: &Config| {
         let look = Look::new(config)?;
-        resolve(config, &wanted, |topic| look.ask_until_known(topic))
+        resolve(config, &wanted, |topic| look.ask_until_known(topic), |_| false)
     };
     look(config, resolved).await
 }
@@ -58,14 +58,19 @@ async fn look<T: Send + 'static>(
 }
 
 /// Returns the existing topics among `wanted`. `ask` fetches the metadata of one topic or, with `None`, of all topics.
+/// `keeps` says whether a named topic is kept, without its partitions, if the user may not see it; it is an error
+/// otherwise.
 pub(crate) fn resolve(
     config: &Config,
     wanted: &Wanted,
     ask: impl Fn(Option<&str>) -> Result<Metadata, Loss>,
+    keeps: impl Fn(&str) -> bool,
 ) -> Result<Known, Loss> {
     let mut known = Known::new();
     for name in &wanted.names {
-        known.insert(Arc::clone(name), found(config, name, &ask(Some(name))?)?);
+        let metadata = ask(Some(name))?;
+        let hidden = metadata.topics().iter().any(is_forbidden) && keeps(name);
+        known.insert(Arc::clone(name), if hidden { Vec::new() } else { found(config, name, &metadata)? });
     }
     if wanted.has_patterns() {
         let all = ask(None)?;
@@ -144,6 +149,10 @@ fn waits(error: &KafkaError) -> bool {
 
 fn is_unknown(code: Code) -> bool {
     matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic)
+}
+
+fn is_forbidden(topic: &MetadataTopic) -> bool {
+    topic.error().map(Code::from) == Some(Code::TopicAuthorizationFailed)
 }
 
 fn found(config: &Config, topic: &str, metadata: &Metadata) -> Result<Vec<i32>, Loss> {

@@ -77,7 +77,10 @@ impl Subscribed {
         }
         self.looked = Instant::now();
         let ask = |topic: Option<&str>| consumer.fetch_metadata(topic, ANSWER).map_err(|error| member.broken(&error));
-        let known = match resolve(&member.plan.config, &member.plan.wanted, ask) {
+        // A member that ended because a topic is forbidden would pass its partitions on to another one, which would end
+        // as well. The partitions are stalled, or the group has taken them away, until the topic is allowed again.
+        let keeps = |topic: &str| self.topics.contains(topic);
+        let known = match resolve(&member.plan.config, &member.plan.wanted, ask, keeps) {
             Ok(known) => known,
             Err(Loss::Broker(what, error)) => {
                 tracing::debug!(what, error, "cannot list the topics; retried soon");
@@ -105,7 +108,7 @@ impl Subscribed {
     fn tell(&self, member: &Member) {
         let Some((next, _)) = &self.next else { return };
         for topic in self.topics.difference(next) {
-            tracing::warn!(%topic, "a topic was deleted, and is no longer consumed");
+            tracing::warn!(%topic, "a topic was deleted, or may no longer be seen, and is not consumed");
             member.forget(topic);
         }
         let new: Vec<Arc<str>> = next.difference(&self.topics).map(Arc::clone).collect();

@@ -99,6 +99,38 @@ async fn a_partition_of_a_forbidden_topic_is_tried_again_by_the_same_member() {
     is_tried_again(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED).await;
 }
 
+/// As when an operator takes a permission away: the other topics of the subscription go on, and so does this one later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_forbidden_ends_no_subscription_and_goes_on_when_it_is_allowed() {
+    const OTHER: &str = "payments";
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic(TOPIC, 1, 1).unwrap();
+    cluster.create_topic(OTHER, 1, 1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    let producer: FutureProducer = client(&brokers).create().unwrap();
+    let mut topic = kafka(&brokers).await.topics([TOPIC, OTHER]).await.unwrap().group(GROUP);
+    topic.subscribe(subscribe_options(8)).await.unwrap();
+    publish(&producer, 0, "before").await;
+    next(&mut topic).await.1.ack().await.unwrap();
+    cluster.topic_error(TOPIC, RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED).unwrap();
+    // The topics are looked up once a second.
+    for n in 0..30 {
+        let payload = n.to_string();
+        let record = FutureRecord::<(), _>::to(OTHER).partition(0).payload(&payload);
+        producer.send(record, LONG).await.unwrap();
+        let (delivery, acker) = next(&mut topic).await;
+        assert_eq!(delivery.payload(), payload.as_str());
+        acker.ack().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    cluster.topic_error(TOPIC, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
+    publish(&producer, 0, "allowed again").await;
+    let (delivery, acker) = next(&mut topic).await;
+    assert_eq!(delivery.payload(), "allowed again");
+    acker.ack().await.unwrap();
+    until_committed(&brokers, 0, 2).await;
+}
+
 async fn is_tried_again(error: RDKafkaRespErr) {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic(TOPIC, 1, 1).unwrap();
