@@ -128,34 +128,6 @@ async fn a_subscription_has_room_for_unreadable_messages_alone_until_they_are_se
     assert_eq!(stream.room(), None);
 }
 
-#[tokio::test]
-async fn a_subscription_begins_with_no_more_unreadable_messages_than_it_has_room_for() {
-    let Some(world) = World::new().await else { return };
-    for _ in 0..3 {
-        publish_unreadable(&world).await;
-    }
-    let mut stream = world.open_short(4).await;
-    loss(&mut stream).await;
-    stream.subscribe(subscribe_options(4)).await.unwrap();
-    loss(&mut stream).await;
-    stream.subscribe(subscribe_options(2)).await.unwrap();
-    assert_eq!(stream.room(), Some(2));
-    let mut settled = 0;
-    let all = async {
-        while settled < 3 {
-            match stream.next().await {
-                Ok((delivery, acker)) => {
-                    assert!(delivery.unrepresentable().is_some(), "{delivery:?}");
-                    acker.ack().await.unwrap();
-                    settled += 1;
-                }
-                Err(_) => stream.subscribe(subscribe_options(2)).await.unwrap(),
-            }
-        }
-    };
-    timeout(2 * LONG, all).await.unwrap();
-}
-
 /// They are more than one search reads, because the message before them is not settled.
 #[tokio::test]
 async fn an_unreadable_message_is_found_behind_10_000_settled_ones() {
