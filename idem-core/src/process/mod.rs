@@ -2,7 +2,7 @@
 //!
 //! `worker/receive` puts each delivery into one of three queues. A lane (`worker/lane`) takes from one of them and calls
 //! `deliver_some` (`batch/deliver`). That function runs several deliveries as a batch, and passes a single one to
-//! [`Pipeline::deliver`]; without `.batch(n)`, there is always one. [`Pipeline::attempt`] then does these steps:
+//! [`Pipeline::deliver`]; without `.batch(n)`, there is always one. The steps that follow:
 //!
 //! | step | module |
 //! |---|---|
