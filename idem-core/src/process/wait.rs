@@ -1,6 +1,6 @@
 //! The task in which deliveries wait. They use memory but no lane: lanes are for deliveries that can run.
 //!
-//! [`Pipeline::wait`] is the start of every wait. The queues that a delivery waits in are in `runtime/key_queue`; the
+//! The waits start in [`Pipeline::wait`]. The queues of ordering keys and message keys are in `runtime/key_queue`; the
 //! waits with more than one step are in `ahead`, `row_done`, `preparing` and `set_aside`.
 
 use std::sync::Arc;
