@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use idem_core::store::{ClaimState, Claims, CommitResult, Identity, Operator, Transactions};
 use idem_core::{Fingerprint, Key, Postgres};
+use idem_test::captured;
 use idem_test::conformance::store::{Setup, World};
+use tracing::instrument::WithSubscriber;
 
 use world::PgBouncerWorld;
 
@@ -27,6 +29,26 @@ async fn a_pooler_that_was_not_declared_is_refused_with_the_cure() {
     let Some(world) = <PgBouncerWorld>::make().await else { return };
     let refused = Postgres::connect(world.url()).await.unwrap_err().to_string();
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
+}
+
+#[tokio::test]
+async fn sessions_that_may_write_are_a_warning_that_begins_with_the_finding() {
+    let Some(world) = PgBouncerWorld::<true>::make().await else { return };
+    let (text, subscriber) = captured();
+    world.store(Setup::default()).with_subscriber(subscriber).await.unwrap();
+    let text = text.to_string();
+    let warning = text.lines().find(|line| line.contains("read-only")).unwrap_or(&text);
+    let parts = ["WARN", "sessions of this role are not read-only", "run ALTER ROLE .. SET", "Otherwise a handler"];
+    let places = parts.map(|part| warning.find(part));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {warning}");
+}
+
+#[tokio::test]
+async fn sessions_that_are_read_only_are_no_warning() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let (text, subscriber) = captured();
+    world.store(Setup::default()).with_subscriber(subscriber).await.unwrap();
+    assert!(!text.to_string().contains("read-only"), "{text}");
 }
 
 mod batch {

@@ -62,7 +62,7 @@ impl<S: Store> Pipeline<S> {
         let of_one_key = order.chunk_by(|a, b| in_order(identity(*a), identity(*b)).is_eq());
         let with_copies = |places: &[usize]| {
             let first = places[0];
-            let copies = places[1..].iter().filter(|place| identity(**place) == identity(first));
+            let copies = places[1..].iter().filter(|place| identity(first).is_copy(identity(**place).fingerprint));
             (first, copies.map(|place| works[*place].0).collect())
         };
         let firsts: Vec<(usize, Vec<usize>)> = of_one_key.map(with_copies).collect();

@@ -25,12 +25,13 @@ impl<S: Store> Runner<S> {
             () = draining.cancelled() => return Ok(false),
         };
         let lease = self.pipeline.settings.lease;
-        let (began, mut quiet, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
+        // The isolation that a suspect of the first stage leaves to the next one, and since when.
+        let (began, mut shared, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         let mut closed = began;
-        while !draining.is_cancelled() && (quiet.is_some() || !turn.is_early(ordinary)) {
+        while !draining.is_cancelled() && (shared.is_some() || !turn.is_early(ordinary)) {
             let Some(mut row) = self.reserve().await? else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
-                (quiet, any) = (None, true);
+                (shared, any) = (None, true);
                 // However many of them wait for a registry, ordinary rows get their turn.
                 if began.elapsed() < POLL_DUE {
                     continue;
@@ -39,7 +40,7 @@ impl<S: Store> Runner<S> {
             }
             let held = self.pipeline.leases.hold(slice::from_ref(&row));
             let isolation = row.isolation();
-            let (isolated, since) = match quiet.take().filter(|_| isolation == SuspectIsolation::Inbox) {
+            let (isolated, since) = match shared.take().filter(|_| isolation == SuspectIsolation::Inbox) {
                 Some(kept) => kept,
                 None => match self.isolated(&turn, isolation).await {
                     Some((isolated, since)) => {
@@ -70,8 +71,8 @@ impl<S: Store> Runner<S> {
             any = true;
             turn.ran(closed, since, lease);
             let keeps = isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE;
-            quiet = isolated.filter(|_| keeps).map(|isolated| (isolated, since));
-            if quiet.is_none() {
+            shared = isolated.filter(|_| keeps).map(|isolated| (isolated, since));
+            if shared.is_none() {
                 break;
             }
         }

@@ -1,9 +1,13 @@
-//! The processing of one delivery from decode to settle: decode, key, claim, handle, guard, commit, settle. It is
-//! received in `worker/receive`.
+//! The processing of one delivery from decode to settle.
+//!
+//! `worker/receive` puts each delivery into one of three queues. A lane (`worker/lane`) takes from one of them and calls
+//! `deliver_some` (`batch/deliver`). That function runs several deliveries as a batch, and passes a single one to
+//! [`Pipeline::deliver`]; without `.batch(n)`, there is always one. The steps that follow:
 //!
 //! | step | module |
 //! |---|---|
 //! | decode, key | `runtime/decode` |
+//! | lock the key in this process | `carried.keys.take`: `runtime/key_tickets`, `runtime/key_queue` |
 //! | claim | `record/claim`, by the rules of `record/classify` |
 //! | handle, guard, commit | `execute` |
 //! | failures | `execute/conclude` decides; `record` writes |
@@ -13,8 +17,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `waiting`, `holding` | deliveries that wait, and what holds them |
-//! | `turn` | the wait for a turn, or for the inbox row of a message |
+//! | `waiting` | why a delivery waits |
+//! | `wait` | the task in which all of them wait, and the start of each wait |
+//! | `row_done` | the wait for the inbox row of a message |
 //! | `ahead` | stores redelivered messages ahead of their turn |
 //! | `preparing` | the wait for a codec |
 //! | `fan_out` | deliveries that several handlers take |
@@ -23,11 +28,11 @@
 
 mod ahead;
 mod fan_out;
-pub(crate) mod holding;
 mod preparing;
 mod room;
+mod row_done;
 mod set_aside;
-mod turn;
+pub(crate) mod wait;
 mod waiting;
 
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! Deliveries that wait: ordered ones, those whose key is in progress here or elsewhere, those that the database refuses, and those whose
-//! codec has to prepare.
+//! Deliveries that wait, and the reason for each: its turn, its key, its claim, a refusal of the database, its codec, or
+//! its inbox row.
 
 use tracing::Span;
 

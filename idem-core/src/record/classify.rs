@@ -50,7 +50,7 @@ pub(crate) fn classify(
             None => Classified::New,
         },
         Claimed::Found(None) => Classified::Gone,
-        Claimed::Found(Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
+        Claimed::Found(Some(claim)) if identity.is_copy(claim.fingerprint) => Classified::Duplicate(claim.age),
         Claimed::Found(Some(_)) => {
             let error = format!("another message was already claimed under the key {}", identity.key);
             Classified::Conflict(DeadByClaim::new(error))

@@ -1,4 +1,7 @@
 //! The checks of a delivery before any query: limits, handler, message, key, fingerprint.
+//!
+//! Also here: the recognition of CloudEvents, the second decode before a message runs again, and the choice of the
+//! handler whose codec has to prepare.
 
 use tracing::Span;
 

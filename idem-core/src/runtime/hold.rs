@@ -1,13 +1,19 @@
-//! Deliveries that are held unsettled for a while.
+//! Deliveries that are held unsettled for a while, or wait until something happens.
 
-use crate::Store;
+use std::time::Duration;
+
 use crate::store::StoreError;
+use crate::{Acker, Store};
 
+use super::extend::kept;
 use super::outage::Outage;
 use super::pipeline::Pipeline;
 use super::refused::UNANSWERED;
 use super::step::{HoldReason, Progress};
 use super::waits::{busy_wait, hold_wait, refused_wait};
+
+/// How often a waiting delivery is checked for having been lost.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Outage {
     /// Returns what a failure of one of idem's own statements means for a delivery.
@@ -42,6 +48,16 @@ impl<S: Store> Pipeline<S> {
         tokio::select! {
             () = wait => {}
             () = self.draining.cancelled() => {}
+        }
+    }
+
+    /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
+    pub(crate) async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            biased;
+            () = self.draining.cancelled() => false,
+            () = what => true,
+            () = kept(acker, LOOK) => false,
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) use brake::Brake;
 pub(crate) use carried::{Carried, Charge};
 pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
-pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
+pub(crate) use extend::{at, extend_all, extended, extended_all};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use key_tickets::KeyTickets;
 pub(crate) use leased::LeasedAcker;

@@ -1,4 +1,7 @@
 //! Reports the outcome of a delivery: to the broker, the metrics, the log and the observer.
+//!
+//! `answered` and `wrote` also report it to the brake and to the outage: they show that deliveries can be handled, and
+//! that the database works.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering::Relaxed;

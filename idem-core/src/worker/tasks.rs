@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::{JoinError, JoinSet};
 
-use crate::process::holding;
+use crate::process::wait;
 use crate::runtime::{LeasedAcker, Pipeline, Queue};
 use crate::store::ConnectionShare;
 use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
@@ -64,7 +64,7 @@ fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrival
         for _ in 0..settings.concurrency {
             working.spawn(lane::run(pipeline.clone(), queues.lanes.clone(), queues.waiting.clone()));
         }
-        let waiting = holding::run(pipeline.clone(), queues.waiting.clone(), queues.lanes.clone());
+        let waiting = wait::run(pipeline.clone(), queues.waiting.clone(), queues.lanes.clone());
         spawn(&mut working, pipeline, "waiting", waiting);
     }
     spawn(&mut working, pipeline, "inbox", crate::inbox::run(pipeline.clone()));

@@ -239,8 +239,9 @@ impl PostgresOptions {
         })?;
         if self.pooled && !connection.session().read_only {
             tracing::warn!(
-                "behind this pooler a handler that ends its transaction can write outside of it: ALTER ROLE .. SET \
-                 default_transaction_read_only = on prevents that, and saves batches a round trip after each handler"
+                "sessions of this role are not read-only, because default_transaction_read_only is off: run ALTER ROLE \
+                 .. SET default_transaction_read_only = on. Otherwise a handler that ends its transaction can write \
+                 outside of it, and each batch costs one more round trip after each handler"
             );
         }
         let role = connection.session().role().to_owned();

@@ -1,4 +1,7 @@
-//! Holds the deliveries that wait. They use memory but no lane: lanes are for deliveries that can run.
+//! The task in which deliveries wait. They use memory but no lane: lanes are for deliveries that can run.
+//!
+//! The waits start in [`Pipeline::wait`]. The queues of ordering keys and message keys are in `runtime/key_queue`; the
+//! waits with more than one step are in `ahead`, `row_done`, `preparing` and `set_aside`.
 
 use std::sync::Arc;
 
@@ -11,8 +14,8 @@ use crate::{Acker, Delivery, Outcome, Store, telemetry};
 use super::ahead::Ahead;
 use super::waiting::{RowWait, Waiting};
 
-/// Holds waiting deliveries, extends their leases, and passes each one to the lanes when its turn comes. Returns once
-/// `waiting` is closed and empty and no delivery waits, which the worker's drain brings about.
+/// Keeps waiting deliveries, extends their leases, and passes each one to the lanes when its wait ends. Returns once
+/// `waiting` is closed and empty and no delivery waits. The worker's drain closes it and ends the waits.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     waiting: Queue<Waiting<A>>,

@@ -1,8 +1,8 @@
-//! Deliveries that wait for their turn, or for the inbox row of their message.
+//! The wait of an ordered delivery for the inbox row of its message. `runtime/rows` wakes it when the row has run here.
 
 use std::time::Duration;
 
-use crate::runtime::{Pipeline, hold_wait, jittered, kept};
+use crate::runtime::{Pipeline, hold_wait, jittered};
 use crate::store::Identity;
 use crate::{Acker, Store};
 
@@ -58,17 +58,4 @@ impl<S: Store> Pipeline<S> {
         }
         self.scheduled.notify_one();
     }
-
-    /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
-    pub(super) async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
-        tokio::select! {
-            biased;
-            () = self.draining.cancelled() => false,
-            () = what => true,
-            () = kept(acker, LOOK) => false,
-        }
-    }
 }
-
-/// How often a waiting delivery is checked for having been lost.
-const LOOK: Duration = Duration::from_secs(1);
