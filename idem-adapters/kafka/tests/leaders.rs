@@ -114,7 +114,7 @@ async fn a_topic_that_is_forbidden_ends_no_subscription_and_goes_on_when_it_is_a
     next(&mut topic).await.1.ack().await.unwrap();
     cluster.topic_error(TOPIC, RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED).unwrap();
     // The topics are looked up once a second.
-    for n in 0..30 {
+    for n in 0..20 {
         let payload = n.to_string();
         let record = FutureRecord::<(), _>::to(OTHER).partition(0).payload(&payload);
         producer.send(record, LONG).await.unwrap();
