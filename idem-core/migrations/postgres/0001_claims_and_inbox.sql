@@ -94,8 +94,13 @@ CREATE CONSTRAINT TRIGGER refuse_commit AFTER INSERT OR UPDATE OF batch_xid ON p
 -- Otherwise a handler that may set session_replication_role could commit.
 ALTER TABLE processed_messages ENABLE ALWAYS TRIGGER refuse_commit;
 
--- Finds the claims to prune, for each handler by its retention.
-CREATE INDEX processed_messages_dated ON processed_messages (handler_id, processed_at) WHERE processed_at IS NOT NULL;
+-- Where the walk that deletes old claims continues: the block of processed_messages. There is no index on the date, which
+-- each message would have to pay for. The row is made by the first walk.
+CREATE TABLE pruner (
+    id       int PRIMARY KEY CHECK (id = 1),
+    block    bigint NOT NULL,
+    moved_at timestamptz NOT NULL DEFAULT now()
+);
 
 -- The messages that run from the database, and the dead letters. Content is bytea, so that no value can prevent a row
 -- from being stored; read it with convert_from(payload, 'UTF8').

@@ -43,10 +43,6 @@ CREATE TABLE "idem_processed_messages" (
     PRIMARY KEY (handler_id, key)
 ) STRICT, WITHOUT ROWID;
 
--- Finds the claims to prune, for each handler by its retention.
-CREATE INDEX "idem_processed_messages_dated" ON "idem_processed_messages" (handler_id, processed_at)
-    WHERE processed_at IS NOT NULL;
-
 -- The messages that run from the database, and the dead letters. Content is BLOB, so that no value can prevent a row
 -- from being stored; read it with CAST(payload AS TEXT). The large columns come last, so that the others are read
 -- without their overflow pages.
@@ -97,9 +93,17 @@ CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (id, handler_id
 -- The current pruner: one at a time, until `until`. `ping` also writes to the one row to test whether writing is
 -- possible.
 CREATE TABLE "idem_pruner" (
-    id    INTEGER PRIMARY KEY CHECK (id = 1),
-    token BLOB,
-    until INTEGER NOT NULL DEFAULT 0
+    id         INTEGER PRIMARY KEY CHECK (id = 1),
+    token      BLOB,
+    until      INTEGER NOT NULL DEFAULT 0,
+    -- The last claim that the walk through the claims has read, and when. There is no index on the date, which each message
+    -- would have to pay for.
+    handler_id INTEGER NOT NULL DEFAULT 0,
+    key        BLOB    NOT NULL DEFAULT x'',
+    moved_at   INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
+    -- How many claims this round has read, and the last one.
+    walked     INTEGER NOT NULL DEFAULT 0,
+    size       INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO "idem_pruner" (id) VALUES (1);
 

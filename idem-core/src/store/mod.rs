@@ -33,6 +33,8 @@ mod stats;
 mod tables;
 mod transactions;
 mod waiting;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod walk;
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -82,6 +82,31 @@ async fn one_pruner_works_at_a_time_and_gives_the_lock_back() {
     world.end().await;
 }
 
+/// Its share is half of the table, because a fortieth of the retention has passed.
+#[tokio::test]
+async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
+    let Some(mut world) = world().await else { return };
+    old_claims(&mut world, 7, 8).await;
+    old_claims(&mut world, 400_000, 1).await;
+    old_claims(&mut world, 5, 9).await;
+    let blocks = world.number("SELECT pg_relation_size('processed_messages') / 8192").await;
+    let walk = async |world: &mut World, block: i64| {
+        let place = "INSERT INTO pruner VALUES (1, $1, now() - interval '7 days' / 40)
+                     ON CONFLICT (id) DO UPDATE SET block = $1, moved_at = excluded.moved_at";
+        sqlx::query(place).bind(block).execute(&mut world.other).await.unwrap();
+        let pruned = world.store.prune().await.unwrap();
+        (pruned.claims, world.number("SELECT block FROM pruner").await)
+    };
+    let (claims, middle) = walk(&mut world, 100).await;
+    assert_eq!(claims, 0, "those at both ends are not reached");
+    assert!((blocks * 4 / 10..blocks * 7 / 10).contains(&middle), "{middle} of {blocks}");
+    let (claims, begin) = walk(&mut world, middle).await;
+    assert_eq!(claims, 12, "at the end, and then at the beginning");
+    assert!(begin < blocks / 4, "{begin} of {blocks}");
+    assert_eq!(world.claims().await, 400_000);
+    world.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_keeps_up_with_five_thousand_claims_a_second_while_claims_go_on() {
     let Some(mut world) = world().await else { return };

@@ -34,6 +34,30 @@ async fn old_claims_are_pruned_in_chunks_and_the_cutoff_is_recorded() {
     assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
 }
 
+/// Its share is half of the table, because a fortieth of the retention has passed.
+#[tokio::test]
+async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
+    let world = world().await;
+    old_claims(&world, 300_000).await;
+    // Two are old, the first and the last one in the order of the keys, which are hashes.
+    let young = "UPDATE idem_processed_messages SET key = CAST(printf('%06d', processed_at) AS BLOB),
+                 processed_at = CASE WHEN processed_at IN (1, 300000) THEN processed_at ELSE unixepoch() * 1000 END";
+    world.sql(young).await;
+    let back = "moved_at = unixepoch() * 1000 - 3600000 / 40";
+    world
+        .sql(&format!(
+            "UPDATE idem_pruner SET handler_id = {}, key = CAST('000100' AS BLOB), walked = 100, size = 300000, {back}",
+            world.handler.0
+        ))
+        .await;
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
+    assert_eq!(world.count("idem_pruner WHERE walked BETWEEN 145000 AND 160000").await, 1);
+    world.sql(&format!("UPDATE idem_pruner SET {back}")).await;
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(2));
+    assert_eq!(world.count("idem_pruner WHERE walked < 50000 AND size = 300000").await, 1);
+    assert_eq!(world.count("idem_processed_messages").await, 299_998);
+}
+
 #[tokio::test]
 async fn a_claim_with_an_inbox_row_is_kept_and_does_not_stop_the_others() {
     let world = world().await;

@@ -102,8 +102,8 @@ pub(super) async fn tables(
     Ok(())
 }
 
-/// Columns that only this database has: the mark of a batch, which the trigger reads.
-const BATCHES: [(&str, &[&str]); 1] = [("processed_messages", &["batch_xid"])];
+/// What only this database has: the mark of a batch, which the trigger reads, and the place of the walk of prune.
+const HERE: [(&str, &[&str]); 2] = [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "moved_at"])];
 
 /// Returns whether the trigger exists that refuses a COMMIT by a handler in a batch. Without it such a COMMIT would
 /// lose the later messages of the batch, so it has to be checked beforehand.
@@ -125,13 +125,14 @@ async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(),
          JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
          WHERE n.nspname = $1 AND c.relname = ANY($2) GROUP BY c.relname",
     );
-    let names = TABLES.map(|(table, _)| table);
+    let tables = [&TABLES[..], &HERE].concat();
+    let names: Vec<&str> = tables.iter().map(|(table, _)| *table).collect();
     let mut found = HashMap::new();
     for row in connection.autocommit(asked.bind(schema).bind(&names[..])).await? {
         found.insert(row.try_get(0)?, row.try_get(1)?);
     }
     let place = place(schema);
-    if let Err(refused) = tables::check(&place, CURE, &[&TABLES[..], &BATCHES].concat(), &found) {
+    if let Err(refused) = tables::check(&place, CURE, &tables, &found) {
         return Ok(Err(refused));
     }
     Ok(if refuses_commits(connection, schema).await? {

@@ -1,63 +1,125 @@
-//! Deletion of claims that are older than the retention of their handler, in chunks.
+//! Deletion of claims that are older than the retention of their handler: a walk through the table, in steps.
 
 use std::time::{Duration, Instant};
 
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
+use crate::store::walk::Walk;
 use crate::store::{Pruned, StoreError};
 
 use super::Postgres;
 use super::begin;
 use super::connection::Connection;
 use super::limits::OWN;
-use super::statement::Statement;
 
-/// How many claims one transaction deletes: few enough to be quick, enough to make the cost of a commit negligible.
-const CHUNK: i64 = 5_000;
-/// The time limit of a chunk: longer than for other statements, since it reads rows that were not read for days.
+/// How many blocks one transaction walks. With nothing but old claims, it deletes about 6,000 of them: few enough to be
+/// quick, enough to make the cost of a commit negligible.
+const STEP: u64 = 64;
+/// A table of at most this many blocks (16 MiB, some 190,000 claims) is walked as a whole by each call.
+const SMALL: u64 = 2048;
+/// The least time from the begin of one step to that of the next: 4 MiB a second.
+const PACE: Duration = Duration::from_millis(125);
+/// The time limit of a step: longer than for other statements, since it reads rows that were not read for days.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause between chunks is as long as the last chunk took, within these bounds: at most half of one core and disk.
+/// The pause between steps is at least as long as the last step took, within these bounds: at most half of one core and
+/// disk.
 const REST: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(2);
+
+/// One step of the walk.
+struct Step {
+    /// How many blocks this call walks in all, if this is its first step.
+    share: u64,
+    blocks: u64,
+    deleted: u64,
+}
+
+/// Where the walk is, and in which table.
+struct Place {
+    blocks: u64,
+    block: u64,
+    since: Duration,
+    /// `None` if no claims are pruned.
+    retention: Option<Duration>,
+}
 
 impl Postgres {
     pub(super) async fn prune_claims(&self) -> Result<Pruned, StoreError> {
-        let mut claims = 0;
-        let elsewhere = loop {
+        let (mut claims, mut left) = (0, None);
+        loop {
             let begun = Instant::now();
-            // Given back between chunks: where the store has few connections, the extension of leases waits for it.
+            // Given back between steps: where the store has few connections, the extension of leases waits for it.
             let mut connection = self.pool().own().await?;
-            let chunk = self.prune_chunk(&mut connection).await?;
+            let step = self.prune_step(&mut connection).await?;
             connection.put_back();
-            let Some((found, deleted)) = chunk else { break true };
-            claims += deleted;
-            if found < CHUNK as usize {
-                break false;
+            let Some(step) = step else { return Ok(Pruned { claims, elsewhere: claims == 0 }) };
+            claims += step.deleted;
+            let rest = left.unwrap_or(step.share).saturating_sub(step.blocks);
+            if rest == 0 || step.blocks == 0 {
+                return Ok(Pruned::of(claims));
             }
-            tokio::time::sleep(begun.elapsed().clamp(*REST.start(), *REST.end())).await;
-        };
-        Ok(Pruned { claims, elsewhere })
+            left = Some(rest);
+            let took = begun.elapsed();
+            tokio::time::sleep(PACE.saturating_sub(took).max(took.clamp(*REST.start(), *REST.end()))).await;
+        }
     }
 
-    /// Returns how many claims were found and deleted; `None` while another pruner is active. If anything fails, the
-    /// connection is closed, which ends the transaction and releases its lock.
-    async fn prune_chunk(&self, connection: &mut Connection) -> Result<Option<(usize, u64)>, StoreError> {
+    /// Returns `None` while another pruner is active. If anything fails, the connection is closed, which ends the
+    /// transaction and releases its lock.
+    async fn prune_step(&self, connection: &mut Connection) -> Result<Option<Step>, StoreError> {
         let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
         connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
-        if !self.advise(connection, &self.sql().prune_lock).await? {
+        let lock = connection.bound(OWN, self.sql().prune_lock.query().bind(self.schema())).await?;
+        let free = lock.first().map_or(Ok(false), |row| row.try_get(0))?;
+        let place = if free {
+            Place::of(&connection.bound(OWN, self.sql().prune_place.query().bind(self.schema())).await?)?
+        } else {
+            None
+        };
+        let Some((place, retention)) = place.and_then(|place| place.retention.map(|retention| (place, retention)))
+        else {
             connection.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
-            return Ok(None);
-        }
-        let find = self.sql().prune_find.query().bind(CHUNK);
+            return Ok(free.then_some(Step { share: 0, blocks: 0, deleted: 0 }));
+        };
+        let (from, to) = place.range();
+        let find = self.sql().prune_find.query().bind(number(from)).bind(number(to));
         let rows = connection.bound(PATIENCE, find).await?;
-        let places = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
-        let rows = connection.bound(PATIENCE, self.sql().prune_delete.query().bind(&places)).await?;
+        let old = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+        let mut deleted = 0_i64;
+        if !old.is_empty() {
+            let rows = connection.bound(PATIENCE, self.sql().prune_delete.query().bind(&old)).await?;
+            deleted = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        }
+        let next = if to < place.blocks { to } else { 0 };
+        connection.bound(OWN, self.sql().prune_move.query().bind(number(next))).await?;
         connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
-        let deleted: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
-        Ok(Some((places.len(), deleted.unsigned_abs())))
+        let walk = Walk { size: place.blocks, small: SMALL, step: STEP };
+        let share = walk.share(place.since, retention);
+        Ok(Some(Step { share, blocks: to - from, deleted: deleted.unsigned_abs() }))
+    }
+}
+
+impl Place {
+    fn of(rows: &[PgRow]) -> Result<Option<Self>, StoreError> {
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (blocks, block): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let (since, retention): (f64, Option<f64>) = (row.try_get(2)?, row.try_get(3)?);
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        Ok(Some(Self {
+            blocks: blocks.unsigned_abs(),
+            block: block.unsigned_abs(),
+            since: seconds(since),
+            retention: retention.map(seconds),
+        }))
     }
 
-    async fn advise(&self, connection: &mut Connection, statement: &Statement) -> Result<bool, StoreError> {
-        let rows = connection.bound(OWN, statement.query().bind(self.schema())).await?;
-        Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
+    /// The blocks of the next step. The table may have become smaller since the last one (VACUUM, TRUNCATE).
+    fn range(&self) -> (u64, u64) {
+        let from = if self.block < self.blocks { self.block } else { 0 };
+        (from, (from + STEP).min(self.blocks))
     }
+}
+
+fn number(block: u64) -> i64 {
+    i64::try_from(block).unwrap_or(i64::MAX)
 }

@@ -1,20 +1,30 @@
 //! The statements that delete old claims.
 
-/// Allows one pruner per schema at a time, until the end of the chunk's transaction. With a pooler, the next chunk may
-/// run in another session.
+/// Allows one pruner per schema at a time, until the end of the step's transaction. With a pooler, the next step may run
+/// in another session.
 pub(super) const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
 
-/// Handler by handler, so that the index returns the oldest claims of each without reading those that another one
-/// keeps. Locks the claims first. A transaction that is about to write a conflict beside a claim holds the claim FOR
-/// KEY SHARE, so prune skips it.
+/// The number of blocks of the claims in the schema $1, the block at which the walk continues, the seconds since it last did, and the
+/// shortest retention in seconds, if any claims are pruned.
+pub(super) const PLACE: &str = "
+    SELECT pg_relation_size(format('%I.processed_messages', $1::text)::regclass) / current_setting('block_size')::bigint,
+           coalesce(max(block), 0), coalesce(extract(epoch FROM now() - max(moved_at)), 0)::float8,
+           (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers)
+    FROM {schema}.pruner";
+
+/// Finds the old claims from block $1 to before block $2, and locks them. A transaction that is about to write a conflict
+/// beside a claim holds the claim FOR KEY SHARE, so prune skips it.
+///
+/// The blocks are the only condition by which the planner can choose rows (TID range scan, PostgreSQL 14): the retention
+/// is a subquery because a join could be planned by handler, and OFFSET keeps the last condition from becoming a join,
+/// which could read all inbox rows.
 pub(super) const FIND: &str = "
-    SELECT old.place FROM {schema}.handlers AS h, LATERAL (
-        SELECT claim.ctid::text AS place FROM {schema}.processed_messages AS claim
-        WHERE claim.handler_id = h.id AND claim.processed_at < now() - h.retention
-          AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
-                          WHERE i.handler_id = claim.handler_id AND i.key = claim.key)
-        ORDER BY claim.processed_at LIMIT $1 FOR UPDATE OF claim SKIP LOCKED
-    ) AS old LIMIT $1";
+    SELECT claim.ctid::text FROM {schema}.processed_messages AS claim
+    WHERE claim.ctid >= format('(%s,0)', $1::bigint)::tid AND claim.ctid < format('(%s,0)', $2::bigint)::tid
+      AND claim.processed_at < now() - (SELECT h.retention FROM {schema}.handlers AS h WHERE h.id = claim.handler_id)
+      AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
+                      WHERE i.handler_id = claim.handler_id AND i.key = claim.key OFFSET 0)
+    FOR UPDATE OF claim SKIP LOCKED";
 
 /// A separate statement, so that it sees an inbox row that was committed before the claim could be locked. A row's ctid
 /// cannot change while it is locked.
@@ -34,3 +44,8 @@ pub(super) const DELETE: &str = "
         FROM latest, locked WHERE h.id = latest.handler_id AND h.id = locked.id
     )
     SELECT count(*) FROM gone";
+
+/// Records the block at which the walk continues.
+pub(super) const MOVE: &str = "
+    INSERT INTO {schema}.pruner AS p (id, block) VALUES (1, $1)
+    ON CONFLICT (id) DO UPDATE SET block = excluded.block, moved_at = now()";

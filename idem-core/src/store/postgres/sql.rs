@@ -63,6 +63,8 @@ statements! {
     replay_as = operator_sql::replay_as(),
     discard = operator_sql::discard(),
     prune_lock = prune_sql::LOCK,
+    prune_place = prune_sql::PLACE,
     prune_find = prune_sql::FIND,
     prune_delete = prune_sql::DELETE,
+    prune_move = prune_sql::MOVE,
 }

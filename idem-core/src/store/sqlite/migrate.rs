@@ -150,7 +150,9 @@ async fn columns(
     place: &str,
     prefix: &Prefix,
 ) -> Result<Result<(), Error>, sqlx::Error> {
-    let wanted: Vec<_> = TABLES.into_iter().chain([("pruner", &["id", "token", "until"][..])]).collect();
+    let pruner: (&str, &[&str]) =
+        ("pruner", &["id", "token", "until", "handler_id", "key", "moved_at", "walked", "size"]);
+    let wanted: Vec<_> = TABLES.into_iter().chain([pruner]).collect();
     let mut found = HashMap::new();
     for (table, _) in &wanted {
         let there = columns_of(connection, &format!("{}{table}", prefix.as_str())).await?;

@@ -12,7 +12,7 @@
 //! | `claims` | claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `operator` | stats, list, replay, discard |
-//! | `prune` | removing old claims |
+//! | `prune`, `prune_sql` | removing old claims |
 //! | `register` | handlers, and the ping |
 //! | `sql`, `answer` | texts, values, errors |
 //! | `plans` | tests of query plans |
@@ -27,6 +27,7 @@ mod migrate;
 mod operator;
 mod options;
 mod prune;
+mod prune_sql;
 mod register;
 mod session;
 mod sql;

@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
-use super::{claims, inbox_sql, migrate, operator, prune};
+use super::{claims, inbox_sql, migrate, operator, prune_sql};
 
 /// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
@@ -59,13 +59,25 @@ async fn statements_for_each_message_scan_no_table() {
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
         inbox_sql::FAILED,
-        prune::DELETE,
+        prune_sql::DELETE,
+        prune_sql::FIND,
     ] {
         reads_no_table(&plan(text).await);
     }
-    let prune = plan(prune::DELETE).await;
-    assert!(prune.contains("messages_dated (handler_id=? AND processed_at>? AND processed_at<?)"), "{prune}");
-    assert!(!prune.contains("TEMP B-TREE"), "{prune}");
+}
+
+#[tokio::test]
+async fn prune_walks_by_the_primary_key() {
+    for text in [prune_sql::FIND, prune_sql::COUNT, prune_sql::END] {
+        let plan = plan(text).await;
+        assert!(plan.contains("processed_messages USING PRIMARY KEY ((handler_id,key)>(?,?))"), "{plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    }
+    let delete = plan(prune_sql::DELETE).await;
+    assert!(
+        delete.contains("SEARCH c USING PRIMARY KEY ((handler_id,key)>(?,?) AND (handler_id,key)<(?,?))"),
+        "{delete}"
+    );
 }
 
 #[tokio::test]

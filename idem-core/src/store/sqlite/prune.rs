@@ -1,102 +1,157 @@
-//! Deletion of old claims.
+//! Deletion of claims that are older than the retention of their handler: a walk through the table, in steps.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use sqlx::Row as _;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::Sqlite;
-use super::sql::millis;
+use super::prune_sql::{COUNT, DELETE, END, ENTER, FIND, LEAVE, PLACE, PRUNED_THROUGH};
+use super::sql::{duration, millis};
+use crate::store::walk::Walk;
 use crate::store::{Pruned, StoreError};
 
+/// How many claims one step reads, without keeping writers away.
+const STEP: u64 = 10_000;
 /// How many claims one transaction deletes: it occupies the single writer for about 10 ms.
 const CHUNK: usize = 1000;
+/// A table of at most this many claims is walked as a whole by each call.
+const SMALL: u64 = 100_000;
 /// How long a pruner keeps others away after it last renewed its turn.
 const TURN: Duration = Duration::from_secs(10);
-/// The longest pause between two chunks.
+/// The longest pause between two transactions.
 const PAUSE: Duration = Duration::from_millis(250);
 
-const ENTER: &str = r#"
-UPDATE "idem_pruner" SET token = ?1, until = {now} + ?2 WHERE token IS NULL OR token = ?1 OR until < {now}"#;
+/// A claim: its handler and its key.
+type Claim = (i64, Vec<u8>);
 
-const LEAVE: &str = r#"UPDATE "idem_pruner" SET token = NULL, until = 0 WHERE token = ?1"#;
+/// Where the walk is.
+struct Place {
+    /// The last claim that was read.
+    last: Claim,
+    /// How many claims this round has read, and the last one.
+    walked: u64,
+    size: u64,
+}
 
-/// Handler by handler, so that the index returns the oldest claims of each without reading those that another one
-/// keeps: CROSS JOIN is not reordered (SQLite manual, "The SQLite Query Optimizer Overview", 8.2). `?1` and `?2` are
-/// the handler and the time at which the previous chunk ended: claims before that point were kept, and need not be read
-/// again.
-pub(super) const DELETE: &str = r#"
-DELETE FROM "idem_processed_messages" WHERE (handler_id, key) IN (
-    SELECT c.handler_id, c.key FROM "idem_handlers" AS h CROSS JOIN "idem_processed_messages" AS c
-    WHERE h.id >= ?1 AND c.handler_id = h.id AND c.processed_at IS NOT NULL
-        AND c.processed_at >= CASE WHEN h.id = ?1 THEN ?2 ELSE 0 END AND c.processed_at < {now} - h.retention
-        AND NOT EXISTS (
-            SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = c.handler_id AND i.key = c.key
-        )
-    ORDER BY h.id, c.processed_at LIMIT ?3
-)
-RETURNING handler_id, processed_at"#;
+/// One step: the old claims, how many claims it read, and the last one of these; `None` at the end of the table.
+struct Found {
+    old: Vec<Claim>,
+    read: u64,
+    end: Option<Claim>,
+}
 
-const PRUNED_THROUGH: &str = r#"
-UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
-
-/// Pauses after each chunk for as long as the chunk took, so that claims of other processes, which poll for the write
+/// Pauses after each transaction for as long as it took, so that claims of other processes, which poll for the write
 /// lock, can proceed. Claims of this process wait in the same fair queue.
 pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
     let token = Uuid::new_v4();
-    let mut pruned = Pruned::default();
-    let mut from = (0, 0);
-    loop {
-        let begun = Instant::now();
-        let Some(chunk) = chunk(store, token, from).await? else {
-            pruned.elsewhere = pruned.claims == 0;
-            return Ok(pruned);
-        };
-        pruned.claims += u64::try_from(chunk.claims).unwrap_or(0);
-        if chunk.claims < CHUNK {
-            return Ok(pruned);
+    let Some((mut place, mut left)) = enter(store, token).await? else { return Ok(Pruned::elsewhere()) };
+    let (mut claims, mut before, mut mine) = (0, place.walked, true);
+    while left > 0 && mine {
+        let found = find(store, &place.last, STEP.min(left)).await?;
+        for old in found.old.chunks(CHUNK) {
+            let begun = Instant::now();
+            let Some(deleted) = delete(store, token, old).await? else {
+                mine = false;
+                break;
+            };
+            claims += deleted;
+            tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
         }
-        from = chunk.through;
-        tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
+        left -= found.read.min(left);
+        place.walked += found.read;
+        match found.end {
+            Some(end) => place.last = end,
+            // From the beginning up to where this call began.
+            None => {
+                left = left.min(std::mem::take(&mut before));
+                place = Place { last: (0, Vec::new()), walked: 0, size: place.walked };
+            }
+        }
     }
+    leave(store, token, &place).await?;
+    Ok(Pruned::of(claims))
 }
 
-struct Chunk {
-    claims: usize,
-    /// The last handler whose claims were deleted, and the highest `processed_at` among them.
-    through: (i64, i64),
-}
-
-/// Runs one transaction; `None` while another pruner is active. The last chunk releases the turn.
-async fn chunk(store: &Sqlite, token: Uuid, from: (i64, i64)) -> Result<Option<Chunk>, StoreError> {
+/// Returns the place of the walk, and how many claims this call may read; `None` while another pruner is active.
+async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, u64)>, StoreError> {
     let mut txn = store.transaction().await?;
     let work = async {
-        let enter = sqlx::query(store.prefix.sql(ENTER)).bind(token).bind(millis(TURN));
-        if enter.execute(txn.connection()).await?.rows_affected() == 0 {
+        if !take_turn(store, txn.connection(), token).await? {
             return Ok(None);
         }
-        let deleted = sqlx::query(store.prefix.sql(DELETE))
-            .bind(from.0)
-            .bind(from.1)
-            .bind(i64::try_from(CHUNK).unwrap_or(i64::MAX))
-            .fetch_all(txn.connection())
-            .await?;
+        let row = sqlx::query(store.prefix.sql(PLACE)).fetch_one(txn.connection()).await?;
+        let number = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
+        let last = (row.try_get("handler_id")?, row.try_get("key")?);
+        let place = Place { last, walked: number("walked")?, size: number("size")? };
+        let (since, retention): (i64, Option<i64>) = (row.try_get("since")?, row.try_get("retention")?);
+        // The table may have grown since the last round.
+        let walk = Walk { size: place.size.max(place.walked).max(SMALL), small: SMALL, step: STEP };
+        let share = retention.map_or(0, |retention| walk.share(duration(since), duration(retention)));
+        Ok(Some((place, share)))
+    };
+    let entered = work.await.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, entered.is_some()).await?;
+    Ok(entered)
+}
+
+/// Reads with another connection than the writer.
+async fn find(store: &Sqlite, last: &Claim, step: u64) -> Result<Found, StoreError> {
+    let mut reader = store.file.reader().await?;
+    let step = i64::try_from(step).unwrap_or(i64::MAX);
+    let work = async {
+        let asked = |text| sqlx::query(store.prefix.sql(text)).bind(last.0).bind(&last.1).bind(step);
+        let claim = |row: &SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        let old = asked(FIND).fetch_all(&mut reader.connection).await?;
+        let read: i64 = asked(COUNT).fetch_one(&mut reader.connection).await?.try_get(0)?;
+        let end = asked(END).fetch_optional(&mut reader.connection).await?;
+        let old = old.iter().map(claim).collect::<Result<_, sqlx::Error>>()?;
+        Ok(Found { old, read: read.unsigned_abs(), end: end.as_ref().map(claim).transpose()? })
+    };
+    let found = work.await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(found)
+}
+
+/// Runs one transaction, and returns how many claims it has deleted; `None` if another pruner has taken the turn.
+async fn delete(store: &Sqlite, token: Uuid, old: &[Claim]) -> Result<Option<u64>, StoreError> {
+    let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(Some(0)) };
+    let mut txn = store.transaction().await?;
+    let work = async {
+        if !take_turn(store, txn.connection(), token).await? {
+            return Ok(None);
+        }
+        let query = sqlx::query(store.prefix.sql(DELETE)).bind(first.0).bind(&first.1).bind(last.0).bind(&last.1);
+        let deleted = query.fetch_all(txn.connection()).await?;
         let mut through = BTreeMap::<i64, i64>::new();
         for row in &deleted {
             let highest = through.entry(row.try_get("handler_id")?).or_insert(i64::MIN);
             *highest = row.try_get::<i64, _>("processed_at")?.max(*highest);
         }
-        for (handler, highest) in &through {
+        for (handler, highest) in through {
             let query = sqlx::query(store.prefix.sql(PRUNED_THROUGH)).bind(handler).bind(highest);
             query.execute(txn.connection()).await?;
         }
-        if deleted.len() < CHUNK {
-            sqlx::query(store.prefix.sql(LEAVE)).bind(token).execute(txn.connection()).await?;
-        }
-        Ok(Some(Chunk { claims: deleted.len(), through: through.pop_last().unwrap_or(from) }))
+        Ok(Some(u64::try_from(deleted.len()).unwrap_or(0)))
     };
-    let chunk = work.await.map_err(|error| store.file.fault(error))?;
-    store.finish(txn, chunk.is_some()).await?;
-    Ok(chunk)
+    let deleted = work.await.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, deleted.is_some()).await?;
+    Ok(deleted)
+}
+
+async fn take_turn(store: &Sqlite, connection: &mut SqliteConnection, token: Uuid) -> Result<bool, sqlx::Error> {
+    let enter = sqlx::query(store.prefix.sql(ENTER)).bind(token).bind(millis(TURN));
+    Ok(enter.execute(connection).await?.rows_affected() > 0)
+}
+
+/// Changes nothing if another pruner has taken the turn.
+async fn leave(store: &Sqlite, token: Uuid, place: &Place) -> Result<(), StoreError> {
+    let mut txn = store.transaction().await?;
+    let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+    let query = sqlx::query(store.prefix.sql(LEAVE)).bind(token).bind(place.last.0).bind(&place.last.1);
+    let query = query.bind(number(place.walked)).bind(number(place.size));
+    query.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, true).await
 }

@@ -1,0 +1,48 @@
+//! The statements that delete old claims.
+
+/// Takes the turn, which others can take after ?2 milliseconds. No row is changed while another pruner has it.
+pub(super) const ENTER: &str = r#"
+UPDATE "idem_pruner" SET token = ?1, until = {now} + ?2 WHERE token IS NULL OR token = ?1 OR until < {now}"#;
+
+/// Where the walk continues, how long ago it last did, how many claims this round and the last one have read, and the
+/// shortest retention, if any claims are pruned.
+pub(super) const PLACE: &str = r#"
+SELECT handler_id, key, {now} - moved_at AS since, walked, size, (SELECT min(retention) FROM "idem_handlers") AS retention
+FROM "idem_pruner""#;
+
+/// The number of claims behind this one, up to ?3.
+pub(super) const COUNT: &str = r#"
+SELECT count(*) FROM (SELECT 1 FROM "idem_processed_messages" WHERE (handler_id, key) > (?1, ?2) LIMIT ?3)"#;
+
+/// The last one of the ?3 claims behind this one.
+pub(super) const END: &str = r#"
+SELECT handler_id, key FROM "idem_processed_messages" WHERE (handler_id, key) > (?1, ?2)
+ORDER BY handler_id, key LIMIT 1 OFFSET ?3 - 1"#;
+
+/// The old ones among the ?3 claims behind this one.
+pub(super) const FIND: &str = r#"
+SELECT c.handler_id, c.key FROM (
+    SELECT handler_id, key, processed_at FROM "idem_processed_messages" WHERE (handler_id, key) > (?1, ?2)
+    ORDER BY handler_id, key LIMIT ?3
+) AS c
+WHERE c.processed_at < {now} - (SELECT h.retention FROM "idem_handlers" AS h WHERE h.id = c.handler_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = c.handler_id AND i.key = c.key
+    )"#;
+
+/// Deletes the old claims from one claim to another.
+pub(super) const DELETE: &str = r#"
+DELETE FROM "idem_processed_messages" AS c WHERE (c.handler_id, c.key) >= (?1, ?2) AND (c.handler_id, c.key) <= (?3, ?4)
+    AND c.processed_at < {now} - (SELECT h.retention FROM "idem_handlers" AS h WHERE h.id = c.handler_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = c.handler_id AND i.key = c.key
+    )
+RETURNING handler_id, processed_at"#;
+
+pub(super) const PRUNED_THROUGH: &str = r#"
+UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
+
+/// Records where the walk continues, and gives the turn to others.
+pub(super) const LEAVE: &str = r#"
+UPDATE "idem_pruner" SET token = NULL, until = 0, handler_id = ?2, key = ?3, walked = ?4, size = ?5, moved_at = {now}
+WHERE token = ?1"#;
