@@ -215,13 +215,13 @@ impl<S> Extract<S> for CloudEvent {
 /// # refund(&Bank, Refund { cents: 2500 }, IdempotencyKey(Key::of("e-1")?)).await?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(pub Key);
 
 impl Param for IdempotencyKey {}
 impl<S> Extract<S> for IdempotencyKey {
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
-        Ok(Self(*from.key))
+        Ok(Self(from.key.clone()))
     }
 }
 

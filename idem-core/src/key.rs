@@ -4,14 +4,19 @@ pub(crate) mod text;
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 /// The maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 255;
+
+/// The length up to which a key is not on the heap: keys are moved often, and most are a UUID or two.
+const INLINE: usize = 39;
 
 /// The key of a message: 1 to 255 bytes, compared byte by byte, without case folding or trimming.
 ///
 /// A single part is written as is: a string as UTF-8, an integer in decimal, a UUID as its 16 bytes. In a composite key
-/// each part is preceded by its length, so that `("a:b", "c")` and `("a", "b:c")` differ. The key is stored inline,
-/// without a heap allocation.
+/// each part is preceded by its length, so that `("a:b", "c")` and `("a", "b:c")` differ. A key of up to 39 bytes is stored
+/// inline, without a heap allocation.
 ///
 /// ```
 /// # use idem_core::Key;
@@ -21,11 +26,8 @@ pub const MAX_KEY: usize = 255;
 /// assert!(Key::of("").is_err());
 /// # Ok::<_, idem_core::KeyError>(())
 /// ```
-#[derive(Clone, Copy)]
-pub struct Key {
-    bytes: [u8; MAX_KEY],
-    len: u8,
-}
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(SmallVec<[u8; INLINE]>);
 
 impl Key {
     /// Creates a key from one part.
@@ -35,7 +37,7 @@ impl Key {
     pub fn of<P: KeyPart + ?Sized>(part: &P) -> Result<Self, KeyError> {
         let mut key = Self::empty();
         part.write(&mut key)?;
-        if key.len == 0 { Err(KeyError::Empty) } else { Ok(key) }
+        if key.0.is_empty() { Err(KeyError::Empty) } else { Ok(key) }
     }
 
     /// Creates a key from several parts, each preceded by its length.
@@ -49,7 +51,8 @@ impl Key {
         let mut key = Self::empty();
         for part in parts {
             let part = Self::of(*part)?;
-            key.append(&[part.len])?;
+            let len = u8::try_from(part.0.len()).map_err(|_| KeyError::TooLong { len: part.0.len() })?;
+            key.append(&[len])?;
             key.append(part.as_bytes())?;
         }
         Ok(key)
@@ -57,7 +60,7 @@ impl Key {
 
     /// The key as bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.0
     }
 
     /// Appends the bytes of a part. A [`KeyPart`] calls this, usually once.
@@ -68,22 +71,18 @@ impl Key {
         if bytes.is_empty() {
             return Err(KeyError::Empty);
         }
-        let start = usize::from(self.len);
-        let end = start + bytes.len();
-        match (self.bytes.get_mut(start..end), u8::try_from(end)) {
-            (Some(room), Ok(len)) => {
-                room.copy_from_slice(bytes);
-                self.len = len;
-                Ok(())
-            }
-            _ => Err(KeyError::TooLong { len: end }),
+        let len = self.0.len() + bytes.len();
+        if len > MAX_KEY {
+            return Err(KeyError::TooLong { len });
         }
+        self.0.extend_from_slice(bytes);
+        Ok(())
     }
 
     /// The empty key. Rows of messages for which no key could be created have it, since no message can.
     #[doc(hidden)]
     pub const fn empty() -> Self {
-        Self { bytes: [0; MAX_KEY], len: 0 }
+        Self(SmallVec::new_const())
     }
 
     /// Returns a key as read from a store, including the empty key of rows without one.
@@ -92,20 +91,6 @@ impl Key {
     /// It is longer than 255 bytes.
     pub fn stored(bytes: &[u8]) -> Result<Self, KeyError> {
         if bytes.is_empty() { Ok(Self::empty()) } else { Self::of(bytes) }
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl Eq for Key {}
-
-impl std::hash::Hash for Key {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
     }
 }
 

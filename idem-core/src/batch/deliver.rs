@@ -39,23 +39,27 @@ impl<S: Store> Pipeline<S> {
     /// database refuses have to wait.
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
         batch.retain(|(_, acker, _)| acker.is_live());
-        let (deliveries, (mut ackers, carried)): (Vec<Delivery>, (Vec<A>, Vec<Carried>)) =
+        let (deliveries, (mut ackers, carried)): (Vec<_>, (Vec<_>, Vec<_>)) =
             batch.into_iter().map(|(delivery, acker, carried)| (delivery, (acker, carried))).unzip();
         let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &carried)).await;
         let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
-        for (((delivery, acker), carried), verdict) in deliveries.into_iter().zip(ackers).zip(carried).zip(verdicts) {
+        for (((mut delivery, acker), carried), verdict) in deliveries.into_iter().zip(ackers).zip(carried).zip(verdicts)
+        {
             match verdict {
                 Verdict::Done(outcome) => {
                     self.answered(&outcome);
                     done.push((delivery, acker, outcome));
                 }
                 Verdict::Single | Verdict::Lost => alone.push((delivery, acker, carried)),
-                Verdict::Broke => alone.push((delivery.with_redelivered(true), acker, carried)),
+                Verdict::Broke => {
+                    delivery.redelivered = true;
+                    alone.push((delivery, acker, carried));
+                }
                 Verdict::Stopped => stopped.push(acker),
             }
         }
         // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
-        let settle = async |(delivery, acker, outcome): (Delivery, A, Outcome)| {
+        let settle = async |(delivery, acker, outcome): (Box<Delivery>, A, Outcome)| {
             let span = telemetry::span(self.system, &self.consumer, &delivery);
             async {
                 self.settle(acker).await;
@@ -78,10 +82,10 @@ impl<S: Store> Pipeline<S> {
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
-    async fn delivery_verdicts(&self, deliveries: &[Delivery], carried: &[Carried]) -> Vec<Verdict> {
+    async fn delivery_verdicts(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Verdict> {
         let _beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries, carried);
-        let facts: Vec<&Delivery> = deliveries.iter().collect();
+        let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
         self.verdicts(items, &facts, Opening::Claims).await
     }
 

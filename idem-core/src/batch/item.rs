@@ -50,7 +50,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the deliveries that can run together, in claim order. All others are processed alone: the unfit, the
     /// redelivered, those that the database has refused or held up before, those whose key is in flight elsewhere in this process,
     /// and a different message under a key of the batch.
-    pub(super) fn items(&self, deliveries: &[Delivery], carried: &[Carried]) -> Vec<Item<'_, S>> {
+    pub(super) fn items(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Item<'_, S>> {
         let fits = |it: &Delivery| !it.redelivered() && it.refused.tries() == 0 && it.holds == 0;
         let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
         let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?))).collect();

@@ -7,7 +7,7 @@ use crate::{Delivery, Store};
 
 /// A delivery to be stored.
 pub(super) struct Arrived<A> {
-    pub(super) delivery: Delivery,
+    pub(super) delivery: Box<Delivery>,
     pub(super) acker: A,
     /// When its lease began.
     pub(super) since: Instant,
@@ -15,12 +15,12 @@ pub(super) struct Arrived<A> {
 }
 
 impl<A> Arrived<A> {
-    pub(super) fn new<S: Store>(pipeline: &Pipeline<S>, delivery: Delivery, acker: A) -> Self {
+    pub(super) fn new<S: Store>(pipeline: &Pipeline<S>, delivery: Box<Delivery>, acker: A) -> Self {
         Self::again(delivery, acker, Counted::new(&pipeline.metrics.in_flight))
     }
 
     /// Wraps a delivery that comes back from a batch.
-    pub(super) fn again(delivery: Delivery, acker: A, counted: Counted) -> Self {
+    pub(super) fn again(delivery: Box<Delivery>, acker: A, counted: Counted) -> Self {
         Self { delivery, acker, since: Instant::now(), counted }
     }
 }

@@ -63,7 +63,6 @@ impl<S: Store> Pipeline<S> {
     /// Checks limits, decodes, and determines the key. A delivery that is unfit is returned: its separate processing
     /// finds the same, and makes it a dead letter. A delivery whose key is in flight here also waits separately, and
     /// delays no other.
-    #[expect(clippy::result_large_err, reason = "an error is the way back of what was given, and as large")]
     fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.decode(&arrived.delivery).map(|work| work.identity));

@@ -86,7 +86,7 @@ fn follow<S: Store, A: Acker>(
 impl<S: Store> Pipeline<S> {
     /// Processes one delivery outside the lanes. It is unordered, since the inbox is rejected with an order: so it does
     /// not wait for a row, only while the database refuses it.
-    async fn deliver_beside<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
+    async fn deliver_beside<A: Acker>(&self, mut delivery: Box<Delivery>, mut acker: A) {
         let mut carried = Carried::default();
         while let Some(waiting) = self.deliver(delivery, acker, carried).await {
             let Some(again) = self.wait(waiting).await else { return };
@@ -128,7 +128,7 @@ mod tests {
         for (payload, count) in
             [("a", None), ("b", Some(1)), ("c", Some(4)), ("d", Some(5)), ("e", None), ("f", Some(20))]
         {
-            let delivery = Delivery::new("orders", payload).with_delivery_count(count);
+            let delivery = Box::new(Delivery::new("orders", payload).with_delivery_count(count));
             wait(&mut waiting, Arrived::again(delivery, (), Counted::new(&metrics::Gauge::noop())));
         }
         let stored = next(&mut waiting);

@@ -55,7 +55,12 @@ pub(crate) use waiting::Waiting;
 impl<S: Store> Pipeline<S> {
     /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
     /// wait; only an ordered delivery waits for its row.
-    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A, carried: Carried) -> Option<Waiting<A>> {
+    pub(crate) async fn deliver<A: Acker>(
+        &self,
+        delivery: Box<Delivery>,
+        acker: A,
+        carried: Carried,
+    ) -> Option<Waiting<A>> {
         self.deliver_in(None, delivery, acker, carried).await
     }
 
@@ -63,7 +68,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn deliver_in<A: Acker>(
         &self,
         room: Option<&Semaphore>,
-        delivery: Delivery,
+        delivery: Box<Delivery>,
         acker: A,
         carried: Carried,
     ) -> Option<Waiting<A>> {
@@ -76,7 +81,7 @@ impl<S: Store> Pipeline<S> {
     async fn process<A: Acker>(
         &self,
         room: Option<&Semaphore>,
-        mut delivery: Delivery,
+        mut delivery: Box<Delivery>,
         mut acker: A,
         mut carried: Carried,
     ) -> Option<Waiting<A>> {

@@ -10,7 +10,7 @@ impl<S: Store> Pipeline<S> {
     /// refuses: unacked, uncharged and in its place, since without a decoded message there is no key to store it under.
     pub(super) async fn leave_to_prepare<A: Acker>(
         &self,
-        delivery: Delivery,
+        delivery: Box<Delivery>,
         acker: A,
         carried: Carried,
     ) -> Option<Waiting<A>> {

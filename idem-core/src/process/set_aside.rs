@@ -11,7 +11,7 @@ impl<S: Store> Pipeline<S> {
     /// Removes a delivery that the database refuses from its lane.
     pub(crate) async fn set_aside<A: Acker>(
         &self,
-        mut delivery: Delivery,
+        mut delivery: Box<Delivery>,
         acker: A,
         carried: Carried,
         error: BoxError,

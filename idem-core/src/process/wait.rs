@@ -95,7 +95,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Stores a redelivered delivery before it waits for its turn. It then needs no lane, since it runs from the inbox.
-    async fn store_and_wait<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: KeyTicket) {
+    async fn store_and_wait<A: Acker>(&self, mut delivery: Box<Delivery>, mut acker: A, place: KeyTicket) {
         match self.store_ahead(&mut delivery, &mut acker).await {
             Some(Ahead::Row(outcome, identity)) => {
                 if !self.turn_of_row(&mut acker, &place, (&outcome, &identity)).await {

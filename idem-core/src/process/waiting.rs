@@ -8,27 +8,26 @@ use crate::store::Identity;
 use crate::{Delivery, Outcome};
 
 /// A delivery that cannot run now.
-#[allow(clippy::large_enum_variant, reason = "most are of the large kind, and a box would be an allocation for each")]
 pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
-    Turn(Delivery, A, KeyTicket),
+    Turn(Box<Delivery>, A, KeyTicket),
     /// Another delivery of its message's key is in progress. It stays unacked and keeps its places.
-    Key(Delivery, A, Carried),
+    Key(Box<Delivery>, A, Carried),
     /// Another process or another worker holds its claim, perhaps for as long as a handler runs. It stays unacked, keeps
     /// its places, and is tried again later.
-    Busy(Delivery, A, Carried),
+    Busy(Box<Delivery>, A, Carried),
     /// The database refuses its row but accepts others. It stays unacked, keeps its place if it has one, and is tried
     /// again later.
-    Refused(Delivery, A, Carried),
+    Refused(Box<Delivery>, A, Carried),
     /// Its codec has to fetch something before it can decode it. It stays unacked and keeps its place if it has one.
-    Preparation(Delivery, A, Carried),
+    Preparation(Box<Delivery>, A, Carried),
     /// Its message is in the inbox. It stays unacked and keeps its place until the row is processed or dead.
     Row(Box<RowWait<A>>),
 }
 
 /// A delivery whose message runs from the inbox.
 pub(crate) struct RowWait<A> {
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: Box<Delivery>,
     pub(crate) acker: A,
     /// Held, so that no other delivery of its ordering key starts.
     pub(crate) place: Option<KeyTicket>,
@@ -40,7 +39,7 @@ pub(crate) struct RowWait<A> {
 impl<A> Waiting<A> {
     /// A delivery whose message is in the inbox, in the current span.
     pub(super) fn row(
-        delivery: Delivery,
+        delivery: Box<Delivery>,
         acker: A,
         place: Option<KeyTicket>,
         outcome: Outcome,

@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         let mut shares = Shares { known: Vec::new(), unfit: Vec::new(), unprepared: false };
         for route in routes {
             match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.decode_for(route, delivery)) {
-                Ok(work) => shares.known.push(Known { delivery: delivery.clone(), identity: work.identity }),
+                Ok(work) => shares.known.push(Known { delivery: Box::new(delivery.clone()), identity: work.identity }),
                 Err(NoJob::Unfit(unfit)) => shares.unfit.push((route.id, unfit)),
                 Err(NoJob::Unprepared | NoJob::Several) => shares.unprepared = true,
             }

@@ -11,7 +11,7 @@ use super::committed::committed;
 
 /// A message whose key is known.
 pub(crate) struct Known {
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: Box<Delivery>,
     pub(crate) identity: Identity,
 }
 

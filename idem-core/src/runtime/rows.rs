@@ -22,14 +22,14 @@ type Awaited = HashMap<(HandlerId, Key), Arc<Notify>>;
 impl Rows {
     /// Returns a wait that is notified whenever this row has run in this process.
     pub(crate) fn watch(&self, identity: &Identity) -> Watch<'_> {
-        let row = (identity.handler, identity.key);
-        let ran = lock(&self.awaited).entry(row).or_default().clone();
+        let row = (identity.handler, identity.key.clone());
+        let ran = lock(&self.awaited).entry(row.clone()).or_default().clone();
         Watch { rows: self, row, ran }
     }
 
     /// Notifies the waiters that this row has run in this process, whatever its result.
     pub(crate) fn ran(&self, identity: &Identity) {
-        if let Some(ran) = lock(&self.awaited).get(&(identity.handler, identity.key)) {
+        if let Some(ran) = lock(&self.awaited).get(&(identity.handler, identity.key.clone())) {
             ran.notify_waiters();
         }
     }

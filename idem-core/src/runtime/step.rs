@@ -6,7 +6,8 @@ use crate::{BoxError, Delivery, Outcome};
 use super::carried::Carried;
 
 /// A delivery that can run, with the state of earlier tries. It is the first in the queues in which it has a place.
-pub(crate) type Arrival<A> = (Delivery, A, Carried);
+/// The delivery is large and passes through many hands, so it is on the heap.
+pub(crate) type Arrival<A> = (Box<Delivery>, A, Carried);
 
 /// The outcome of a delivery for each of its handlers.
 pub(crate) struct Shared {

@@ -42,7 +42,7 @@ impl<'a> NewRow<'a> {
 /// # use idem_core::{Inbox, Store, store::{Filter, Page, Row}};
 /// /// One line for an operator.
 /// fn line(row: &Row) -> String {
-///     let (key, reason) = (row.identity.key, row.reason.map_or("scheduled", |reason| reason.as_str()));
+///     let (key, reason) = (&row.identity.key, row.reason.map_or("scheduled", |reason| reason.as_str()));
 ///     format!("{} {} {key}: {reason} after {} attempts: {}", row.id, row.handler, row.attempts, row.error)
 /// }
 /// # async fn list<S: Store>(inbox: &Inbox<S>) -> Result<(), idem_core::Error> {

@@ -91,7 +91,7 @@ async fn forward<S: Store, Src: Source>(
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
                 let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
-                to.push(delivery, LeasedAcker::new(acker), place);
+                to.push(Box::new(delivery), LeasedAcker::new(acker), place);
                 pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
@@ -124,7 +124,7 @@ impl<A> Arrivals<A> {
         self.to_store.close();
     }
 
-    fn push(&self, delivery: Delivery, acker: A, place: Option<KeyTicket>) {
+    fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
         warn_of_many(&delivery);
         match place {
             Some(place) if delivery.redelivered() || !place.is_first() => {

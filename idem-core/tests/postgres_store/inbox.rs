@@ -218,7 +218,7 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     assert_eq!(world.store.replay_as("billing", id, &key("freer")).await.unwrap(), Replayed::NotFound);
     assert_eq!(world.claims().await, 2);
     let row = world.take(RowKind::Ordinary, 1).await.remove(0);
-    assert_eq!((row.identity.key, row.identity.fingerprint), (key("free"), identity.fingerprint));
+    assert_eq!((&row.identity.key, row.identity.fingerprint), (&key("free"), identity.fingerprint));
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &row).await.unwrap());
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));

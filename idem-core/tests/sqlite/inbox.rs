@@ -159,7 +159,7 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     assert_eq!((world.dated("new").await, world.dated("k").await), (Some(false), Some(true)));
     let rows =
         world.store.take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
-    assert_eq!((rows[0].identity.key, rows[0].reason), (key("new"), None));
+    assert_eq!((&rows[0].identity.key, rows[0].reason), (&key("new"), None));
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ impl Txn {
                 age: row.try_get::<Option<i64>, _>(4)?.map(duration),
             })));
         };
-        self.guard(xid, Some((identity.handler, identity.key)));
+        self.guard(xid, Some((identity.handler, identity.key.clone())));
         Ok(Claimed::New { pruned_through: pruned(row)? })
     }
 }

@@ -59,7 +59,7 @@ impl InboxRows for Postgres {
         let lock_timeout = txn.lock_timeout();
         let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.token).bind(lock_timeout)).await?;
         if let Some(answer) = rows.first() {
-            txn.guard(answer.try_get(0)?, Some((row.identity.handler, row.identity.key)));
+            txn.guard(answer.try_get(0)?, Some((row.identity.handler, row.identity.key.clone())));
         }
         Ok(!rows.is_empty())
     }

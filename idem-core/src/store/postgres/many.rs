@@ -60,7 +60,7 @@ pub(super) async fn claim_many(
     };
     let first =
         identities.iter().find(|identity| Some(identity.handler.0) == handler && Some(identity.key.as_bytes()) == key);
-    txn.guard(xid, first.map(|identity| (identity.handler, identity.key)));
+    txn.guard(xid, first.map(|identity| (identity.handler, identity.key.clone())));
     if state == ClaimState::Processed {
         txn.guard_batch();
         if !marked {
@@ -110,7 +110,7 @@ pub(super) async fn start_many(store: &Postgres, txn: &mut Txn, rows: &[&Row]) -
     let started: Vec<i64> = found.try_get(0)?;
     let started: HashSet<i64> = started.into_iter().collect();
     let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
-    txn.guard(found.try_get(1)?, first.map(|identity| (identity.handler, identity.key)));
+    txn.guard(found.try_get(1)?, first.map(|identity| (identity.handler, identity.key.clone())));
     txn.guard_batch();
     Ok(ids.iter().map(|id| started.contains(id)).collect())
 }

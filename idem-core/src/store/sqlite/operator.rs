@@ -183,7 +183,7 @@ impl Operator for Sqlite {
             else {
                 return Ok(Replayed::NotFound);
             };
-            let identity = Identity { handler, key: *key, fingerprint };
+            let identity = Identity { handler, key: key.clone(), fingerprint };
             if !claims::insert(self, txn.connection(), &identity, ClaimState::Waiting).await?.is_new() {
                 return Ok(Replayed::KeyTaken);
             }

@@ -68,7 +68,7 @@ impl Txn {
     pub(super) async fn guard(&mut self, handler: HandlerId, key: &Key) -> Result<(), sqlx::Error> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
         self.connection.watch().guard();
-        self.guarded = Some((handler, *key));
+        self.guarded = Some((handler, key.clone()));
         Ok(())
     }
 }
@@ -90,7 +90,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
     txn.connection.watch().unlimited();
     let clean = txn.is_clean().await;
-    if let Some(claim) = txn.guarded {
+    if let Some(claim) = txn.guarded.take() {
         match txn.connection.run(r#"RELEASE "idem_guard""#).await {
             Ok(()) => txn.connection.watch().release(),
             Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, claim).await,
@@ -169,7 +169,7 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
             Ok(RollbackResult::RolledBack)
         }
         // There is no transaction, or not the one begun here: the handler has ended it.
-        Err(error) if code(&error) == Some(ERROR) => match txn.guarded {
+        Err(error) if code(&error) == Some(ERROR) => match txn.guarded.take() {
             Some(claim) => match ended(store, txn, claim).await {
                 CommitResult::CommittedEarly => Ok(RollbackResult::CommittedEarly),
                 CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
