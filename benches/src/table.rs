@@ -18,9 +18,9 @@ impl Display for Outcome {
             self.case(f, &case)?;
         }
         f.write_str("\n")?;
-        row(f, "bytes of a claim on the disk", ["claims", "with indexes", "table", "key index", "date index"])?;
-        for Bytes { claims, total, heap, primary_key, dated } in &self.bytes {
-            row(f, "", [*claims as f64, *total, *heap, *primary_key, *dated].map(whole))?;
+        row(f, "bytes of a claim on the disk", ["claims", "with indexes", "table", "key index"])?;
+        for Bytes { claims, total, heap, primary_key } in &self.bytes {
+            row(f, "", [*claims as f64, *total, *heap, *primary_key].map(whole))?;
         }
         if let Some(prune) = &self.prune {
             writeln!(f, "\n{prune}")?;

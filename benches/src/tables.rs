@@ -22,7 +22,6 @@ pub(crate) struct Bytes {
     pub(crate) total: f64,
     pub(crate) heap: f64,
     pub(crate) primary_key: f64,
-    pub(crate) dated: f64,
 }
 
 /// The number of claims per statement, so that the progress can be printed.
@@ -81,8 +80,7 @@ impl Table {
             return Ok(None);
         }
         let each = |bytes: f64| bytes / claims as f64;
-        let dated = each(total - heap - primary_key);
-        Ok(Some(Bytes { claims, total: each(total), heap: each(heap), primary_key: each(primary_key), dated }))
+        Ok(Some(Bytes { claims, total: each(total), heap: each(heap), primary_key: each(primary_key) }))
     }
 }
 

@@ -43,8 +43,12 @@ pub trait Operator: Transactions {
     /// such row.
     fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Deletes the claims that are older than the retention of their handler, in chunks, until none is left. The
-    /// transaction that deletes also records the cutoff. Only one pruner works at a time, for all handlers; a second
-    /// one returns immediately and reports that it did nothing.
+    /// Deletes claims that are older than the retention of their handler, in small transactions, each of which also
+    /// records the cutoff. Only one pruner works at a time, for all handlers; a second one returns immediately and reports
+    /// that it did nothing.
+    ///
+    /// A store may look at a part of its claims in each call, and continue there in the next one, as long as it deletes a
+    /// claim at most a twentieth of the retention late, if it is called once a minute. Those of this crate walk through
+    /// the table of claims, up to some 100,000 claims at once.
     fn prune(&self) -> impl Future<Output = Result<Pruned, StoreError>> + Send;
 }

@@ -1,4 +1,4 @@
-//! The PostgreSQL store, for PostgreSQL 13 and newer.
+//! The PostgreSQL store, for PostgreSQL 15 and newer.
 //!
 //! | file | contents |
 //! |---|---|

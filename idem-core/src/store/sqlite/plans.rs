@@ -60,7 +60,6 @@ async fn statements_for_each_message_scan_no_table() {
         inbox_sql::TAKEN,
         inbox_sql::FAILED,
         prune_sql::DELETE,
-        prune_sql::FIND,
     ] {
         reads_no_table(&plan(text).await);
     }

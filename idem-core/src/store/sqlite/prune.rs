@@ -50,7 +50,9 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
     let Some((mut place, mut left)) = enter(store, token).await? else { return Ok(Pruned::elsewhere()) };
     let (mut claims, mut before, mut mine) = (0, place.walked, true);
     while left > 0 && mine {
+        let begun = Instant::now();
         let found = find(store, &place.last, STEP.min(left)).await?;
+        tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
         for old in found.old.chunks(CHUNK) {
             let begun = Instant::now();
             let Some(deleted) = delete(store, token, old).await? else {
