@@ -82,6 +82,12 @@ pub trait Source: Send + 'static {
         true
     }
 
+    /// Whether its deliveries have an [`event type`](Delivery::event_type) if the producer sets one. If not, a worker
+    /// whose handlers name event types refuses to start, unless it takes them from a header, a subject or a CloudEvent.
+    fn has_event_types(&self) -> bool {
+        true
+    }
+
     /// Whether its deliveries have a [`subject`](Delivery::subject). If not, a worker that routes by subject refuses to
     /// start.
     fn has_subjects(&self) -> bool {

@@ -60,6 +60,11 @@ pub trait Tap: Send + 'static {
         source.has_partition_keys()
     }
 
+    /// Replaces [`Source::has_event_types`].
+    fn has_event_types<S: Source>(&self, source: &S) -> bool {
+        source.has_event_types()
+    }
+
     /// Replaces [`Source::has_subjects`].
     fn has_subjects<S: Source>(&self, source: &S) -> bool {
         source.has_subjects()
@@ -136,6 +141,10 @@ impl<S: Source, T: Tap> Source for Tapped<S, T> {
 
     fn has_partition_keys(&self) -> bool {
         self.tap.has_partition_keys(&self.source)
+    }
+
+    fn has_event_types(&self) -> bool {
+        self.tap.has_event_types(&self.source)
     }
 
     fn has_subjects(&self) -> bool {

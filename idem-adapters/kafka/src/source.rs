@@ -243,6 +243,10 @@ impl Source for Topic {
         false
     }
 
+    fn has_event_types(&self) -> bool {
+        false
+    }
+
     /// The `retention.ms` of the topic. A topic that is only compacted has no limit.
     fn replay_window(&self) -> ReplayWindow {
         self.replay_window

@@ -183,6 +183,10 @@ impl Source for Stream {
         false
     }
 
+    fn has_event_types(&self) -> bool {
+        false
+    }
+
     /// Returns the stream's `max_age`. It also applies to interest and work-queue retention: acked messages are removed
     /// there, but a power failure of the server can lose acks.
     fn replay_window(&self) -> ReplayWindow {

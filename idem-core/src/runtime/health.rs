@@ -9,8 +9,8 @@ use tokio::sync::watch;
 /// The health of a worker, for a readiness probe. This is a handle: clones refer to the same worker.
 /// [`Workers::health`](crate::Workers::health) returns one of several workers.
 ///
-/// Before the worker has started and after it has ended, it is not ready, and neither the broker nor the database is
-/// available.
+/// Before the worker has started, while it drains and after it has ended, it is not ready, and neither the broker nor the
+/// database counts as available.
 ///
 /// ```
 /// # use idem_core::{Health, Source, Store, Worker};

@@ -120,3 +120,22 @@ pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> 
         source.system()
     )))
 }
+
+/// Checks that the source has event types if they choose the handler. Otherwise every message would become a dead letter.
+pub(super) fn event_types<S: Store>(
+    source: &impl Source,
+    handlers: &[Arc<dyn Registered<S>>],
+    settings: &Settings,
+) -> Result<(), Error> {
+    let named = handlers.iter().find_map(|handler| Some((handler.name(), handler.event()?)));
+    let Some((name, event)) = named else { return Ok(()) };
+    if settings.route_by != RouteBy::EventType || settings.cloud_events || source.has_event_types() {
+        return Ok(());
+    }
+    Err(Error::Config(format!(
+        "the handler {name:?} takes the event {event:?}, but {} ({}) has no event types: name the header that has the \
+         event type, `.event_type(..)`, or read CloudEvents, `.cloud_events()`",
+        source.name(),
+        source.system()
+    )))
+}

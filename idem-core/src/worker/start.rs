@@ -105,6 +105,7 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     fitness::distinct(&parts.handlers, &parts.settings)?;
     fitness::timeouts(&parts.handlers)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
+    fitness::event_types(&parts.source, &parts.handlers, &parts.settings)?;
     fitness::keys(&parts.source, &parts.handlers, &parts.settings)
 }
 

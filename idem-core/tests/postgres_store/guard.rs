@@ -1,8 +1,14 @@
 //! Ways in which a handler can break its transaction, and how the commit detects them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use futures_util::FutureExt;
 use idem_core::store::{CommitResult, InboxRows, RollbackResult, StoreError, Transactions};
 use sqlx::{Connection, Executor};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use crate::world::{DEADLINE, World, backend, effect, handler_connection, raw, world};
 
@@ -235,5 +241,33 @@ async fn a_started_row_is_guarded_as_a_claim_is() {
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, CommitResult::RolledBack), "{answer:?}");
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 1);
+    world.end().await;
+}
+
+/// Counts what the server reports beside its results.
+#[derive(Clone, Default)]
+struct Notices(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Notices {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == "sqlx::postgres::notice" {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failed_statement_is_rolled_back_without_a_warning_of_the_server() {
+    let Some(mut world) = world().await else { return };
+    let notices = Notices::default();
+    let log = tracing::subscriber::set_default(tracing_subscriber::registry().with(notices.clone()));
+    let mut txn = world.claimed("failed").await;
+    handler_connection(&mut txn).execute("SELECT 1/0").await.unwrap_err();
+    assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::RolledBack);
+    assert_eq!(notices.0.load(Relaxed), 0);
+    // The count works: without a transaction, ROLLBACK is a warning.
+    world.other.execute("ROLLBACK").await.unwrap();
+    assert_eq!(notices.0.load(Relaxed), 1);
+    drop(log);
     world.end().await;
 }

@@ -63,7 +63,7 @@ impl Publication {
         serde_json::to_vec(message).map(Self::new)
     }
 
-    /// Adds a header.
+    /// Adds a header. A borrowed value must be `'static`; otherwise pass `value.to_owned()`.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.headers.push(name, value);
         self

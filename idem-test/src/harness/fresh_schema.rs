@@ -78,7 +78,7 @@ impl<St, C> Bench<FreshSchema, St, C> {
     /// # Ok(()) }
     /// ```
     ///
-    /// If the SQL fails, [`handler`](Bench::handler) returns the error.
+    /// The tables exist once [`handler`](Bench::handler) has returned, which also returns the error if the SQL fails.
     pub fn tables(mut self, sql: impl Into<String>) -> Self {
         self.connect.tables = sql.into();
         self

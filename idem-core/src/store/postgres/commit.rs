@@ -147,17 +147,14 @@ enum TxnEnd {
 async fn fate(mut txn: Txn) -> TxnEnd {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
-    let end = format!("ROLLBACK; SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
-    let mut answer =
-        txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("SELECT {ours}, {PREPARED}; {end}")))).await;
+    let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
+    let text = format!("SELECT {ours}, {PREPARED}; ROLLBACK; {status}");
+    let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
         // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
         txn.connection.clear_failure();
-        answer = txn
-            .connection
-            .run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("ROLLBACK; SELECT true, {PREPARED}; {end}"))))
-            .await;
-        answer.finished = answer.finished.saturating_sub(1);
+        let text = format!("ROLLBACK; SELECT true, {PREPARED}; {status}");
+        answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     }
     let Answer { finished, rows, failure } = answer;
     // An error after these three statements is one of the cleanup, and the connection is closed.

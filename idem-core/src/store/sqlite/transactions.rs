@@ -10,7 +10,7 @@ impl Transactions for Sqlite {
     type Txn = Txn;
 
     fn describe(&self) -> String {
-        format!("{self:?}")
+        format!("SQLite {}, prefix {}", self.file.path().display(), self.prefix.as_str())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

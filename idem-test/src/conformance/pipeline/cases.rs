@@ -230,7 +230,7 @@ macro_rules! pipeline_suite {
             two_handlers_of_one_name_refuse_the_start
             a_subject_chooses_the_handler_by_its_pattern
             patterns_that_overlap_or_make_no_sense_refuse_the_start
-            routing_by_subject_refuses_a_broker_without_subjects
+            a_worker_refuses_a_broker_without_that_by_which_it_routes
             // several handlers for one event
             each_of_several_handlers_runs_a_message_once
             several_handlers_run_many_messages_and_their_copies_once

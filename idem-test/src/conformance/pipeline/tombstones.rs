@@ -102,7 +102,7 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     assert_eq!(line.effects("written k3 orders.k3").await, 1);
 }
 
-/// Its deliveries have neither a partition key nor a subject.
+/// Its deliveries have no partition key, no event type and no subject.
 struct Keyless;
 
 impl Tap for Keyless {
@@ -113,6 +113,10 @@ impl Tap for Keyless {
     }
 
     fn has_partition_keys<S: Source>(&self, _: &S) -> bool {
+        false
+    }
+
+    fn has_event_types<S: Source>(&self, _: &S) -> bool {
         false
     }
 
@@ -132,12 +136,16 @@ pub async fn a_key_by_partition_key_refuses_a_broker_without_partition_keys<W: W
     }
 }
 
-/// No pattern would match anything.
-pub async fn routing_by_subject_refuses_a_broker_without_subjects<W: World>(world: W) {
+/// No pattern and no event type would match anything.
+pub async fn a_worker_refuses_a_broker_without_that_by_which_it_routes<W: World>(world: W) {
     let line = Line::new(world).await;
-    let source = Tapped::new(line.queue.clone(), Keyless);
-    let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
-    let worker = worker.handler::<Rows<W>>().route_by_subject();
-    let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
-    assert!(refused.contains("orders (in_process) has no subjects") && refused.contains(".event_type("), "{refused}");
+    for (by_subject, has_no) in [(true, "subjects"), (false, "event types")] {
+        let source = Tapped::new(line.queue.clone(), Keyless);
+        let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone()).handler::<Rows<W>>();
+        let worker = if by_subject { worker.route_by_subject() } else { worker };
+        let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
+        for part in [&format!("orders (in_process) has no {has_no}"), ".event_type("] {
+            assert!(refused.contains(part), "{part:?} is not in {refused}");
+        }
+    }
 }

@@ -61,6 +61,7 @@ pub async fn the_facts_of_a_message_arrive<W: World>(world: W) {
 
     assert_eq!(source.has_partition_keys(), W::FEATURES.partition_key, "a worker asks before it starts");
     assert_eq!(source.has_subjects(), world.subject().is_some());
+    assert_eq!(source.has_event_types(), W::FEATURES.event_type);
     let full = take(&mut source).await;
     assert_eq!(full.subject(), world.subject().as_deref());
     assert_eq!(full.content_type(), W::FEATURES.content_type.then_some("application/json"));
