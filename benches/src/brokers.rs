@@ -33,7 +33,7 @@ impl Brokers {
         }
     }
 
-    fn address(&self, broker: Broker) -> Option<&str> {
+    pub(crate) fn address(&self, broker: Broker) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == broker).map(|(_, address)| address.as_str())
     }
 

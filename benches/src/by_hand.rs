@@ -115,7 +115,8 @@ impl ByHand {
         queue.rate().context("the loop ended before its queue was empty")
     }
 
-    async fn process(&self, payload: &[u8]) -> Result<()> {
+    /// Processes one message, up to and including the commit.
+    pub(crate) async fn process(&self, payload: &[u8]) -> Result<()> {
         let event: OrderPaid = serde_json::from_slice(payload)?;
         let fingerprint = Sha256::digest(payload);
         let (key, fingerprint) = (&event.event_id.as_bytes()[..], &fingerprint[..16]);

@@ -29,8 +29,9 @@ pub(crate) enum Side {
     Broker(Broker, usize),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Broker {
+    #[value(name = "rabbitmq")]
     RabbitMq,
     Nats,
     Kafka,

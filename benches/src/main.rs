@@ -14,6 +14,9 @@
 //! | `pgbench` | PostgreSQL's own client, which validates the baseline |
 //! | `peers` | other libraries, which are separate programs |
 //! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
+//! | `latency` | from publish to commit, at a fixed rate, compared to a loop by hand on each broker |
+//! | `idle_worker`, `wire` | a worker that has nothing to do; a relay that counts its statements |
+//! | `soak` | a worker at half of its load for an hour: what grows |
 //! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
 //! | `options` | the command line |
@@ -29,7 +32,9 @@ mod case;
 mod connections;
 mod framework;
 mod idle;
+mod idle_worker;
 mod inbox;
+mod latency;
 mod machine;
 mod message;
 mod nothing;
@@ -46,9 +51,11 @@ mod report;
 mod samples;
 mod sides;
 mod single;
+mod soak;
 mod sqlite;
 mod table;
 mod tables;
+mod wire;
 mod worker;
 
 use std::process::ExitCode;
@@ -62,23 +69,17 @@ use crate::options::{Arguments, What};
 async fn main() -> Result<ExitCode> {
     match Arguments::parse().what {
         What::Single { scale } => {
-            let url =
-                std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench single`")?;
-            let report = single::measure(&url, scale).await?;
+            let report = single::measure(&database("bench single")?, scale).await?;
             print!("{report}");
             report.save()?;
             Ok(ExitCode::from(report.verdict()))
         }
         What::Inbox { scale } => {
-            let url =
-                std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench inbox`")?;
-            inbox::measure(&url, scale).await?;
+            inbox::measure(&database("bench inbox")?, scale).await?;
             Ok(ExitCode::SUCCESS)
         }
         What::Connections { scale } => {
-            let url = std::env::var("DATABASE_URL")
-                .context("DATABASE_URL is not set: say `cargo xtask bench connections`")?;
-            connections::measure(&url, scale).await?;
+            connections::measure(&database("bench connections")?, scale).await?;
             Ok(ExitCode::SUCCESS)
         }
         What::All(options) => {
@@ -93,5 +94,22 @@ async fn main() -> Result<ExitCode> {
             println!("{framework}");
             Ok(ExitCode::from(u8::from(!framework.is_lean())))
         }
+        What::Latency(pace) => {
+            let report = latency::measure(&database("bench latency")?, &pace).await?;
+            print!("{report}");
+            report.save()?;
+            Ok(ExitCode::from(report.verdict()))
+        }
+        What::Idle(options) => Ok(ExitCode::from(idle_worker::measure(&database("bench idle")?, &options).await?)),
+        What::Soak(options) => Ok(ExitCode::from(soak::measure(&database("soak")?, &options).await?)),
+        What::SoakWorker { broker } => {
+            soak::work(&database("soak")?, broker).await?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
+}
+
+/// Returns the server's address.
+fn database(command: &str) -> Result<String> {
+    std::env::var("DATABASE_URL").with_context(|| format!("DATABASE_URL is not set: say `cargo xtask {command}`"))
 }

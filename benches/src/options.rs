@@ -1,8 +1,11 @@
 //! The command line of a run.
 
+use std::fmt;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::case::Broker;
 
 /// `cargo xtask bench` starts the servers, builds the peers and runs this program.
 #[derive(Parser)]
@@ -36,6 +39,76 @@ pub(crate) enum What {
     All(Options),
     /// The framework alone: a store and a source that do nothing.
     Framework,
+    /// From publish to commit, from each broker, compared to a loop by hand.
+    Latency(Pace),
+    /// A worker that has nothing to do.
+    Idle(Idle),
+    /// A worker at half of the load that it can take, for a long time.
+    Soak(Soak),
+    /// The worker of the soak, which is a separate process, so that its memory is its own.
+    #[command(hide = true)]
+    SoakWorker {
+        #[arg(long)]
+        broker: Broker,
+    },
+}
+
+/// The load of a measurement of latency.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Pace {
+    /// Messages per second.
+    #[arg(long, default_value_t = 1000.0)]
+    pub(crate) rate: f64,
+    /// Seconds that each side runs in each round.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Rounds, in addition to the first one, which only warms up.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Only this broker.
+    #[arg(long)]
+    pub(crate) broker: Option<Broker>,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Idle {
+    /// Seconds of each measurement. The worker has tasks that run once a minute.
+    #[arg(long, default_value_t = 60.0)]
+    pub(crate) seconds: f64,
+    /// Where its messages would come from; can be given several times.
+    #[arg(long, default_values = ["memory", "nats"])]
+    pub(crate) source: Vec<IdleSource>,
+}
+
+/// The source of an idle worker.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum IdleSource {
+    Memory,
+    #[value(name = "rabbitmq")]
+    RabbitMq,
+    Nats,
+    Kafka,
+}
+
+impl fmt::Display for IdleSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "memory",
+            Self::RabbitMq => "RabbitMQ",
+            Self::Nats => "NATS",
+            Self::Kafka => "Kafka",
+        })
+    }
+}
+
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Soak {
+    /// How long it runs. The first ten minutes are not judged.
+    #[arg(long, default_value_t = 60)]
+    pub(crate) minutes: usize,
+    /// Where the messages come from.
+    #[arg(long, default_value = "nats")]
+    pub(crate) broker: Broker,
 }
 
 #[derive(clap::Args, Debug, Clone)]

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use idem_services::Instance;
 
 use crate::cargo::{cargo, root};
+use crate::measured::{BROKERS, Servers, program, servers};
 
 /// Measure idem and everything it is compared to, in turns: writes a table, `target/bench/bench.json` and
 /// `target/bench/bench.svg`.
@@ -67,38 +67,49 @@ enum What {
     },
     /// Measure the framework alone, with a store and a source that do nothing: time, allocations, and their origins.
     Framework,
+    /// Measure the time from publish to commit at a fixed rate, from each broker, against a loop by hand.
+    ///
+    /// Exit code 0: idem's p50 and p99 are at most those of the loop. 1: one is higher. 2: the messages were not
+    /// published at the rate, so the run proves nothing.
+    Latency {
+        /// Messages per second.
+        #[arg(long, default_value_t = 1000.0)]
+        rate: f64,
+        /// Seconds that each side runs in each round.
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
+        /// Rounds, in addition to the warm-up.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Only this broker.
+        #[arg(long, value_parser = BROKERS)]
+        broker: Option<String>,
+    },
+    /// Measure a worker that has nothing to do: statements per second, and processor time.
+    ///
+    /// Exit code 0: at most 2 statements per second, and 0.1 % of a core. 1: more.
+    Idle {
+        /// Seconds of each measurement, of which there are two per source.
+        #[arg(long, default_value_t = 60.0)]
+        seconds: f64,
+        /// Where messages would come from; can be given several times.
+        #[arg(long, default_values = ["memory", "nats"], value_parser = ["memory", "rabbitmq", "nats", "kafka"])]
+        source: Vec<String>,
+    },
 }
 
 /// Runs the measurement as a release build, on the servers that the environment names, otherwise on servers started for
 /// it. Exits with the exit code of the measurement.
 pub(crate) fn run(options: &Options) -> Result<()> {
     // Built before a server is started, so that only the measurement runs at the same time.
-    crate::cargo::run(&mut cargo(["build", "--release", "--package", "idem-bench", "--bins"]))?;
-    let mut bench = Command::new(root().join("target/release/idem-bench"));
+    let mut bench = program()?;
     let servers = match &options.what {
-        Some(What::Single { scale }) => {
-            bench.args(["single", &scale.to_string()]);
-            servers(&mut bench, false, false)?
-        }
-        Some(What::Inbox { scale }) => {
-            bench.args(["inbox", &scale.to_string()]);
-            servers(&mut bench, false, false)?
-        }
-        Some(What::Connections { scale }) => {
-            bench.args(["connections", &scale.to_string()]);
-            servers(&mut bench, false, false)?
-        }
         Some(What::Framework) => {
             bench.arg("framework");
-            Vec::new()
+            None
         }
-        None => {
-            bench.arg("all").args(options.all());
-            for peer in if options.no_peers { Vec::new() } else { peers()? } {
-                bench.args(["--peer", &peer]);
-            }
-            servers(&mut bench, true, !options.no_brokers)?
-        }
+        Some(what) => Some(what.prepare(&mut bench)?),
+        None => Some(options.prepare(&mut bench)?),
     };
     let mut status = bench.status().context("cannot run the measurement")?;
     if matches!(options.what, Some(What::Framework)) && status.success() {
@@ -111,7 +122,45 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     std::process::exit(status.code().unwrap_or(1))
 }
 
+impl What {
+    /// Adds the arguments, and starts the servers.
+    fn prepare(&self, bench: &mut Command) -> Result<Servers> {
+        let (args, brokers): (Vec<String>, Vec<&str>) = match self {
+            Self::Single { scale } => (vec!["single".into(), scale.to_string()], Vec::new()),
+            Self::Inbox { scale } => (vec!["inbox".into(), scale.to_string()], Vec::new()),
+            Self::Connections { scale } => (vec!["connections".into(), scale.to_string()], Vec::new()),
+            Self::Framework => (vec!["framework".into()], Vec::new()),
+            Self::Latency { rate, seconds, rounds, broker } => {
+                let mut args = vec!["latency".into(), format!("--rate={rate}"), format!("--seconds={seconds}")];
+                args.push(format!("--rounds={rounds}"));
+                args.extend(broker.iter().map(|broker| format!("--broker={broker}")));
+                (args, broker.as_deref().map_or_else(|| BROKERS.to_vec(), |broker| vec![broker]))
+            }
+            Self::Idle { seconds, source } => {
+                let mut args = vec!["idle".into(), format!("--seconds={seconds}")];
+                args.extend(source.iter().map(|source| format!("--source={source}")));
+                (args, source.iter().map(String::as_str).filter(|source| BROKERS.contains(source)).collect())
+            }
+        };
+        servers(bench.args(args), &brokers)
+    }
+}
+
 impl Options {
+    /// Adds the arguments of the whole comparison, builds the peers, and starts the servers.
+    fn prepare(&self, bench: &mut Command) -> Result<Servers> {
+        bench.arg("all").args(self.all());
+        for peer in if self.no_peers { Vec::new() } else { peers()? } {
+            bench.args(["--peer", &peer]);
+        }
+        let servers = servers(bench, if self.no_brokers { &[] } else { &BROKERS })?;
+        if servers.owns_database {
+            // The measurement may change the checkpoint settings of a server that has no other users.
+            bench.arg("--own-server");
+        }
+        Ok(servers)
+    }
+
     fn all(&self) -> Vec<String> {
         let mut args = Vec::new();
         let (seconds, rounds, rows) = if self.quick { (0.2, 2, 100_000) } else { (1.0, 7, 10_000_000) };
@@ -153,40 +202,4 @@ fn build(path: &Path, target: &Path, name: &str) -> Result<String> {
     build.arg("--manifest-path").arg(path.join("Cargo.toml")).arg("--target-dir").arg(target);
     let built = build.stderr(fs::File::create(log)?).status().context("cannot run cargo")?.success();
     Ok(if built { target.join(format!("release/peer-{name}")).display().to_string() } else { String::new() })
-}
-
-type Start = fn() -> Result<Instance>;
-
-const BROKERS: [(&str, Start); 3] = [
-    ("AMQP_URL", idem_services::RabbitMq::start),
-    ("NATS_URL", idem_services::Nats::start),
-    ("KAFKA_BROKERS", idem_services::Kafka::start),
-];
-
-/// Starts servers for this measurement alone, so that no concurrent test uses them.
-fn servers(bench: &mut Command, all: bool, brokers: bool) -> Result<Vec<Instance>> {
-    let named = |variable: &str| std::env::var(variable).is_ok_and(|url| !url.is_empty());
-    idem_services::prepare()?;
-    let mut servers = Vec::new();
-    if !named("DATABASE_URL") {
-        eprintln!("starting a PostgreSQL for this measurement");
-        let server = idem_services::Postgres::start()?;
-        bench.env("DATABASE_URL", server.url());
-        servers.push(server);
-        if all {
-            // The measurement may change the checkpoint settings of a server that has no other users.
-            bench.arg("--own-server");
-        }
-    }
-    for (variable, start) in BROKERS.iter().filter(|(variable, _)| brokers && !named(variable)) {
-        match start() {
-            Ok(server) => {
-                bench.env(variable, server.url());
-                servers.push(server);
-            }
-            // The measurement reports what is missing.
-            Err(error) => eprintln!("{variable}: {error:#}"),
-        }
-    }
-    Ok(servers)
 }

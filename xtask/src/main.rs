@@ -11,11 +11,13 @@ mod imports;
 mod layers;
 mod license;
 mod matrix;
+mod measured;
 mod methods;
 mod mutants;
 mod package;
 mod readme;
 mod services;
+mod soak;
 mod test;
 mod tree;
 mod unpacked;
@@ -40,6 +42,8 @@ enum Chore {
     },
     /// Measure idem side by side with its alternatives.
     Bench(bench::Options),
+    /// Run a worker for an hour at half of its load, and print what grows.
+    Soak(soak::Options),
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Soak(options) => soak::soak(&options),
         Chore::Test(options) => test::test(&options),
         Chore::Ci(options) => ci::run_all(&options),
         Chore::Demo(options) => demo::demo(&options),

@@ -7,12 +7,17 @@ mod kafka;
 mod nats;
 mod rabbitmq;
 
+use std::time::Duration;
+
 use anyhow::Result;
 use idem::Source;
 
 pub use kafka::Kafka;
 pub use nats::Nats;
 pub use rabbitmq::RabbitMq;
+
+/// How long a broker with a limit keeps messages, unless another time is given.
+const KEPT: Duration = Duration::from_secs(3600);
 
 /// The maximum number of unconfirmed messages.
 const WINDOW: usize = 500;
@@ -38,7 +43,12 @@ pub trait Broker: Sized + Send + Sync + 'static {
     async fn connect(address: &str, name: &str) -> Result<Self>;
 
     /// Creates an empty one. An existing one of this name is deleted.
-    async fn create(&self) -> Result<()>;
+    async fn create(&self) -> Result<()> {
+        self.create_keeping(KEPT).await
+    }
+
+    /// Creates an empty one that keeps messages for this long. RabbitMQ keeps them until they are settled.
+    async fn create_keeping(&self, kept: Duration) -> Result<()>;
 
     /// Publishes in this order, and returns when the broker has confirmed each message. No message has a broker message
     /// id, so publishing a payload again creates another message.

@@ -30,15 +30,11 @@ impl Broker for Nats {
         Ok(Self { name: name.to_owned(), context })
     }
 
-    async fn create(&self) -> Result<()> {
+    async fn create_keeping(&self, kept: Duration) -> Result<()> {
         // The stream may not exist.
         let _ = self.delete().await;
-        let config = Config {
-            name: self.name.clone(),
-            subjects: vec![self.name.clone()],
-            max_age: Duration::from_secs(3600),
-            ..Config::default()
-        };
+        let config =
+            Config { name: self.name.clone(), subjects: vec![self.name.clone()], max_age: kept, ..Config::default() };
         self.context.create_stream(config).await.context("cannot create the stream")?;
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Broker for RabbitMq {
         Ok(Self { queue: name.to_owned(), channel, limits, _connection: connection })
     }
 
-    async fn create(&self) -> Result<()> {
+    async fn create_keeping(&self, _kept: Duration) -> Result<()> {
         self.delete().await?;
         let mut arguments = FieldTable::default();
         arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));

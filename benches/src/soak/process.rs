@@ -1,0 +1,89 @@
+//! The process of the worker, seen from outside.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::case::Broker;
+
+/// A worker shuts down within 30 seconds.
+const END: Duration = Duration::from_secs(60);
+
+pub(crate) struct Process {
+    child: Child,
+    pid: u32,
+    processed: Arc<AtomicU64>,
+}
+
+/// Megabytes of memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// Including the pages of files, such as the program itself, which the kernel may drop and read again.
+    pub(crate) resident: f64,
+    /// What the process has allocated.
+    pub(crate) anonymous: f64,
+}
+
+impl Process {
+    pub(crate) fn start(broker: Broker) -> Result<Self> {
+        let broker = broker.to_possible_value().context("the broker has no name")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["soak-worker", "--broker", broker.get_name()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let pid = child.id().context("the worker has ended")?;
+        let mut lines = BufReader::new(child.stdout.take().context("the worker has no output")?).lines();
+        let processed = Arc::new(AtomicU64::new(0));
+        let read = processed.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if let Ok(number) = line.parse() {
+                    read.store(number, Relaxed);
+                }
+            }
+        });
+        Ok(Self { child, pid, processed })
+    }
+
+    /// Returns the number of processed messages, as the worker has printed it last.
+    pub(crate) fn processed(&self) -> u64 {
+        self.processed.load(Relaxed)
+    }
+
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        let status = self.read("status")?;
+        let megabytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
+            let kibibytes: f64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
+            anyhow::Ok(kibibytes * 1024.0 / 1e6)
+        };
+        Ok(Memory { resident: megabytes("VmRSS")?, anonymous: megabytes("RssAnon")? })
+    }
+
+    /// Returns the number of open sockets: connections to PostgreSQL and to the broker, and a few of the runtime.
+    pub(crate) fn sockets(&self) -> Result<usize> {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).context("the worker has ended")?;
+        let links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+        Ok(links.filter(|link| link.to_string_lossy().starts_with("socket:")).count())
+    }
+
+    fn read(&self, file: &str) -> Result<String> {
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.pid)).context("the worker has ended")
+    }
+
+    /// Ends the worker, which finishes what runs.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        match timeout(END, self.child.wait()).await {
+            Ok(status) => ensure!(status?.success(), "the worker failed"),
+            Err(_) => bail!("the worker did not end within {END:?}"),
+        }
+        Ok(())
+    }
+}

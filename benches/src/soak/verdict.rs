@@ -1,0 +1,172 @@
+//! What a soak shows: what grew after its first minutes, and what became of the messages.
+
+use std::fmt;
+
+use super::minute::{Minute, Table};
+use super::trend::growth;
+use crate::samples::median;
+
+/// The minutes that are not judged: the worker's caches fill, and the claims grow up to their retention.
+const SETTLE: usize = 10;
+
+/// The number of judged minutes without which nothing follows.
+const ENOUGH: usize = 10;
+
+/// Megabytes.
+const MEMORY: f64 = 1.0;
+
+/// What counts as no growth of a table, as a part of its size and in megabytes: a table is extended and truncated by
+/// some pages at a time, and vacuumed once a minute.
+const NOISE: (f64, f64) = (0.05, 0.1);
+
+/// The results of a run.
+pub(crate) struct Verdict {
+    lines: Vec<Line>,
+    /// The first judged minute.
+    from: usize,
+    judged: usize,
+}
+
+/// A number that must not exceed its limit.
+struct Line {
+    what: &'static str,
+    value: f64,
+    limit: f64,
+}
+
+impl Verdict {
+    /// Judges the minutes of a run. `lost` and `doubled` are numbers of messages.
+    pub(crate) fn new(minutes: &[Minute], lost: i64, doubled: i64) -> Self {
+        // A run that is too short shows only that everything works. Its first minute measures the load.
+        let settle = if minutes.len() > SETTLE { SETTLE } else { minutes.len().min(1) };
+        let judged = &minutes[settle..];
+        let grown = |of: fn(&Minute) -> f64| growth(&judged.iter().map(of).collect::<Vec<_>>());
+        let tables = |of: fn(&Minute) -> Table| judged.iter().map(of).collect::<Vec<_>>();
+        let (claims, inbox) = (tables(|minute| minute.claims), tables(|minute| minute.inbox));
+        let line = |what, value, limit| Line { what, value, limit };
+        let lines = vec![
+            line("growth of the worker's memory (RssAnon), MB", grown(|minute| minute.anonymous), MEMORY),
+            // Half a connection, because the growth is an estimate.
+            line("growth of connections to PostgreSQL", grown(|minute| minute.connections), 0.5),
+            line("growth of the worker's sockets", grown(|minute| minute.sockets), 0.5),
+            line("bloat of the claims: growth beyond that of live claims, MB", bloat(&claims), noise(&claims)),
+            line("bloat of the inbox: growth, MB", growth(&sizes(&inbox)), noise(&inbox)),
+            line("lost messages", lost as f64, 0.0),
+            line("messages with more than one effect", doubled as f64, 0.0),
+        ];
+        Self { lines, from: settle + 1, judged: judged.len() }
+    }
+
+    /// Returns 0 if nothing exceeds its limit, 1 if something does, 2 if the run was too short to tell.
+    pub(crate) fn code(&self) -> u8 {
+        match (self.lines.iter().all(Line::is_reached), self.is_enough()) {
+            (_, false) => 2,
+            (reached, true) => u8::from(!reached),
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.judged >= ENOUGH
+    }
+}
+
+impl Line {
+    fn is_reached(&self) -> bool {
+        self.value <= self.limit
+    }
+}
+
+fn sizes(tables: &[Table]) -> Vec<f64> {
+    tables.iter().map(|table| table.size).collect()
+}
+
+/// Returns the growth of a table beyond that of its live rows, which take as much space as usual.
+fn bloat(tables: &[Table]) -> f64 {
+    let each = median(tables.iter().map(|table| table.size / table.live.max(1.0)).collect());
+    growth(&sizes(tables)) - growth(&tables.iter().map(|table| table.live * each).collect::<Vec<_>>())
+}
+
+fn noise(tables: &[Table]) -> f64 {
+    NOISE.1.max(NOISE.0 * median(sizes(tables)))
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.from + self.judged.saturating_sub(1);
+        writeln!(
+            f,
+            "\nFrom minute {} to minute {last}; growth is the median of the slopes between all pairs of",
+            self.from
+        )?;
+        writeln!(f, "minutes, times their number, so that single minutes do not count.\n")?;
+        for line in &self.lines {
+            let verdict = if line.is_reached() { "reached" } else { "missed" };
+            let limit = format!("at most {}", number(line.limit));
+            writeln!(f, "{:60} {:>9} {limit:>16}  {verdict}", line.what, number(line.value))?;
+        }
+        match self.code() {
+            0 => writeln!(f, "\nAll targets are reached."),
+            1 => writeln!(f, "\nFAILED: a target is missed."),
+            _ => writeln!(
+                f,
+                "\nThis run proves nothing: only minutes after the first {SETTLE} count, and at least {ENOUGH} of them \
+                 are needed."
+            ),
+        }
+    }
+}
+
+/// Returns a number with up to two decimals.
+fn number(value: f64) -> String {
+    // Without the sign of a negative zero.
+    let rounded = (value * 100.0).round() / 100.0 + 0.0;
+    format!("{rounded}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minutes(count: usize, minute: impl Fn(f64) -> Minute) -> Vec<Minute> {
+        (0..count).map(|number| minute(number as f64)).collect()
+    }
+
+    fn steady(_: f64) -> Minute {
+        let claims = Table { size: 50.0, live: 300_000.0, dead: 0.0 };
+        Minute { anonymous: 20.0, connections: 20.0, sockets: 22.0, claims, ..Minute::default() }
+    }
+
+    fn code(minute: impl Fn(f64) -> Minute) -> u8 {
+        Verdict::new(&minutes(60, minute), 0, 0).code()
+    }
+
+    #[test]
+    fn each_kind_of_growth_is_a_miss() {
+        assert_eq!(code(steady), 0);
+        assert_eq!(code(|at| Minute { anonymous: 20.0 + at * 0.03, ..steady(at) }), 1);
+        assert_eq!(code(|at| Minute { connections: 20.0 + at * 0.1, ..steady(at) }), 1);
+        assert_eq!(code(|at| Minute { inbox: Table { size: at * 0.1, ..Table::default() }, ..steady(at) }), 1);
+        assert_eq!(code(|at| Minute { claims: Table { size: 50.0 + at, ..steady(at).claims }, ..steady(at) }), 1);
+    }
+
+    #[test]
+    fn claims_may_grow_with_their_number() {
+        let claims = |at: f64| Table { size: 50.0 + at, live: (50.0 + at) * 6000.0, dead: 0.0 };
+        assert_eq!(code(|at| Minute { claims: claims(at), ..steady(at) }), 0);
+    }
+
+    #[test]
+    fn a_lost_and_a_doubled_message_are_misses() {
+        assert_eq!(Verdict::new(&minutes(60, steady), 1, 0).code(), 1);
+        assert_eq!(Verdict::new(&minutes(60, steady), 0, 1).code(), 1);
+    }
+
+    #[test]
+    fn a_short_run_proves_nothing() {
+        for count in [0, 1, 3, 10, 19] {
+            let verdict = Verdict::new(&minutes(count, steady), 0, 0);
+            assert_eq!(verdict.code(), 2);
+            assert!(verdict.to_string().contains("proves nothing"));
+        }
+    }
+}

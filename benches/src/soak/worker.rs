@@ -1,0 +1,93 @@
+//! The worker of a soak, in a process of its own, so that its memory is that of a worker and of nothing else.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use idem::prelude::*;
+use idem_brokers::{Broker as Client, Kafka, Nats, RabbitMq};
+use sqlx::PgConnection;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::brokers::Brokers;
+use crate::case::Broker;
+use crate::message::{EFFECT, IDEM, OrderPaid};
+
+/// The name of the queue, stream or topic.
+pub(crate) const NAME: &str = "idem-bench-soak";
+
+/// The schema of the worker's tables.
+pub(crate) const SCHEMA: &str = "idem_bench_soak";
+
+/// How long the broker keeps messages, and the claims for a little longer: short, so that most of the run has claims to
+/// prune.
+pub(crate) const KEPT: Duration = Duration::from_secs(300);
+const RETENTION: Duration = Duration::from_secs(360);
+
+/// One run of so many fails.
+const FAILS: u64 = 100;
+
+/// Counts the handler's runs.
+#[derive(Clone, Default)]
+struct Runs(Arc<AtomicU64>);
+
+/// Fails after its statement, in every hundredth run.
+#[idempotent(key = "event_id", name = "order_paid")]
+async fn order_paid_or_failed(
+    event: OrderPaid,
+    State(runs): State<Runs>,
+    tx: &mut PgConnection,
+) -> Result<(), BoxError> {
+    sqlx::query(EFFECT).bind(IDEM).bind(event.order_id).bind(event.amount).execute(tx).await?;
+    match runs.0.fetch_add(1, Relaxed) % FAILS {
+        0 => Err("every hundredth run fails".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Runs the worker until the standard input ends, which it does if the parent process ends, too. Prints the number of
+/// processed messages continually.
+pub(crate) async fn work(url: &str, broker: Broker) -> Result<()> {
+    let brokers = Brokers::look();
+    let address = brokers.address(broker).context("the broker's address is not set")?;
+    match broker {
+        Broker::RabbitMq => run(url, RabbitMq::source(address, NAME).await?).await,
+        Broker::Nats => run(url, Nats::source(address, NAME).await?).await,
+        Broker::Kafka => run(url, Kafka::source(address, NAME).await?).await,
+    }
+}
+
+async fn run(url: &str, source: impl idem::Source) -> Result<()> {
+    let store = Postgres::options(url).schema(SCHEMA).retention(RETENTION).connect().await?;
+    let processed = Arc::new(AtomicU64::new(0));
+    let counted = processed.clone();
+    let worker = Worker::new("soak", store, source).state(Runs::default()).handler::<order_paid_or_failed>().observe(
+        move |_, outcome| {
+            if *outcome == Outcome::Processed {
+                counted.fetch_add(1, Relaxed);
+            }
+        },
+    );
+    let (end, ended) = oneshot::channel();
+    // Not a task of the runtime, whose end would wait for the read.
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read(&mut [0]);
+        let _ = end.send(());
+    });
+    let print = async {
+        loop {
+            // A parent that has ended reads nothing, and the standard input tells that.
+            let _ = writeln!(std::io::stdout(), "{}", processed.load(Relaxed));
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    worker
+        .run_until(async {
+            tokio::select! { _ = ended => {}, () = print => {} }
+        })
+        .await?;
+    Ok(())
+}
