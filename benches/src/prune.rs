@@ -43,8 +43,8 @@ pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> 
     let vacuum = format!("VACUUM (ANALYZE) {claims}");
     // One call then walks the whole table, as it would otherwise do in a twentieth of the retention.
     let back =
-        "INSERT INTO idem_bench_tenth.pruner AS p (id, block, moved_at) VALUES (1, 0, now() - interval '30 days')
-                ON CONFLICT (id) DO UPDATE SET moved_at = excluded.moved_at";
+        "INSERT INTO idem_bench_tenth.pruner AS p (id, block, caught_up_to) VALUES (1, 0, now() - interval '30 days')
+                ON CONFLICT (id) DO UPDATE SET caught_up_to = excluded.caught_up_to";
 
     run(&mut sides.conn, age.clone()).await?;
     run(&mut sides.conn, vacuum.clone()).await?;

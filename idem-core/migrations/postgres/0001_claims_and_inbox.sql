@@ -95,11 +95,12 @@ CREATE CONSTRAINT TRIGGER refuse_commit AFTER INSERT OR UPDATE OF batch_xid ON p
 ALTER TABLE processed_messages ENABLE ALWAYS TRIGGER refuse_commit;
 
 -- Where the walk that deletes old claims continues: the block of processed_messages. There is no index on the date, which
--- each message would have to pay for. The row is made by the first walk.
+-- each message would have to pay for. The row is made by the first walk. A part of the table that was walked is worth a
+-- part of the time that a round may take, by which caught_up_to advances.
 CREATE TABLE pruner (
     id       int PRIMARY KEY CHECK (id = 1),
     block    bigint NOT NULL,
-    moved_at timestamptz NOT NULL DEFAULT now()
+    caught_up_to timestamptz NOT NULL DEFAULT now()
 );
 
 -- The messages that run from the database, and the dead letters. Content is bytea, so that no value can prevent a row

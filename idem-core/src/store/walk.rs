@@ -8,6 +8,9 @@ use std::time::Duration;
 /// How many rounds prune makes within the shortest retention. A claim is therefore kept for up to a twentieth longer.
 const ROUNDS: f64 = 20.0;
 
+/// Longer than a walk can be behind: ten years.
+const ALL: Duration = Duration::from_secs(315_360_000);
+
 /// A table to walk. All sizes have one unit, blocks or rows.
 pub(crate) struct Walk {
     pub(crate) size: u64,
@@ -15,17 +18,36 @@ pub(crate) struct Walk {
     pub(crate) small: u64,
     /// The size of one step, which is the least that a call walks.
     pub(crate) step: u64,
+    /// The shortest retention.
+    pub(crate) retention: Duration,
 }
 
 impl Walk {
-    /// How much one call walks, this long after the walk was last continued. It does not depend on the number of workers
-    /// that call.
-    pub(crate) fn share(&self, since: Duration, retention: Duration) -> u64 {
+    /// How much one call walks if the walk is this far behind.
+    pub(crate) fn share(&self, behind: Duration) -> u64 {
         if self.size <= self.small {
             return self.size;
         }
-        let share = since.as_secs_f64() * ROUNDS / retention.as_secs_f64().max(0.001);
-        ((self.size as f64 * share) as u64).clamp(self.step, self.size)
+        let share = self.size as f64 * behind.as_secs_f64() / self.round();
+        (share as u64).clamp(self.step, self.size)
+    }
+
+    /// How much time the walk has caught up when this much was walked. The time that a walk takes, or during which nobody
+    /// walks, is therefore never lost.
+    pub(crate) fn worth(&self, walked: u64) -> Duration {
+        if self.size <= self.small {
+            return ALL;
+        }
+        Duration::try_from_secs_f64(self.round() * walked as f64 / self.size as f64).unwrap_or(ALL).min(ALL)
+    }
+
+    /// How long a step may take, if half of the time is enough for all of them.
+    pub(crate) fn pace(&self) -> Duration {
+        self.worth(self.step) / 2
+    }
+
+    fn round(&self) -> f64 {
+        (self.retention.as_secs_f64() / ROUNDS).max(0.001)
     }
 }
 
@@ -36,23 +58,36 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
     const MINUTE: Duration = Duration::from_secs(60);
 
+    fn walk(size: u64, retention: Duration) -> Walk {
+        Walk { size, small: 512, step: 64, retention }
+    }
+
     #[test]
     fn a_round_takes_a_twentieth_of_the_retention() {
-        let walk = Walk { size: 2_000_000, small: 2048, step: 64 };
+        let walk = walk(2_000_000, 20 * DAY);
         let (mut walked, mut minutes) = (0, 0);
         while walked < walk.size {
-            walked += walk.share(MINUTE, 20 * DAY);
+            walked += walk.share(MINUTE);
             minutes += 1;
         }
         assert!((1435..1445).contains(&minutes), "{minutes}");
-        assert_eq!(walk.share(30 * DAY, DAY), walk.size, "at most one round");
-        assert_eq!([walk.share(Duration::ZERO, DAY), walk.share(MINUTE, Duration::ZERO)], [64, walk.size]);
+        assert_eq!(walk.share(30 * DAY), walk.size, "at most one round");
+        assert_eq!([walk.share(Duration::ZERO), super::tests::walk(9000, Duration::ZERO).share(MINUTE)], [64, 9000]);
+    }
+
+    #[test]
+    fn what_is_walked_is_worth_the_time_for_which_it_was_the_share() {
+        let walk = walk(2_000_000, 20 * DAY);
+        let worth = walk.worth(walk.share(MINUTE));
+        assert!(worth.abs_diff(MINUTE) < Duration::from_secs(1), "{worth:?}");
+        assert!(worth.abs_diff(walk.pace() * 2 * u32::try_from(walk.share(MINUTE) / 64).unwrap()) < 3 * walk.pace());
     }
 
     #[test]
     fn a_small_table_is_walked_at_once() {
-        for size in [0, 1, 2048] {
-            assert_eq!(Walk { size, small: 2048, step: 64 }.share(Duration::ZERO, 9000 * DAY), size);
+        for size in [0, 1, 512] {
+            let walk = walk(size, 9000 * DAY);
+            assert_eq!((walk.share(Duration::ZERO), walk.worth(1)), (size, ALL));
         }
     }
 }

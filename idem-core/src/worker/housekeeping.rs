@@ -59,7 +59,8 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
         match pipeline.store.prune().await {
             Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
             Ok(_) => {}
-            Err(fault @ (StoreError::ConnectionLost(_) | StoreError::Unavailable(_))) => pipeline.outage.report(&fault),
+            Err(fault @ StoreError::ConnectionLost(_)) => pipeline.outage.report(&fault),
+            // Also if the database refuses it: messages may work, and find out by themselves if they do not.
             Err(fault) => tracing::debug!(error = %fault, "pruning failed; it is retried later"),
         }
     }

@@ -92,7 +92,7 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
     let blocks = world.number("SELECT pg_relation_size('processed_messages') / 8192").await;
     let walk = async |world: &mut World, block: i64| {
         let place = "INSERT INTO pruner VALUES (1, $1, now() - interval '7 days' / 40)
-                     ON CONFLICT (id) DO UPDATE SET block = $1, moved_at = excluded.moved_at";
+                     ON CONFLICT (id) DO UPDATE SET block = $1, caught_up_to = excluded.caught_up_to";
         sqlx::query(place).bind(block).execute(&mut world.other).await.unwrap();
         let pruned = world.store.prune().await.unwrap();
         (pruned.claims, world.number("SELECT block FROM pruner").await)

@@ -43,7 +43,7 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
     let young = "UPDATE idem_processed_messages SET key = CAST(printf('%06d', processed_at) AS BLOB),
                  processed_at = CASE WHEN processed_at IN (1, 300000) THEN processed_at ELSE unixepoch() * 1000 END";
     world.sql(young).await;
-    let back = "moved_at = unixepoch() * 1000 - 3600000 / 40";
+    let back = "caught_up_to = unixepoch() * 1000 - 3600000 / 40";
     world
         .sql(&format!(
             "UPDATE idem_pruner SET handler_id = {}, key = CAST('000100' AS BLOB), walked = 100, size = 300000, {back}",

@@ -77,7 +77,7 @@ pub(super) async fn tables(
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
     columns(connection, schema).await.map_err(unclear)??;
-    let messages = ["handlers", "processed_messages", "inbox_messages"];
+    let messages = ["handlers", "processed_messages", "inbox_messages", "pruner"];
     let rows = connection.autocommit(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
@@ -103,7 +103,8 @@ pub(super) async fn tables(
 }
 
 /// What only this database has: the mark of a batch, which the trigger reads, and the place of the walk of prune.
-const HERE: [(&str, &[&str]); 2] = [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "moved_at"])];
+const HERE: [(&str, &[&str]); 2] =
+    [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "caught_up_to"])];
 
 /// Returns whether the trigger exists that refuses a COMMIT by a handler in a batch. Without it such a COMMIT would
 /// lose the later messages of the batch, so it has to be checked beforehand.

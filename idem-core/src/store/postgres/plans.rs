@@ -156,19 +156,25 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
                 ALTER TABLE {schema}.inbox_messages SET UNLOGGED;
                 INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint, processed_at)
                 SELECT CASE WHEN n % 50 > 0 THEN 1 ELSE 2 END, int4send(n), '', now() - n * interval '0.1 second'
-                FROM generate_series(1, 1000000) AS n;
-                INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-                SELECT 1, int4send(-n), '', 'scheduled', '', '' FROM generate_series(1, 50000) AS n";
+                FROM generate_series(1, 1000000) AS n";
     conn.execute(sqlx::raw_sql(in_schema(fill))).await.unwrap();
     conn.execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
     for analyzed in [false, true] {
+        conn.execute(sqlx::raw_sql(in_schema("TRUNCATE {schema}.inbox_messages"))).await.unwrap();
         if analyzed {
             let analyze = "ANALYZE {schema}.processed_messages, {schema}.inbox_messages";
             conn.execute(sqlx::raw_sql(in_schema(analyze))).await.unwrap();
         }
         let prepare = format!("PREPARE find_{analyzed} (bigint, bigint) AS {}", prune_sql::FIND);
         conn.execute(sqlx::raw_sql(in_schema(&prepare))).await.unwrap();
-        conn.execute("BEGIN").await.unwrap();
+        let begin = format!("BEGIN; {}", prune_sql::PLANNER);
+        // Planned while the inbox is empty, as in a service that had no failure yet.
+        let planned = format!("{begin}; EXECUTE find_{analyzed}(0, 1); ROLLBACK");
+        conn.execute(sqlx::raw_sql(AssertSqlSafe(planned))).await.unwrap();
+        let inbox = "INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
+                     SELECT 1, int4send(-n), '', 'scheduled', '', '' FROM generate_series(1, 20000) AS n";
+        conn.execute(sqlx::raw_sql(in_schema(inbox))).await.unwrap();
+        conn.execute(sqlx::raw_sql(AssertSqlSafe(begin))).await.unwrap();
         let (buffers, indexes) = explain(conn, &format!("EXECUTE find_{analyzed}(2000, 2064)")).await;
         println!("{buffers} buffers by {indexes:?}");
         assert!(!indexes.iter().any(|used| used == "processed_messages_pkey"), "{indexes:?}");

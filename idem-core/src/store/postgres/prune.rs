@@ -12,13 +12,14 @@ use super::Postgres;
 use super::begin;
 use super::connection::Connection;
 use super::limits::OWN;
+use super::prune_sql::PLANNER;
 
 /// How many blocks one transaction walks. With nothing but old claims, it deletes about 6,000 of them: few enough to be
 /// quick, enough to make the cost of a commit negligible.
 const STEP: u64 = 64;
-/// A table of at most this many blocks (16 MiB, some 190,000 claims) is walked as a whole by each call.
-const SMALL: u64 = 2048;
-/// The least time from the begin of one step to that of the next: 4 MiB a second.
+/// A table of at most this many blocks (10 MiB, some 117,000 claims) is walked as a whole by each call.
+const SMALL: u64 = 1280;
+/// The least time from the begin of one step to that of the next: 4 MiB a second, unless the table needs more.
 const PACE: Duration = Duration::from_millis(125);
 /// The time limit of a step: longer than for other statements, since it reads rows that were not read for days.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,13 +33,15 @@ struct Step {
     share: u64,
     blocks: u64,
     deleted: u64,
+    /// The least time from its begin to that of the next.
+    pace: Duration,
 }
 
 /// Where the walk is, and in which table.
 struct Place {
     blocks: u64,
     block: u64,
-    since: Duration,
+    behind: Duration,
     /// `None` if no claims are pruned.
     retention: Option<Duration>,
 }
@@ -60,7 +63,7 @@ impl Postgres {
             }
             left = Some(rest);
             let took = begun.elapsed();
-            tokio::time::sleep(PACE.saturating_sub(took).max(took.clamp(*REST.start(), *REST.end()))).await;
+            tokio::time::sleep(step.pace.saturating_sub(took).max(took.clamp(*REST.start(), *REST.end()))).await;
         }
     }
 
@@ -68,7 +71,7 @@ impl Postgres {
     /// transaction and releases its lock.
     async fn prune_step(&self, connection: &mut Connection) -> Result<Option<Step>, StoreError> {
         let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
-        connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+        connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin}; {PLANNER}")))).await?;
         let lock = connection.bound(OWN, self.sql().prune_lock.query().bind(self.schema())).await?;
         let free = lock.first().map_or(Ok(false), |row| row.try_get(0))?;
         let place = if free {
@@ -79,7 +82,7 @@ impl Postgres {
         let Some((place, retention)) = place.and_then(|place| place.retention.map(|retention| (place, retention)))
         else {
             connection.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
-            return Ok(free.then_some(Step { share: 0, blocks: 0, deleted: 0 }));
+            return Ok(free.then_some(Step { share: 0, blocks: 0, deleted: 0, pace: PACE }));
         };
         let (from, to) = place.range();
         let find = self.sql().prune_find.query().bind(number(from)).bind(number(to));
@@ -91,11 +94,12 @@ impl Postgres {
             deleted = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         }
         let next = if to < place.blocks { to } else { 0 };
-        connection.bound(OWN, self.sql().prune_move.query().bind(number(next))).await?;
+        let walk = Walk { size: place.blocks, small: SMALL, step: STEP, retention };
+        let caught_up = walk.worth(to - from).as_secs_f64();
+        connection.bound(OWN, self.sql().prune_move.query().bind(number(next)).bind(caught_up)).await?;
         connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
-        let walk = Walk { size: place.blocks, small: SMALL, step: STEP };
-        let share = walk.share(place.since, retention);
-        Ok(Some(Step { share, blocks: to - from, deleted: deleted.unsigned_abs() }))
+        let (share, pace) = (walk.share(place.behind), walk.pace().min(PACE));
+        Ok(Some(Step { share, blocks: to - from, deleted: deleted.unsigned_abs(), pace }))
     }
 }
 
@@ -103,12 +107,12 @@ impl Place {
     fn of(rows: &[PgRow]) -> Result<Option<Self>, StoreError> {
         let Some(row) = rows.first() else { return Ok(None) };
         let (blocks, block): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        let (since, retention): (f64, Option<f64>) = (row.try_get(2)?, row.try_get(3)?);
+        let (behind, retention): (f64, Option<f64>) = (row.try_get(2)?, row.try_get(3)?);
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
         Ok(Some(Self {
             blocks: blocks.unsigned_abs(),
             block: block.unsigned_abs(),
-            since: seconds(since),
+            behind: seconds(behind),
             retention: retention.map(seconds),
         }))
     }

@@ -4,11 +4,15 @@
 /// in another session.
 pub(super) const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
 
-/// The number of blocks of the claims in the schema $1, the block at which the walk continues, the seconds since it last did, and the
-/// shortest retention in seconds, if any claims are pruned.
+/// Forbids plans that read all inbox rows for each claim: one that was made while the inbox was empty is kept. The blocks
+/// of a step must not be searched for in the whole table either.
+pub(super) const PLANNER: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_tidscan = on";
+
+/// The number of blocks of the claims in the schema $1, the block at which the walk continues, how many seconds it is
+/// behind, and the shortest retention in seconds, if any claims are pruned.
 pub(super) const PLACE: &str = "
     SELECT pg_relation_size(format('%I.processed_messages', $1::text)::regclass) / current_setting('block_size')::bigint,
-           coalesce(max(block), 0), coalesce(extract(epoch FROM now() - max(moved_at)), 0)::float8,
+           coalesce(max(block), 0), coalesce(extract(epoch FROM now() - max(caught_up_to)), 0)::float8,
            (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers)
     FROM {schema}.pruner";
 
@@ -17,13 +21,15 @@ pub(super) const PLACE: &str = "
 ///
 /// The blocks are the only condition by which the planner can choose rows (TID range scan, PostgreSQL 14): the retention
 /// is a subquery because a join could be planned by handler, and OFFSET keeps the last condition from becoming a join,
-/// which could read all inbox rows.
+/// which could read all inbox rows. CASE asks for inbox rows only where the claim is old.
 pub(super) const FIND: &str = "
     SELECT claim.ctid::text FROM {schema}.processed_messages AS claim
     WHERE claim.ctid >= format('(%s,0)', $1::bigint)::tid AND claim.ctid < format('(%s,0)', $2::bigint)::tid
-      AND claim.processed_at < now() - (SELECT h.retention FROM {schema}.handlers AS h WHERE h.id = claim.handler_id)
-      AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
-                      WHERE i.handler_id = claim.handler_id AND i.key = claim.key OFFSET 0)
+      AND CASE
+          WHEN claim.processed_at < now() - (SELECT h.retention FROM {schema}.handlers AS h WHERE h.id = claim.handler_id)
+          THEN NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
+                           WHERE i.handler_id = claim.handler_id AND i.key = claim.key OFFSET 0)
+          ELSE false END
     FOR UPDATE OF claim SKIP LOCKED";
 
 /// A separate statement, so that it sees an inbox row that was committed before the claim could be locked. A row's ctid
@@ -45,7 +51,8 @@ pub(super) const DELETE: &str = "
     )
     SELECT count(*) FROM gone";
 
-/// Records the block at which the walk continues.
+/// Records the block $1 at which the walk continues, and that it has caught up $2 seconds.
 pub(super) const MOVE: &str = "
     INSERT INTO {schema}.pruner AS p (id, block) VALUES (1, $1)
-    ON CONFLICT (id) DO UPDATE SET block = excluded.block, moved_at = now()";
+    ON CONFLICT (id) DO UPDATE
+        SET block = excluded.block, caught_up_to = least(now(), p.caught_up_to + make_interval(secs => $2))";

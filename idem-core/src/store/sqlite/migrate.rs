@@ -151,7 +151,7 @@ async fn columns(
     prefix: &Prefix,
 ) -> Result<Result<(), Error>, sqlx::Error> {
     let pruner: (&str, &[&str]) =
-        ("pruner", &["id", "token", "until", "handler_id", "key", "moved_at", "walked", "size"]);
+        ("pruner", &["id", "token", "until", "handler_id", "key", "caught_up_to", "walked", "size"]);
     let wanted: Vec<_> = TABLES.into_iter().chain([pruner]).collect();
     let mut found = HashMap::new();
     for (table, _) in &wanted {

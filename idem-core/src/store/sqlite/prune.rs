@@ -8,7 +8,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::Sqlite;
-use super::prune_sql::{COUNT, DELETE, END, ENTER, FIND, LEAVE, PLACE, PRUNED_THROUGH};
+use super::prune_sql::{COUNT, DELETE, END, ENTER, FIND, PLACE, PRUNED_THROUGH, RECORD};
 use super::sql::{duration, millis};
 use crate::store::walk::Walk;
 use crate::store::{Pruned, StoreError};
@@ -47,22 +47,20 @@ struct Found {
 /// lock, can proceed. Claims of this process wait in the same fair queue.
 pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
     let token = Uuid::new_v4();
-    let Some((mut place, mut left)) = enter(store, token).await? else { return Ok(Pruned::elsewhere()) };
-    let (mut claims, mut before, mut mine) = (0, place.walked, true);
-    while left > 0 && mine {
+    let Some((mut place, walk, mut left)) = enter(store, token).await? else { return Ok(Pruned::elsewhere()) };
+    let (mut claims, mut before, mut unrecorded, mut recorded) = (0, place.walked, 0, Instant::now());
+    while left > 0 {
         let begun = Instant::now();
         let found = find(store, &place.last, STEP.min(left)).await?;
         tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
         for old in found.old.chunks(CHUNK) {
             let begun = Instant::now();
-            let Some(deleted) = delete(store, token, old).await? else {
-                mine = false;
-                break;
-            };
+            let Some(deleted) = delete(store, token, old).await? else { return Ok(Pruned::of(claims)) };
             claims += deleted;
             tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
         }
         left -= found.read.min(left);
+        unrecorded += found.read;
         place.walked += found.read;
         match found.end {
             Some(end) => place.last = end,
@@ -72,13 +70,18 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
                 place = Place { last: (0, Vec::new()), walked: 0, size: place.walked };
             }
         }
+        if recorded.elapsed() > TURN / 5 {
+            let caught_up = walk.worth(std::mem::take(&mut unrecorded));
+            record(store, token, &place, caught_up, TURN).await?;
+            recorded = Instant::now();
+        }
     }
-    leave(store, token, &place).await?;
+    record(store, token, &place, walk.worth(unrecorded), Duration::ZERO).await?;
     Ok(Pruned::of(claims))
 }
 
 /// Returns the place of the walk, and how many claims this call may read; `None` while another pruner is active.
-async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, u64)>, StoreError> {
+async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>, StoreError> {
     let mut txn = store.transaction().await?;
     let work = async {
         if !take_turn(store, txn.connection(), token).await? {
@@ -88,11 +91,12 @@ async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, u64)>, Stor
         let number = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
         let last = (row.try_get("handler_id")?, row.try_get("key")?);
         let place = Place { last, walked: number("walked")?, size: number("size")? };
-        let (since, retention): (i64, Option<i64>) = (row.try_get("since")?, row.try_get("retention")?);
+        let (behind, retention): (i64, Option<i64>) = (row.try_get("behind")?, row.try_get("retention")?);
         // The table may have grown since the last round.
-        let walk = Walk { size: place.size.max(place.walked).max(SMALL), small: SMALL, step: STEP };
-        let share = retention.map_or(0, |retention| walk.share(duration(since), duration(retention)));
-        Ok(Some((place, share)))
+        let size = place.size.max(place.walked).max(SMALL);
+        let walk = Walk { size, small: SMALL, step: STEP, retention: retention.map_or(Duration::MAX, duration) };
+        let share = if retention.is_some() { walk.share(duration(behind)) } else { 0 };
+        Ok(Some((place, walk, share)))
     };
     let entered = work.await.map_err(|error| store.file.fault(error))?;
     store.finish(txn, entered.is_some()).await?;
@@ -148,12 +152,18 @@ async fn take_turn(store: &Sqlite, connection: &mut SqliteConnection, token: Uui
     Ok(enter.execute(connection).await?.rows_affected() > 0)
 }
 
-/// Changes nothing if another pruner has taken the turn.
-async fn leave(store: &Sqlite, token: Uuid, place: &Place) -> Result<(), StoreError> {
+/// Records the place, and keeps the turn for this long. Changes nothing if another pruner has taken the turn.
+async fn record(
+    store: &Sqlite,
+    token: Uuid,
+    place: &Place,
+    caught_up: Duration,
+    keep: Duration,
+) -> Result<(), StoreError> {
     let mut txn = store.transaction().await?;
     let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-    let query = sqlx::query(store.prefix.sql(LEAVE)).bind(token).bind(place.last.0).bind(&place.last.1);
-    let query = query.bind(number(place.walked)).bind(number(place.size));
+    let query = sqlx::query(store.prefix.sql(RECORD)).bind(token).bind(place.last.0).bind(&place.last.1);
+    let query = query.bind(number(place.walked)).bind(number(place.size)).bind(millis(caught_up)).bind(millis(keep));
     query.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
     store.finish(txn, true).await
 }

@@ -4,10 +4,10 @@
 pub(super) const ENTER: &str = r#"
 UPDATE "idem_pruner" SET token = ?1, until = {now} + ?2 WHERE token IS NULL OR token = ?1 OR until < {now}"#;
 
-/// Where the walk continues, how long ago it last did, how many claims this round and the last one have read, and the
+/// Where the walk continues, how far it is behind, how many claims this round and the last one have read, and the
 /// shortest retention, if any claims are pruned.
 pub(super) const PLACE: &str = r#"
-SELECT handler_id, key, {now} - moved_at AS since, walked, size, (SELECT min(retention) FROM "idem_handlers") AS retention
+SELECT handler_id, key, {now} - caught_up_to AS behind, walked, size, (SELECT min(retention) FROM "idem_handlers") AS retention
 FROM "idem_pruner""#;
 
 /// The number of claims behind this one, up to ?3.
@@ -42,7 +42,9 @@ RETURNING handler_id, processed_at"#;
 pub(super) const PRUNED_THROUGH: &str = r#"
 UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
 
-/// Records where the walk continues, and gives the turn to others.
-pub(super) const LEAVE: &str = r#"
-UPDATE "idem_pruner" SET token = NULL, until = 0, handler_id = ?2, key = ?3, walked = ?4, size = ?5, moved_at = {now}
+/// Records where the walk continues and that it has caught up ?6 milliseconds, and keeps the turn for ?7 milliseconds, or
+/// gives it to others.
+pub(super) const RECORD: &str = r#"
+UPDATE "idem_pruner" SET token = iif(?7 > 0, token, NULL), until = iif(?7 > 0, {now} + ?7, 0), handler_id = ?2, key = ?3,
+    walked = ?4, size = ?5, caught_up_to = min({now}, caught_up_to + ?6)
 WHERE token = ?1"#;
