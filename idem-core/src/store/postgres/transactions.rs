@@ -11,7 +11,7 @@ impl Transactions for Postgres {
     type Txn = Txn;
 
     fn describe(&self) -> String {
-        format!("PostgreSQL {}, schema {}", self.0.name, self.schema())
+        format!("{}, schema {}", self.0.name, self.schema())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

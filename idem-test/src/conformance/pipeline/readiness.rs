@@ -207,13 +207,16 @@ pub async fn a_locked_table_of_claims_makes_its_worker_unready<W: World>(world: 
     let worker = line.start_with(settings);
     let health = shown.borrow().clone().unwrap();
     is_ready(&health, true).await;
+    // Its connection prepares the statement of the claim here, which would also wait for the lock.
+    line.publish(Order::ok("before"));
+    assert_eq!(line.outcomes(1).await.len(), 1);
     let mut block = other.begin(Duration::from_secs(60)).await.unwrap();
     let lock = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", line.world.own("processed_messages"));
     W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock).await.unwrap();
     line.publish(Order::ok("a"));
     is_ready(&health, false).await;
     other.rollback(block).await.unwrap();
-    assert_eq!(line.outcomes(1).await.len(), 1);
+    assert_eq!(line.outcomes(2).await.len(), 2);
     is_ready(&health, true).await;
     line.queue.idle().await;
     worker.stop().await;
