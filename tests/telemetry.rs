@@ -268,7 +268,7 @@ async fn the_start_is_a_line_with_what_the_worker_is() {
         "consumer=\"billing\"",
         "handlers=[\"order\"]",
         "source=\"orders\"",
-        "Sqlite",
+        "SQLite",
         "idem.db",
         " concurrency=16",
         "inbox_concurrency=4",
