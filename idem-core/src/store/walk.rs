@@ -41,11 +41,6 @@ impl Walk {
         Duration::try_from_secs_f64(self.round() * walked as f64 / self.size as f64).unwrap_or(ALL).min(ALL)
     }
 
-    /// How long a step may take, if half of the time is enough for all of them.
-    pub(crate) fn pace(&self) -> Duration {
-        self.worth(self.step) / 2
-    }
-
     fn round(&self) -> f64 {
         (self.retention.as_secs_f64() / ROUNDS).max(0.001)
     }
@@ -80,7 +75,6 @@ mod tests {
         let walk = walk(2_000_000, 20 * DAY);
         let worth = walk.worth(walk.share(MINUTE));
         assert!(worth.abs_diff(MINUTE) < Duration::from_secs(1), "{worth:?}");
-        assert!(worth.abs_diff(walk.pace() * 2 * u32::try_from(walk.share(MINUTE) / 64).unwrap()) < 3 * walk.pace());
     }
 
     #[test]

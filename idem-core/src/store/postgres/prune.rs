@@ -98,7 +98,8 @@ impl Postgres {
         let caught_up = walk.worth(to - from).as_secs_f64();
         connection.bound(OWN, self.sql().prune_move.query().bind(number(next)).bind(caught_up)).await?;
         connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
-        let (share, pace) = (walk.share(place.behind), walk.pace().min(PACE));
+        // Half of the time that a step is worth has to be enough for it.
+        let (share, pace) = (walk.share(place.behind), PACE.min(walk.worth(STEP) / 2));
         Ok(Some(Step { share, blocks: to - from, deleted: deleted.unsigned_abs(), pace }))
     }
 }
