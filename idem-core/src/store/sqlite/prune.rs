@@ -103,16 +103,19 @@ async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>
     Ok(entered)
 }
 
-/// Reads with another connection than the writer.
+/// Reads with another connection than the writer, in one snapshot: otherwise a claim that is deleted meanwhile would look
+/// like the end of the table.
 async fn find(store: &Sqlite, last: &Claim, step: u64) -> Result<Found, StoreError> {
     let mut reader = store.file.reader().await?;
     let step = i64::try_from(step).unwrap_or(i64::MAX);
     let work = async {
         let asked = |text| sqlx::query(store.prefix.sql(text)).bind(last.0).bind(&last.1).bind(step);
         let claim = |row: &SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        sqlx::raw_sql("BEGIN").execute(&mut reader.connection).await?;
         let old = asked(FIND).fetch_all(&mut reader.connection).await?;
         let read: i64 = asked(COUNT).fetch_one(&mut reader.connection).await?.try_get(0)?;
         let end = asked(END).fetch_optional(&mut reader.connection).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut reader.connection).await?;
         let old = old.iter().map(claim).collect::<Result<_, sqlx::Error>>()?;
         Ok(Found { old, read: read.unsigned_abs(), end: end.as_ref().map(claim).transpose()? })
     };
