@@ -66,8 +66,8 @@ pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result
                 retention = %format_duration(retention),
                 "the broker keeps messages without a limit of time, and claims are kept for less: a message that is \
                  delivered again after that becomes a dead letter, too old, or where the broker has no clock of its own, \
-                 counts as new. Limit them (`max_age` of a stream, `retention.ms` of a topic), or raise `.retention(..)` of \
-                 the store"
+                 counts as new. Set a limit at the broker, by the setting that its adapter's documentation names, or raise \
+                 `.retention(..)` of the store"
             );
             Ok(())
         }

@@ -98,8 +98,8 @@ ALTER TABLE processed_messages ENABLE ALWAYS TRIGGER refuse_commit;
 -- each message would have to pay for. The row is made by the first walk. A part of the table that was walked is worth a
 -- part of the time that a round may take, by which caught_up_to advances.
 CREATE TABLE pruner (
-    id       int PRIMARY KEY CHECK (id = 1),
-    block    bigint NOT NULL,
+    id           int PRIMARY KEY CHECK (id = 1),
+    block        bigint      NOT NULL,
     caught_up_to timestamptz NOT NULL DEFAULT now()
 );
 

@@ -121,7 +121,8 @@ pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> 
     )))
 }
 
-/// Checks that the source has event types if they choose the handler. Otherwise every message would become a dead letter.
+/// Checks that the source has event types if they choose the handler. Otherwise no message would reach a handler that
+/// names one.
 pub(super) fn event_types<S: Store>(
     source: &impl Source,
     handlers: &[Arc<dyn Registered<S>>],
