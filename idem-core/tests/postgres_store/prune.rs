@@ -104,6 +104,16 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
     assert_eq!(claims, 12, "at the end, and then at the beginning");
     assert!(begin < blocks / 4, "{begin} of {blocks}");
     assert_eq!(world.claims().await, 400_000);
+
+    // A walk that is dropped leaves what it has not walked to the next one.
+    let behind = "SELECT extract(epoch FROM now() - caught_up_to)::bigint FROM pruner";
+    assert!(world.number(behind).await < 60, "it has caught up");
+    sqlx::query("UPDATE pruner SET caught_up_to = now() - interval '7 days' / 40")
+        .execute(&mut world.other)
+        .await
+        .unwrap();
+    tokio::time::timeout(Duration::from_millis(500), world.store.prune()).await.unwrap_err();
+    assert!(world.number(behind).await > 7 * 86_400 / 80);
     world.end().await;
 }
 

@@ -56,6 +56,11 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
     assert_eq!(world.store.prune().await.unwrap(), Pruned::of(2));
     assert_eq!(world.count("idem_pruner WHERE walked < 50000 AND size = 300000").await, 1);
     assert_eq!(world.count("idem_processed_messages").await, 299_998);
+
+    // A call walks one round at most, and leaves the others to the next calls.
+    world.sql("UPDATE idem_pruner SET caught_up_to = unixepoch() * 1000 - 3 * 3600000 / 20").await;
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
+    assert_eq!(world.count("idem_pruner WHERE caught_up_to < unixepoch() * 1000 - 3600000 / 20").await, 1);
 }
 
 #[tokio::test]
