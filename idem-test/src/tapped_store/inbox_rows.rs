@@ -97,6 +97,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+        self.tap.before("record_result", row.identity.key.as_bytes()).await?;
         self.within.record_result(row, result).await
     }
 

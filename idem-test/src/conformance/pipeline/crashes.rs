@@ -149,7 +149,9 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
 pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: World>(world: W) {
     let Some(other) = W::make().await else { return };
     let (line, neighbour) = (Line::new(world).await, Line::new(other).await);
-    suspect(&line, 2).await;
+    // Its failure cannot be recorded before the database is back.
+    let handler = schedule(&line, "billing", Order::new("suspect", &[Act::WaitFail, Act::Ok])).await;
+    crash_on(&line, handler, 2, Duration::ZERO).await;
     let settings = Settings { gate: Some(SuspectLock::new()), ..Settings::default() };
     let away = Arc::new(AtomicBool::new(false));
     let fails = away.clone();
