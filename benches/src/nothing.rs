@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
-    Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed,
+    Filter, HandlerId, HandlerRows, History, Identity, InboxRows, OutboxRows, NewRow, Operator, Page, Pruned, Replayed,
     RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions,
 };
 use idem::{Error, Key};
@@ -145,6 +145,8 @@ impl InboxRows for Nothing {
         Ok(Vec::new())
     }
 }
+
+impl OutboxRows for Nothing {}
 
 impl Operator for Nothing {
     async fn stats(&self, _: &[HandlerId]) -> Answer<Stats> {

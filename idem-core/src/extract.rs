@@ -1,7 +1,10 @@
 //! The parameters of a handler besides the message and the connection.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 
+use crate::outbox::Outbox;
 use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
 
 /// A type that a handler may have as a parameter. `.handler::<..>()` checks that the worker can provide it. A type of
@@ -11,9 +14,12 @@ use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
     label = "not an extractor",
     note = "the first parameter is the message, the one `&mut` is the connection, and the others are extractors: \
             `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, \
-            `IdempotencyKey`"
+            `IdempotencyKey`, `Outbox`"
 )]
-pub trait Param: Send + 'static {}
+pub trait Param: Send + 'static {
+    /// Whether it stages messages. If so, a worker with such a handler needs an outbox.
+    const STAGES: bool = false;
+}
 
 /// Extracts a parameter from a delivery and the worker's state, before the transaction begins.
 ///
@@ -55,11 +61,13 @@ pub struct Extraction<'a, S> {
     pub key: &'a Key,
     /// The state of the worker.
     pub state: &'a S,
+    /// The outbox of this run, made when it is first extracted.
+    pub(crate) outbox: OnceCell<Outbox>,
 }
 
 impl<'a, S> Extraction<'a, S> {
     pub(crate) fn new(delivery: &'a Delivery, key: &'a Key, state: &'a S) -> Self {
-        Self { delivery, key, state }
+        Self { delivery, key, state, outbox: OnceCell::new() }
     }
 }
 
@@ -225,9 +233,20 @@ impl<S> Extract<S> for IdempotencyKey {
     }
 }
 
+impl Param for Outbox {
+    const STAGES: bool = true;
+}
+impl<S> Extract<S> for Outbox {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Ok(from.outbox.get_or_init(Self::default).clone())
+    }
+}
+
 macro_rules! tuples {
     ($(($($param:ident)*))*) => {$(
-        impl<$($param: Param),*> Param for ($($param,)*) {}
+        impl<$($param: Param),*> Param for ($($param,)*) {
+            const STAGES: bool = false $(|| $param::STAGES)*;
+        }
         impl<S, $($param: Extract<S>),*> Extract<S> for ($($param,)*) {
             fn extract(_from: &Extraction<'_, S>) -> Result<Self, BoxError> {
                 Ok(($($param::extract(_from)?,)*))

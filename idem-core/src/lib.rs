@@ -61,7 +61,7 @@ pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
-pub use outbox::{Outgoing, Sink, SinkError, StagedMessage};
+pub use outbox::{Outbox, Outgoing, Sink, SinkError, StagedMessage, Staging, StoreOutbox};
 pub use outcome::{Outcome, Reason};
 pub use properties::Properties;
 pub use retry::RetryPolicy;

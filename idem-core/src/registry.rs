@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use crate::codec::Preparing;
 use crate::handler_options::HandlerLimits;
+use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
-    Reason, Store,
+    Param as _, Reason, Store,
 };
 
 /// A future that borrows the transaction that it writes through.
@@ -18,6 +19,9 @@ pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> 
 
 /// A decoded message with all parameters of its handler, ready to run in a transaction.
 pub(crate) trait Job<S: Store>: Any + Send {
+    /// Returns the outbox into which the run stages messages, if the handler takes it.
+    fn outbox(&self) -> Option<&Outbox>;
+
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
 }
 
@@ -37,6 +41,9 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn limits(&self) -> HandlerLimits;
     /// The parts of its key that a broker may not provide.
     fn needs(&self) -> Needs;
+
+    /// Returns whether the handler stages messages.
+    fn stages(&self) -> bool;
 
     /// Returns the fingerprint, which tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
@@ -120,11 +127,16 @@ where
         let (mut messages, mut first) = (Vec::with_capacity(jobs.len()), None);
         for job in jobs {
             let job: Box<dyn Any> = job;
-            let Ready::<H> { message, params } = *job.downcast().ok()?;
+            let Ready::<H> { message, params, outbox } = *job.downcast().ok()?;
             messages.push(message);
-            first.get_or_insert(params);
+            first.get_or_insert((params, outbox));
         }
-        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first? }))
+        let (params, outbox) = first?;
+        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params, outbox }))
+    }
+
+    fn stages(&self) -> bool {
+        H::Params::STAGES
     }
 
     fn needs(&self) -> Needs {
@@ -158,10 +170,10 @@ where
             return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty).into());
         }
         // A failure or a panic of an extractor counts as an attempt of the message.
-        let extract = || H::Params::extract(&Extraction::new(delivery, key, &*self.state));
-        let params = catch_unwind(AssertUnwindSafe(extract))
+        let from = Extraction::new(delivery, key, &*self.state);
+        let params = catch_unwind(AssertUnwindSafe(|| H::Params::extract(&from)))
             .unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into()));
-        Ok(Box::new(Ready::<H> { message, params }))
+        Ok(Box::new(Ready::<H> { message, params, outbox: from.outbox.into_inner() }))
     }
 }
 
@@ -183,9 +195,14 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
 struct Ready<H: Handler> {
     message: H::Message,
     params: Result<H::Params, BoxError>,
+    outbox: Option<Outbox>,
 }
 
 impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
+    fn outbox(&self) -> Option<&Outbox> {
+        self.outbox.as_ref()
+    }
+
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
         Box::pin(async move { H::handle(H::Input::one(self.message), self.params?, S::connection(txn)).await })
     }
@@ -195,9 +212,15 @@ impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
 struct Joined<H: Handler> {
     input: H::Input,
     params: Result<H::Params, BoxError>,
+    /// That of the first message, as its other parameters.
+    outbox: Option<Outbox>,
 }
 
 impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Joined<H> {
+    fn outbox(&self) -> Option<&Outbox> {
+        self.outbox.as_ref()
+    }
+
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
         Box::pin(async move { H::handle(self.input, self.params?, S::connection(txn)).await })
     }

@@ -157,6 +157,29 @@ fn adopt(span: &Span, headers: &crate::Headers) {
     }
 }
 
+/// Adds the trace context of the current span to the headers of an outgoing message, unless they have one, by the global
+/// OpenTelemetry propagator. Does nothing without the feature `opentelemetry`.
+#[cfg_attr(not(feature = "opentelemetry"), allow(unused_variables, reason = "there is no trace context"))]
+pub(crate) fn carry_on(headers: &mut crate::Headers) {
+    #[cfg(feature = "opentelemetry")]
+    {
+        use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+        struct Carrier<'a>(&'a mut crate::Headers);
+        impl opentelemetry::propagation::Injector for Carrier<'_> {
+            fn set(&mut self, key: &str, value: String) {
+                if self.0.get(key).is_none() && !value.is_empty() {
+                    self.0.push(key, value);
+                }
+            }
+        }
+        let context = Span::current().context();
+        opentelemetry::global::get_text_map_propagator(|propagator| {
+            propagator.inject_context(&context, &mut Carrier(headers));
+        });
+    }
+}
+
 #[cfg(all(test, feature = "opentelemetry"))]
 mod tests {
     use opentelemetry::trace::TracerProvider;

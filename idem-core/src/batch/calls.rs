@@ -1,6 +1,6 @@
 //! The handler calls that a batch makes.
 
-use crate::Store;
+use crate::{Key, Store};
 use crate::registry::Job;
 use crate::routes::Route;
 
@@ -10,6 +10,8 @@ use super::item::Item;
 pub(super) struct Call<'a, S: Store> {
     pub(super) places: Vec<usize>,
     pub(super) route: &'a Route<S>,
+    /// The incoming key, if the handler stages messages, whose ids are derived from it. A batch has no such key.
+    pub(super) key: Option<Key>,
     pub(super) job: Box<dyn Job<S>>,
 }
 
@@ -25,7 +27,8 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
         let route = items[place].route;
         let Some(job) = items[place].job.take() else { continue };
         if !route.handler.takes_batch() {
-            calls.push(Call { places: vec![place], route, job });
+            let key = job.outbox().map(|_| items[place].identity.key.clone());
+            calls.push(Call { places: vec![place], route, key, job });
             continue;
         }
         match batched.iter_mut().find(|(of, ..)| of.id == route.id) {
@@ -37,7 +40,7 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
         }
     }
     let joined =
-        |(route, places, jobs): (&'a Route<S>, _, _)| route.handler.join(jobs).map(|job| Call { places, route, job });
+        |(route, places, jobs): (&'a Route<S>, _, _)| route.handler.join(jobs).map(|job| Call { places, route, key: None, job });
     calls.extend(batched.into_iter().filter_map(joined));
     calls
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::execute::Unhandled;
+use crate::execute::{Staged, Unhandled};
 use crate::record::Classified;
 use crate::runtime::Pipeline;
 use crate::store::{ClaimState, Claimed, Identity, Row, StoreError, TxnState};
@@ -50,7 +50,8 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
             return self.rolled_back(txn, TransactionResult::Without(new)).await;
         }
-        let last = match self.call_all(&mut txn, calls).await {
+        let mut staged = Staged::default();
+        let last = match self.call_all(&mut txn, calls, &mut staged).await {
             Ok(last) => last,
             Err(Failed { unhandled, places, is_first_to_end }) => {
                 let ran = match unhandled {
@@ -64,7 +65,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         let ended = Instant::now();
-        let ran = self.commit(txn).await;
+        let ran = self.commit(txn, staged).await;
         meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
         if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
             return round;
@@ -111,11 +112,16 @@ impl<S: Store> Pipeline<S> {
         Ok((txn, found))
     }
 
-    /// Calls the handlers, one after another. Returns the items of the last call if it is known that all calls before it
+    /// Calls the handlers, one after another, and collects what they stage. Returns the items of the last call if it is known that all calls before it
     /// have left the transaction open: if it has ended, then by that call.
-    async fn call_all(&self, txn: &mut S::Txn, calls: Vec<Call<'_, S>>) -> Result<Vec<usize>, Failed> {
+    async fn call_all(
+        &self,
+        txn: &mut S::Txn,
+        calls: Vec<Call<'_, S>>,
+        staged: &mut Staged,
+    ) -> Result<Vec<usize>, Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
-        for Call { places, route, job } in calls {
+        for Call { places, route, key, job } in calls {
             if !before.is_empty() {
                 match self.store.check_between(txn).await {
                     Ok(TxnState::Open) => was_open = true,
@@ -132,8 +138,12 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let began = Instant::now();
-            let handled = self.handle(route, job, txn, began).await;
+            let outbox = job.outbox().cloned();
+            let mut handled = self.handle(route, job, txn, began).await;
             route.meters.handler.record(began.elapsed());
+            if let (Ok(()), Some(outbox)) = (&handled, outbox) {
+                handled = self.stage(staged, route, key.as_ref(), &outbox).map_err(Unhandled::Failed);
+            }
             if let Err(unhandled) = handled {
                 return Err(Failed { unhandled: Some(unhandled), places, is_first_to_end: was_open });
             }

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `handle` | calls handlers, within the handler timeout |
+//! | `stage` | the messages that a handler has staged |
 //! | `run_result` | the result of a run |
 //! | `fate` | how a run ended that was cut off |
 //! | `conclude` | what follows from a run |
@@ -11,6 +12,7 @@ mod conclude;
 mod fate;
 mod handle;
 mod run_result;
+mod stage;
 
 use tokio::time::Instant;
 
@@ -18,40 +20,59 @@ use crate::Store;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::Pipeline;
-use crate::store::{CommitResult, RollbackResult};
+use crate::store::{CommitResult, Identity, RollbackResult};
 
 pub(crate) use conclude::Conclusion;
 pub(crate) use handle::Unhandled;
 pub(crate) use run_result::{Failure, RunResult};
+pub(crate) use stage::Staged;
 
 impl<S: Store> Pipeline<S> {
     /// Handle, guard and commit in a transaction that holds the claim. The handler timeout starts at `now`.
     pub(crate) async fn execute(
         &self,
         route: &Route<S>,
+        identity: &Identity,
         job: Box<dyn Job<S>>,
         mut txn: S::Txn,
         now: Instant,
     ) -> RunResult {
+        let outbox = job.outbox().cloned();
         let handled = self.handle(route, job, &mut txn, now).await;
         let ended = Instant::now();
         route.meters.handler.record(ended - now);
         if let Err(unhandled) = handled {
             return self.undo(txn, unhandled).await;
         }
-        let ran = self.commit(txn).await;
+        let mut staged = Staged::default();
+        if let Some(outbox) = outbox
+            && let Err(error) = self.stage(&mut staged, route, Some(&identity.key), &outbox)
+        {
+            return self.undo(txn, Unhandled::Failed(error)).await;
+        }
+        let ran = self.commit(txn, staged).await;
         route.meters.commit.record(ended.elapsed());
         ran
     }
 
-    /// Guard and commit. The guard is part of the store's commit: it checks that the transaction is still the one that
-    /// idem began.
-    pub(crate) async fn commit(&self, txn: S::Txn) -> RunResult {
+    /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
+    /// checks that the transaction is still the one that idem began.
+    pub(crate) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> RunResult {
+        let rings = !staged.is_empty();
+        if rings && let Err(fault) = self.hand_over(&mut txn, staged) {
+            return self.undo(txn, Unhandled::Failed(fault.into())).await;
+        }
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {
                 self.cut_off(ticket.map(|ticket| *ticket), RunResult::Broke(fault)).await
             }
-            committed => RunResult::of(committed),
+            committed => {
+                if rings && let Some(bell) = self.store.bell() {
+                    // Also without an answer: the messages may be there.
+                    bell.ring();
+                }
+                RunResult::of(committed)
+            }
         }
     }
 

@@ -84,7 +84,7 @@ impl<S: Store> Pipeline<S> {
                     return self.give_back(row, fault).await;
                 }
             }
-            let ran = self.execute(route, job, txn, Instant::now()).await;
+            let ran = self.execute(route, &row.identity, job, txn, Instant::now()).await;
             return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),

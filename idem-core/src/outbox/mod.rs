@@ -3,13 +3,31 @@
 //! | file | contents |
 //! |---|---|
 //! | `outgoing` | a message that is to be published |
-//! | `staged` | the same with its id, as a relay reads it |
+//! | `handle` | the parameter with which a handler stages messages |
+//! | `staged`, `identity` | the same message with its id, as a relay reads it; ids and lanes |
+//! | `store_outbox` | the outbox of a store, for an application |
+//! | `envelope` | the encoding of a message's facts in a row |
+//! | `bell` | wakes the relays of the same process |
 //! | `sink` | the interface to brokers, to which a relay publishes |
 
+mod bell;
+pub(crate) mod envelope;
+mod handle;
+mod identity;
 mod outgoing;
 mod sink;
 mod staged;
+mod store_outbox;
 
+pub use bell::Bell;
+pub use handle::{Outbox, Staging};
 pub use outgoing::Outgoing;
 pub use sink::{Sink, SinkError};
 pub use staged::StagedMessage;
+pub use store_outbox::StoreOutbox;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use store_outbox::checked;
+
+#[cfg(feature = "postgres")]
+pub(crate) use identity::lane;
+pub(crate) use identity::{LANES, Origin};

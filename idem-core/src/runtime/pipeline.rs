@@ -7,6 +7,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
+use crate::store::OutboxId;
 use crate::telemetry::ConsumerMetrics;
 use crate::{Lag, Store};
 
@@ -32,6 +33,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) system: &'static str,
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
+    /// The outbox of the consumer, if a handler stages messages.
+    pub(crate) outbox: Option<OutboxId>,
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) throttle: BatchThrottle,

@@ -46,17 +46,13 @@ struct Envelope {
 /// Text if the value is UTF-8, otherwise a list of bytes.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Value {
+pub(crate) enum Value {
     Text(String),
     Bytes(Vec<u8>),
 }
 
 /// Encodes the facts of a delivery for an inbox row.
 pub fn seal(delivery: &Delivery) -> Vec<u8> {
-    let value = |value: &[u8]| match std::str::from_utf8(value) {
-        Ok(text) => Value::Text(text.to_owned()),
-        Err(_) => Value::Bytes(value.to_vec()),
-    };
     let envelope = Envelope {
         source: delivery.source().to_owned(),
         message_id: delivery.message_id.clone(),
@@ -64,14 +60,14 @@ pub fn seal(delivery: &Delivery) -> Vec<u8> {
         position: delivery.position.clone(),
         tombstone: delivery.tombstone,
         subject: delivery.subject.clone(),
-        partition_key: delivery.partition_key().map(value),
+        partition_key: delivery.partition_key().map(Value::of),
         content_type: delivery.content_type.clone(),
         correlation_id: delivery.correlation_id.clone(),
         reply_to: delivery.reply_to.clone(),
         published_at: delivery.published_at.and_then(micros),
         produced_at: delivery.produced_at.and_then(micros),
         properties: delivery.properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-        headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), value(bytes))).collect(),
+        headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), Value::of(bytes))).collect(),
     };
     // Strings, byte lists and options always serialize; an empty envelope decodes like a damaged one.
     serde_json::to_vec(&envelope).unwrap_or_default()
@@ -108,6 +104,15 @@ fn micros(time: SystemTime) -> Option<u64> {
 
 fn time(micros: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_micros(micros))
+}
+
+impl Value {
+    pub(crate) fn of(value: &[u8]) -> Self {
+        match std::str::from_utf8(value) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Bytes(value.to_vec()),
+        }
+    }
 }
 
 impl From<Value> for Bytes {

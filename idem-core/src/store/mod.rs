@@ -2,9 +2,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `transactions`, `claims`, `inbox_rows`, `operator` | the four traits of a store |
+//! | `transactions`, `claims`, `inbox_rows`, `outbox_rows`, `operator` | the five traits of a store |
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
+//! | `own_claim`, `names` | claims in transactions of the application's own, and numbers of names |
 //! | `waiting` | handlers with inbox rows or claims |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
@@ -25,7 +26,11 @@ mod ledger;
 mod limit;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migration;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod names;
 mod operator;
+mod outbox_rows;
+mod own_claim;
 mod replayed;
 mod row;
 mod stats;
@@ -41,6 +46,7 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+pub use crate::outbox::Bell;
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState};
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};
@@ -52,6 +58,8 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;
 pub use operator::Operator;
+pub use outbox_rows::{OutboxId, OutboxRows};
+pub use own_claim::OwnClaim;
 pub use replayed::{Page, Replayed, ReplayedAll};
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};
@@ -73,9 +81,9 @@ pub use waiting::{Cures, HandlerRows, History, SEEN_RECENTLY};
 ///     Ok(Inbox::new(store, consumer).list(&Filter::new(), Page::new(1000)).await?.len())
 /// }
 /// ```
-pub trait Store: Transactions + Claims + InboxRows + Operator {}
+pub trait Store: Transactions + Claims + InboxRows + OutboxRows + Operator {}
 
-impl<S: Transactions + Claims + InboxRows + Operator> Store for S {}
+impl<S: Transactions + Claims + InboxRows + OutboxRows + Operator> Store for S {}
 
 /// A store that can provide the connection type that a handler uses.
 ///

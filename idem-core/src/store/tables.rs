@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::Error;
 
 /// The tables of every database, with their columns.
-pub(crate) const TABLES: [(&str, &[&str]); 4] = [
+pub(crate) const TABLES: [(&str, &[&str]); 8] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
     ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
     ("processed_messages", &["processed_at", "handler_id", "key", "fingerprint"]),
@@ -26,6 +26,42 @@ pub(crate) const TABLES: [(&str, &[&str]); 4] = [
             "reason",
             "key",
             "fingerprint",
+            "envelope",
+            "payload",
+            "error",
+        ],
+    ),
+    ("outboxes", &["id", "name"]),
+    (
+        "outbox_messages",
+        &[
+            "outbox_id",
+            "lane",
+            "id",
+            "message_id",
+            "created_at",
+            "due_at",
+            "attempts",
+            "destination",
+            "key",
+            "envelope",
+            "payload",
+            "error",
+        ],
+    ),
+    ("outbox_lanes", &["outbox_id", "lane", "token", "leased_until"]),
+    (
+        "outbox_dead",
+        &[
+            "outbox_id",
+            "lane",
+            "id",
+            "message_id",
+            "created_at",
+            "died_at",
+            "attempts",
+            "destination",
+            "key",
             "envelope",
             "payload",
             "error",

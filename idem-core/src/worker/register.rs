@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::registry::Registered;
 use crate::routes::{Route, Routes};
 use crate::runtime::Settings;
-use crate::store::StoreError;
+use crate::store::{OutboxId, StoreError};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
@@ -17,6 +17,8 @@ pub(super) struct Registration<S: Store> {
     pub(super) routes: Routes<S>,
     /// Whether this consumer has handled any message before, under any of its handlers.
     pub(super) has_history: bool,
+    /// The outbox of the consumer, if a handler stages messages.
+    pub(super) outbox: Option<OutboxId>,
 }
 
 /// Registers the handlers and records that a worker has them. Warns if one of them may be another one under a new name.
@@ -48,6 +50,10 @@ pub(super) async fn register<S: Store>(
     let Some((nobody, _)) = ids.next() else {
         return Err(Error::Config("the store has registered no handler".to_owned()));
     };
+    let outbox = match handlers.iter().any(|handler| handler.stages()) {
+        true => Some(store.register_outbox(consumer).await.map_err(failed)?),
+        false => None,
+    };
     let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {
         id,
         retention,
@@ -63,5 +69,5 @@ pub(super) async fn register<S: Store>(
         route_by: settings.route_by.clone(),
         fan_out: settings.fan_out,
     };
-    Ok(Registration { routes, has_history: !histories.is_empty() })
+    Ok(Registration { routes, has_history: !histories.is_empty(), outbox })
 }

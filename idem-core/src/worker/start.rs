@@ -13,7 +13,7 @@ use crate::runtime::{
     BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, Permits, Pipeline, Preparations, Refusals,
     Rows,
 };
-use crate::store::ConnectionShare;
+use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
@@ -38,7 +38,7 @@ pub(super) async fn start<S: Store, Src: Source>(
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
     let connections = parts.store.share_connections(parts.settings.connections())?;
-    let Registration { routes, has_history } =
+    let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
@@ -61,7 +61,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     tell_of_connections(&parts, &connections);
     parts.health.set_broker(true);
     parts.health.set_database(true);
-    let (pipeline, source) = assemble(parts, routes);
+    let (pipeline, source) = assemble(parts, routes, outbox);
     Ok(Some(Started { pipeline, source, options, connections }))
 }
 
@@ -109,7 +109,11 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     fitness::keys(&parts.source, &parts.handlers, &parts.settings)
 }
 
-fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
+fn assemble<S: Store, Src: Source>(
+    parts: Parts<S, Src>,
+    routes: Routes<S>,
+    outbox: Option<OutboxId>,
+) -> (Arc<Pipeline<S>>, Src) {
     telemetry::describe();
     let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
     let single_stores = Permits::new(settings.stored_at_once().single);
@@ -118,6 +122,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         single_stores,
         system: source.system(),
         routes,
+        outbox,
         throttle: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
         suspect_lock,

@@ -3,6 +3,7 @@
 mod claims;
 mod inbox_rows;
 mod operator;
+mod outbox_rows;
 mod over;
 mod tapped;
 mod transactions;

@@ -77,7 +77,16 @@ pub(super) async fn tables(
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
     columns(connection, schema).await.map_err(unclear)??;
-    let messages = ["handlers", "processed_messages", "inbox_messages", "pruner"];
+    let messages = [
+        "handlers",
+        "processed_messages",
+        "inbox_messages",
+        "pruner",
+        "outboxes",
+        "outbox_messages",
+        "outbox_lanes",
+        "outbox_dead",
+    ];
     let rows = connection.autocommit(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));

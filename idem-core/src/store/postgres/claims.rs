@@ -10,7 +10,7 @@ use crate::{Fingerprint, Key};
 
 use super::answer::About;
 use super::rows::{duration, time};
-use super::{Postgres, Txn, begin, commit, limits, many, register};
+use super::{Postgres, Txn, begin, limits, many, register, rollback};
 
 impl Txn {
     /// Decodes the answer to the claim. Its rows have the transaction id and how far claims were pruned, or the existing
@@ -99,7 +99,7 @@ impl Claims for Postgres {
                 Ok((txn, claimed))
             }
             Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
-            Err(failure) => commit::rollback(txn).await.and(Err(failure.fault(About::Messages))),
+            Err(failure) => rollback::rollback(txn).await.and(Err(failure.fault(About::Messages))),
         }
     }
 

@@ -24,6 +24,14 @@ pub(super) const CLAIM: &str = "
     SELECT inserted.*, NULL::bytea, NULL::bigint FROM inserted
     UNION ALL SELECT NULL, NULL, NULL, fingerprint, age FROM existing";
 
+/// The claim of an application in its own transaction, whose settings are left alone.
+pub(super) const OWN: &str = "
+    INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint, processed_at)
+    SELECT $1, $2, $3, now()
+    WHERE NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
+    ON CONFLICT (handler_id, key) DO NOTHING
+    RETURNING 1";
+
 pub(super) const EXISTING_CLAIM: &str = "
     SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
     FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2 FOR KEY SHARE";

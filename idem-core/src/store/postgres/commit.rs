@@ -1,16 +1,16 @@
-//! The end of a transaction: guard and COMMIT, or ROLLBACK.
+//! Guard and COMMIT.
 
-use sqlx::{AssertSqlSafe, Row as _};
+use sqlx::AssertSqlSafe;
 
 use crate::BoxError;
 use crate::store::{CommitResult, RollbackResult, StoreError};
 
 use super::answer::Failure;
-use super::clean::PREPARED;
 use super::connection::Answer;
 use super::guard::{CHANGED, ENDED, check};
 use super::limits::OWN;
-use super::prepared;
+use super::rollback::{TxnEnd, fate, rollback};
+use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
@@ -22,7 +22,17 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     if let Err(lost) = txn.connection.flush().await {
         return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
     }
-    let (text, needed) = question(&txn);
+    let insert = match txn.staged.take() {
+        None => None,
+        Some(staged) if staged.is_small() => Some(staged.text()),
+        Some(staged) => match staging::insert(&mut txn, &staged).await {
+            Staging::Inserted => None,
+            Staging::Refused(failure) => return staging::refused(txn, failure).await,
+            Staging::Lost(fault) => return CommitResult::NotSent(fault, txn.ticket().map(Box::new)),
+        },
+    };
+    let stages = insert.is_some();
+    let (text, needed) = question(&txn, insert.as_deref());
     let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     if answer.failure.is_none() && answer.finished < needed {
         // This answers a COPY of the handler. The answer to the guard and COMMIT is still to come, and COMMIT may be
@@ -43,11 +53,16 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
         Some(Failure::Lost(error)) => return CommitResult::Unknown(StoreError::ConnectionLost(error)),
         Some(failure @ Failure::Refused(_)) => failure,
     };
+    // The guard has passed, and what failed behind it is the INSERT of the staged messages.
+    if stages && finished == 1 {
+        return staging::refused(txn, Some(failure)).await;
+    }
     refused(txn, finished, failure).await
 }
 
-/// Returns guard, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
-fn question(txn: &Txn) -> (String, usize) {
+/// Returns guard, `insert`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
+/// The guard comes first, so that nothing is inserted behind a transaction that its handler has ended.
+fn question(txn: &Txn, insert: Option<&str>) -> (String, usize) {
     let durable = txn.connection.is_durable().then(|| txn.connection.session().synchronous_commit());
     let same = (txn.shared && !txn.connection.resets()).then(|| txn.connection.session().same());
     // One more statement, which permits the COMMIT that follows it.
@@ -55,15 +70,19 @@ fn question(txn: &Txn) -> (String, usize) {
         Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
         _ => (String::new(), 2),
     };
+    let (insert, needed) = match insert {
+        Some(insert) => (format!("; {insert}"), needed + 1),
+        None => (String::new(), needed),
+    };
     let text = match &txn.xid {
         // The transaction id comes from the server and consists of digits.
         Some(xid) if txn.connection.is_pooled() => {
-            format!("{}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
+            format!("{}{insert}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
         }
-        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'){leave}; COMMIT"),
-        Some(xid) => format!("EXECUTE idem_guard('{xid}'){leave}; COMMIT"),
+        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'){insert}{leave}; COMMIT"),
+        Some(xid) => format!("EXECUTE idem_guard('{xid}'){insert}{leave}; COMMIT"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
-        None => "SELECT 1; COMMIT".to_owned(),
+        None => format!("SELECT 1{insert}; COMMIT"),
     };
     (text + txn.cleaning(), needed)
 }
@@ -129,88 +148,5 @@ async fn closed(
         Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
         // The refusal stands, whether or not the connection can be reused.
         _ => answer(failure.into_error()),
-    }
-}
-
-/// The fate of the transaction that made the claim.
-enum TxnEnd {
-    /// It was open, and was rolled back.
-    Undone,
-    /// The handler ended it by ROLLBACK, or prepared it, which was undone.
-    Ended,
-    /// The handler ended it by COMMIT.
-    Committed,
-    Unknown(BoxError),
-}
-
-/// Ends the open transaction, and asks for the status of the transaction that made the claim.
-async fn fate(mut txn: Txn) -> TxnEnd {
-    let xid = txn.xid.take().unwrap_or_default();
-    let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
-    let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
-    let text = format!("SELECT {ours}, {PREPARED}; ROLLBACK; {status}");
-    let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
-    if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
-        // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
-        txn.connection.clear_failure();
-        let text = format!("ROLLBACK; SELECT true, {PREPARED}; {status}");
-        answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
-    }
-    let Answer { finished, rows, failure } = answer;
-    // An error after these three statements is one of the cleanup, and the connection is closed.
-    if let Some(failure) = failure.filter(|_| finished < 3) {
-        return TxnEnd::Unknown(failure.into_error());
-    }
-    // Other handlers of the batch may have failed because of it: from now on sessions are checked, at one round trip
-    // each.
-    if rows.first().and_then(|row| row.try_get(1).ok()) == Some(true) {
-        txn.connection.find_prepared();
-    }
-    let ended = !rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
-    let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
-    match status.as_deref() {
-        // The session of a handler that ends transactions is in an unknown state: it is closed.
-        Some("aborted") if ended => TxnEnd::Ended,
-        Some("aborted") => {
-            txn.put_back(&rows).await;
-            TxnEnd::Undone
-        }
-        Some("committed") => TxnEnd::Committed,
-        Some("in progress") => match prepared::roll_back(&mut txn.connection, &xid).await {
-            Ok(true) => TxnEnd::Ended,
-            Ok(false) => TxnEnd::Unknown("the handler ended its transaction, which still runs".into()),
-            Err(failure) => TxnEnd::Unknown(failure.into_error()),
-        },
-        // Too old to be known.
-        other => {
-            let state = other.unwrap_or("not known");
-            TxnEnd::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
-        }
-    }
-}
-
-/// Rolls back. An answer to ROLLBACK shows that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    if !txn.connection.is_usable() {
-        return Err(not_answered());
-    }
-    txn.connection.flush().await?;
-    if txn.xid.is_some() {
-        return match fate(txn).await {
-            TxnEnd::Undone => Ok(RollbackResult::RolledBack),
-            TxnEnd::Ended => Ok(RollbackResult::Ended),
-            TxnEnd::Committed => Ok(RollbackResult::CommittedEarly),
-            TxnEnd::Unknown(error) => Err(StoreError::ConnectionLost(error)),
-        };
-    }
-    let text = format!("ROLLBACK{}", txn.cleaning());
-    match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
-        Ok(rows) => {
-            txn.put_back(&rows).await;
-            Ok(RollbackResult::RolledBack)
-        }
-        // An error is an answer, too; the connection is closed, since its state is unexpected.
-        Err(Failure::Refused(_)) => Ok(RollbackResult::RolledBack),
-        Err(lost) => Err(lost.into()),
     }
 }

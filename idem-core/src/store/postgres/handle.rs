@@ -8,6 +8,8 @@ use sqlx::Postgres as Pg;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 
+use crate::outbox::Bell;
+use crate::store::names::Names;
 use crate::store::{ConnectionShares, StoreError};
 
 use super::answer::About;
@@ -39,6 +41,8 @@ pub(super) struct Inner {
     pub(super) connections: usize,
     pub(super) retention: Duration,
     pub(super) shares: ConnectionShares,
+    pub(super) bell: Bell,
+    pub(super) names: Names,
 }
 
 impl Postgres {

@@ -19,11 +19,18 @@ use super::statement::quoted;
 /// All migrations, in order. The files write the ledger themselves, so that they can be run by
 /// hand. Old and new versions of idem run side by side during a rolling deploy, so each migration keeps the previous
 /// version working, and records that in the ledger (`supports`).
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_claims_and_inbox.sql",
-    sql: include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "0001_claims_and_inbox.sql",
+        sql: include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "0002_outbox.sql",
+        sql: include_str!("../../../migrations/postgres/0002_outbox.sql"),
+    },
+];
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -9,7 +9,7 @@
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
-//! | `transactions`, `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
+//! | `transactions`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `clean` | removing a handler's state from a session |
 //! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
@@ -17,6 +17,8 @@
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
 //! | `many`, `many_sql` | claims and inbox rows of several messages at once |
 //! | `operator`, `operator_sql` | stats, list, replay, discard |
+//! | `outbox`, `outbox_sql`, `staging` | the outbox, and the messages that COMMIT writes |
+//! | `own` | claims and staged messages in transactions of the application's own |
 //! | `ping` | the ping |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `sql`, `statement` | the statements, with the schema's name inserted |
@@ -45,6 +47,9 @@ mod migrate;
 mod operator;
 mod operator_sql;
 mod options;
+mod outbox;
+mod outbox_sql;
+mod own;
 mod ping;
 #[cfg(test)]
 mod plans;
@@ -55,10 +60,12 @@ mod prune_sql;
 mod ready;
 mod register;
 mod register_sql;
+mod rollback;
 mod room;
 mod rows;
 mod session;
 mod sql;
+mod staging;
 mod statement;
 mod transactions;
 mod txn;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
+use crate::outbox::Bell;
 use crate::store::ConnectionShares;
+use crate::store::names::Names;
 use crate::{BoxError, Error};
 
 use super::handle::{Inner, Postgres};
@@ -257,6 +259,8 @@ impl PostgresOptions {
             connections: self.connections,
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),
+            bell: Bell::default(),
+            names: Names::default(),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

@@ -1,7 +1,7 @@
 //! The SQL statements, with the schema's name inserted.
 
 use super::statement::Statement;
-use super::{claims_sql, inbox_sql, many_sql, operator_sql, prune_sql, register_sql};
+use super::{claims_sql, inbox_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql};
 
 macro_rules! statements {
     ($($name:ident = $template:expr,)*) => {
@@ -29,6 +29,7 @@ statements! {
     stands = claims_sql::STANDS,
     claim = claims_sql::CLAIM,
     prepare_claim = claims_sql::prepare(),
+    own_claim = claims_sql::OWN,
     existing_claim = claims_sql::EXISTING_CLAIM,
     reopen = claims_sql::REOPEN,
     start = inbox_sql::START,
@@ -62,6 +63,9 @@ statements! {
     replay = operator_sql::replay(),
     replay_as = operator_sql::replay_as(),
     discard = operator_sql::discard(),
+    register_outbox = outbox_sql::REGISTER,
+    stage = outbox_sql::STAGE,
+    stage_many = outbox_sql::STAGE_MANY,
     prune_lock = prune_sql::LOCK,
     prune_place = prune_sql::PLACE,
     prune_find = prune_sql::FIND,

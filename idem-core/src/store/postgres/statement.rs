@@ -15,6 +15,11 @@ impl Statement {
         Self(template.replace("{schema}", schema).into())
     }
 
+    /// Returns the text, to be followed by more.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Returns the text to send.
     pub(super) fn text(&self) -> AssertSqlSafe<Arc<str>> {
         AssertSqlSafe(self.0.clone())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Error;
 use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState};
 
-use super::{Postgres, Txn, answer, commit, ping, txn};
+use super::{Postgres, Txn, answer, commit, ping, rollback, txn};
 
 impl Transactions for Postgres {
     type Txn = Txn;
@@ -50,7 +50,7 @@ impl Transactions for Postgres {
     }
 
     async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
-        commit::rollback(txn).await
+        rollback::rollback(txn).await
     }
 
     fn ticket(&self, txn: &Txn) -> Option<Ticket> {

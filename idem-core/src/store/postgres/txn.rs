@@ -15,6 +15,7 @@ use super::clean::{DEALLOCATE, RESET, UNDO};
 use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
+use super::outbox::Staged;
 use super::pool::Pool;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
@@ -36,6 +37,8 @@ pub struct Txn {
     lent: bool,
     // Whether several handlers share it.
     pub(super) shared: bool,
+    // The messages that COMMIT writes.
+    pub(super) staged: Option<Box<Staged>>,
 }
 
 impl std::fmt::Debug for Txn {
@@ -104,6 +107,7 @@ impl Txn {
             fresh: true,
             lent: false,
             shared: false,
+            staged: None,
         }
     }
 

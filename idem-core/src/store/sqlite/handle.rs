@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::file::File;
 use super::sql::Prefix;
+use crate::outbox::Bell;
 use crate::store::{ConnectionShares, StoreError};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
@@ -49,6 +50,7 @@ pub struct Sqlite {
     pub(super) retention: Duration,
     /// Practically unlimited: callers wait in the queue for the writer.
     pub(super) shares: ConnectionShares,
+    pub(super) bell: Bell,
 }
 
 impl Sqlite {

@@ -16,11 +16,18 @@ use crate::store::tables::{self, TABLES};
 
 /// All migrations, in order. Old and new versions of idem run side by side during a rollout, so each migration has to
 /// keep the previous version working, and records that in the ledger (`supports`).
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_claims_and_inbox.sql",
-    sql: include_str!("../../../migrations/sqlite/0001_claims_and_inbox.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "0001_claims_and_inbox.sql",
+        sql: include_str!("../../../migrations/sqlite/0001_claims_and_inbox.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "0002_outbox.sql",
+        sql: include_str!("../../../migrations/sqlite/0002_outbox.sql"),
+    },
+];
 
 /// How to create what is missing.
 const CURE: &str = "create it with the SQL of `Sqlite::migrations()`, or give `.prefix(..)` a new value; a new \

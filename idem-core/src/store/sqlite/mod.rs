@@ -12,6 +12,8 @@
 //! | `claims` | claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `operator` | stats, list, replay, discard |
+//! | `outbox`, `outbox_sql` | the outbox |
+//! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `register` | handlers, and the ping |
 //! | `sql`, `answer` | texts, values, errors |
@@ -26,6 +28,9 @@ mod inbox_sql;
 mod migrate;
 mod operator;
 mod options;
+mod outbox;
+mod outbox_sql;
+mod own;
 mod prune;
 mod prune_sql;
 mod register;

@@ -11,6 +11,7 @@ use super::file::File;
 use super::sql::Prefix;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
+use crate::outbox::Bell;
 use crate::store::ConnectionShares;
 
 /// How long processes wait for each other's transactions.
@@ -121,6 +122,7 @@ impl SqliteOptions {
             prefix: Arc::new(prefix),
             retention: self.retention,
             shares: ConnectionShares::new(usize::MAX),
+            bell: Bell::default(),
         })
     }
 

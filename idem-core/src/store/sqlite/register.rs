@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sqlx::sqlite::SqliteConnection;
+
 use super::Sqlite;
 use super::file::Connection;
 use super::sql::{NOW, duration, ids, millis};
@@ -23,18 +25,28 @@ pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> 
     let work = async {
         let mut handlers = Vec::with_capacity(names.len());
         for name in names {
-            for text in [INTERN, KEEP] {
-                let query = sqlx::query(store.prefix.sql(text)).bind(consumer).bind(*name);
-                query.bind(millis(store.retention)).execute(txn.connection()).await?;
-            }
-            let number = sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(*name);
-            handlers.push(HandlerId(number.fetch_one(txn.connection()).await?));
+            handlers.push(intern(store, txn.connection(), consumer, name).await?);
         }
         Ok(handlers)
     };
     let handlers = work.await.map_err(|error| store.file.fault(error))?;
     store.finish(txn, true).await?;
     Ok(handlers)
+}
+
+/// Interns one name, and raises its retention, on this connection.
+pub(super) async fn intern(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    consumer: &str,
+    name: &str,
+) -> Result<HandlerId, sqlx::Error> {
+    for text in [INTERN, KEEP] {
+        let query = sqlx::query(store.prefix.sql(text)).bind(consumer).bind(name);
+        query.bind(millis(store.retention)).execute(&mut *connection).await?;
+    }
+    let number = sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
+    number.fetch_one(connection).await.map(HandlerId)
 }
 
 pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {

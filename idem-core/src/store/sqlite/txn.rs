@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::Connection;
 use super::handle::Sqlite;
+use super::outbox_sql::{NewRow, insert};
 use super::session::CHANGED;
 use crate::Key;
 use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
@@ -27,6 +28,8 @@ pub struct Txn {
     lent: bool,
     /// Whether several handlers share it.
     shared: bool,
+    /// The messages that COMMIT writes.
+    staged: Vec<NewRow>,
 }
 
 impl fmt::Debug for Txn {
@@ -45,6 +48,11 @@ impl Txn {
     pub(super) fn lend(&mut self) -> &mut SqliteConnection {
         self.lent = true;
         self.connection.raw()
+    }
+
+    /// Adds messages that the commit writes.
+    pub(super) fn stage(&mut self, rows: impl IntoIterator<Item = NewRow>) {
+        self.staged.extend(rows);
     }
 
     /// Records that another handler follows.
@@ -83,7 +91,7 @@ pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<T
         return Err(fault);
     }
     connection.watch().limit(handler_timeout);
-    Ok(Txn { connection, guarded: None, lent: false, shared: false })
+    Ok(Txn { connection, guarded: None, lent: false, shared: false, staged: Vec::new() })
 }
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
@@ -103,6 +111,15 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         });
         // Dropping the connection rolls back.
         return CommitResult::Refused(CHANGED.into());
+    }
+    // Behind the guard, so that nothing is inserted behind a transaction that its handler has ended.
+    let staged = std::mem::take(&mut txn.staged);
+    if let Err(error) = insert(store, txn.connection(), &staged).await {
+        // Dropping the connection rolls back.
+        return match store.file.fault_of_message(error) {
+            StoreError::Message(error) => CommitResult::Refused(error),
+            fault => CommitResult::NotSent(fault, None),
+        };
     }
     let Err(error) = txn.connection.run("COMMIT").await else {
         if clean {

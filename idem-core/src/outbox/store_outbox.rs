@@ -1,0 +1,39 @@
+//! The outbox of a store, for an application outside of handlers.
+
+use uuid::Uuid;
+
+use crate::Error;
+use crate::store::OutboxRows;
+
+use super::{Outgoing, StagedMessage};
+
+/// The outbox with a name, for an application that stages messages in its own transactions: `Postgres::outbox` and
+/// `Sqlite::outbox`, which have an example.
+#[derive(Debug, Clone)]
+pub struct StoreOutbox<S> {
+    pub(crate) store: S,
+    pub(crate) name: String,
+}
+
+impl<S: OutboxRows> StoreOutbox<S> {
+    pub(crate) fn new(store: &S, name: impl Into<String>) -> Self {
+        Self { store: store.clone(), name: name.into() }
+    }
+
+    /// Wakes the relays of this process at once. Call it after the commit of a transaction that has staged messages;
+    /// otherwise a relay finds them at its next poll.
+    pub fn wake(&self) {
+        if let Some(bell) = self.store.bell() {
+            bell.ring();
+        }
+    }
+}
+
+/// Checks messages that an application stages, and gives them ids.
+pub(crate) fn checked(messages: impl IntoIterator<Item = Outgoing>) -> Result<Vec<StagedMessage>, Error> {
+    let checked = |(place, message): (usize, Outgoing)| {
+        message.check().map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
+        Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
+    };
+    messages.into_iter().enumerate().map(checked).collect()
+}

@@ -1,0 +1,116 @@
+//! Claims and staged messages in transactions of the application's own.
+
+use sqlx::{PgConnection, Row as _};
+
+use crate::outbox::{Outgoing, StoreOutbox, checked};
+use crate::store::{Claims, OutboxRows, OwnClaim, OutboxId, StoreError};
+use crate::{Error, Fingerprint, Key};
+
+use super::Postgres;
+use super::outbox::Staged;
+
+impl Postgres {
+    /// Returns the outbox with this name, to stage messages in a transaction of the application's own: of a web request,
+    /// a job or an import. A relay with this name publishes them.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Outgoing, Postgres};
+    /// # use sqlx::Connection;
+    /// # #[derive(serde::Serialize)] struct OrderPlaced { order_id: i64 }
+    /// # async fn place(store: Postgres, pool: &mut sqlx::PgConnection) -> Result<(), BoxError> {
+    /// let outbox = store.outbox("billing");
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("INSERT INTO orders (id) VALUES (7)").execute(&mut *tx).await?;
+    /// outbox.stage(&mut tx, [Outgoing::json("order.placed", &OrderPlaced { order_id: 7 })?.key(7)]).await?;
+    /// tx.commit().await?;
+    /// outbox.wake();
+    /// # Ok(()) }
+    /// ```
+    pub fn outbox(&self, name: impl Into<String>) -> StoreOutbox<Self> {
+        StoreOutbox::new(self, name)
+    }
+
+    /// Claims a message in a transaction of the application's own, as a worker does for each delivery. Whoever claims
+    /// the same (consumer, handler, key) meanwhile waits until this transaction ends, for as long as its lock timeout
+    /// permits.
+    ///
+    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. Claims are removed
+    /// after the store's retention, like those of a worker. Use a consumer name that no worker has.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Fingerprint, Key, Postgres};
+    /// # use sqlx::Connection;
+    /// # async fn import(store: Postgres, pool: &mut sqlx::PgConnection, id: &str, row: &[u8]) -> Result<(), BoxError> {
+    /// let mut tx = pool.begin().await?;
+    /// if store.claim_in(&mut tx, "importer", "row", Key::of(id)?, Fingerprint::of(row)).await?.is_new() {
+    ///     sqlx::query("INSERT INTO rows (id) VALUES ($1)").bind(id).execute(&mut *tx).await?;
+    /// }
+    /// tx.commit().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Database`]: a statement failed, which has aborted the application's transaction.
+    pub async fn claim_in(
+        &self,
+        connection: &mut PgConnection,
+        consumer: &str,
+        handler: &str,
+        key: Key,
+        fingerprint: Fingerprint,
+    ) -> Result<OwnClaim, Error> {
+        let failed = |error: StoreError| Error::database("could not claim a message", error);
+        let id = async {
+            let ids = self.register(consumer, &[handler]).await?;
+            ids.first().map(|id| id.0).ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
+        };
+        let id = self.0.names.get((consumer, handler), id).await.map_err(failed)?;
+        let refused = |error: sqlx::Error| Error::database("could not claim a message", error);
+        for _ in 0..3 {
+            let claim = self.sql().own_claim.query().persistent(false);
+            let claim = claim.bind(id).bind(key.as_bytes()).bind(fingerprint.as_bytes());
+            if claim.fetch_optional(&mut *connection).await.map_err(refused)?.is_some() {
+                return Ok(OwnClaim::New);
+            }
+            let known = self.sql().existing_claim.query().persistent(false).bind(id).bind(key.as_bytes());
+            if let Some(row) = known.fetch_optional(&mut *connection).await.map_err(refused)? {
+                let found: &[u8] = row.try_get(0).map_err(refused)?;
+                return Ok(OwnClaim::found(found == fingerprint.as_bytes()));
+            }
+            // It was pruned in between.
+        }
+        Err(failed(StoreError::LockTimeout))
+    }
+}
+
+impl StoreOutbox<Postgres> {
+    /// Writes messages to the outbox, in this order, in the transaction that is open on the connection. They leave after
+    /// the application commits, and never if it rolls back. Their ids are random (UUIDv7), unless they have one.
+    ///
+    /// Messages of one key leave in the order of this call, over all transactions that are serialized by a common lock,
+    /// such as that of the business row. Without an open transaction they are committed at once.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: a message cannot be sent, and none was written. [`Error::Database`]: a statement failed, which
+    /// has aborted the application's transaction.
+    pub async fn stage(
+        &self,
+        connection: &mut PgConnection,
+        messages: impl IntoIterator<Item = Outgoing>,
+    ) -> Result<(), Error> {
+        let messages = checked(messages)?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let id = async { self.store.register_outbox(&self.name).await.map(|id| id.0) };
+        let id = self.store.0.names.get(("outbox", &self.name), id).await;
+        let id = id.map_err(|error| Error::database("could not register the outbox", error))?;
+        let staged = Staged::new(&self.store, OutboxId(id), messages);
+        let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
+        let row = staged.query(None).persistent(false).fetch_one(connection).await.map_err(failed)?;
+        match row.try_get::<i64, _>(0).map_err(failed)? == staged.len() as i64 {
+            true => Ok(()),
+            false => Err(Error::database("could not stage messages", "a trigger of outbox_messages has refused a row")),
+        }
+    }
+}

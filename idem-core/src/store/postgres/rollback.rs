@@ -1,0 +1,96 @@
+//! ROLLBACK, and the question how a handler has ended its transaction.
+
+use sqlx::{AssertSqlSafe, Row as _};
+
+use crate::BoxError;
+use crate::store::{RollbackResult, StoreError};
+
+use super::answer::Failure;
+use super::clean::PREPARED;
+use super::connection::Answer;
+use super::limits::OWN;
+use super::prepared;
+use super::txn::{Txn, not_answered};
+
+/// The fate of the transaction that made the claim.
+pub(super) enum TxnEnd {
+    /// It was open, and was rolled back.
+    Undone,
+    /// The handler ended it by ROLLBACK, or prepared it, which was undone.
+    Ended,
+    /// The handler ended it by COMMIT.
+    Committed,
+    Unknown(BoxError),
+}
+
+/// Ends the open transaction, and asks for the status of the transaction that made the claim.
+pub(super) async fn fate(mut txn: Txn) -> TxnEnd {
+    let xid = txn.xid.take().unwrap_or_default();
+    let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
+    let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
+    let text = format!("SELECT {ours}, {PREPARED}; ROLLBACK; {status}");
+    let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
+        // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
+        txn.connection.clear_failure();
+        let text = format!("ROLLBACK; SELECT true, {PREPARED}; {status}");
+        answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    }
+    let Answer { finished, rows, failure } = answer;
+    // An error after these three statements is one of the cleanup, and the connection is closed.
+    if let Some(failure) = failure.filter(|_| finished < 3) {
+        return TxnEnd::Unknown(failure.into_error());
+    }
+    // Other handlers of the batch may have failed because of it: from now on sessions are checked, at one round trip
+    // each.
+    if rows.first().and_then(|row| row.try_get(1).ok()) == Some(true) {
+        txn.connection.find_prepared();
+    }
+    let ended = !rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
+    let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
+    match status.as_deref() {
+        // The session of a handler that ends transactions is in an unknown state: it is closed.
+        Some("aborted") if ended => TxnEnd::Ended,
+        Some("aborted") => {
+            txn.put_back(&rows).await;
+            TxnEnd::Undone
+        }
+        Some("committed") => TxnEnd::Committed,
+        Some("in progress") => match prepared::roll_back(&mut txn.connection, &xid).await {
+            Ok(true) => TxnEnd::Ended,
+            Ok(false) => TxnEnd::Unknown("the handler ended its transaction, which still runs".into()),
+            Err(failure) => TxnEnd::Unknown(failure.into_error()),
+        },
+        // Too old to be known.
+        other => {
+            let state = other.unwrap_or("not known");
+            TxnEnd::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
+        }
+    }
+}
+
+/// Rolls back. An answer to ROLLBACK shows that the connection is alive.
+pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
+    if !txn.connection.is_usable() {
+        return Err(not_answered());
+    }
+    txn.connection.flush().await?;
+    if txn.xid.is_some() {
+        return match fate(txn).await {
+            TxnEnd::Undone => Ok(RollbackResult::RolledBack),
+            TxnEnd::Ended => Ok(RollbackResult::Ended),
+            TxnEnd::Committed => Ok(RollbackResult::CommittedEarly),
+            TxnEnd::Unknown(error) => Err(StoreError::ConnectionLost(error)),
+        };
+    }
+    let text = format!("ROLLBACK{}", txn.cleaning());
+    match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+        Ok(rows) => {
+            txn.put_back(&rows).await;
+            Ok(RollbackResult::RolledBack)
+        }
+        // An error is an answer, too; the connection is closed, since its state is unexpected.
+        Err(Failure::Refused(_)) => Ok(RollbackResult::RolledBack),
+        Err(lost) => Err(lost.into()),
+    }
+}

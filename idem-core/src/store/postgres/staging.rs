@@ -1,0 +1,67 @@
+//! Writes staged messages that do not travel with COMMIT, and handles the refusal of those that do.
+
+use sqlx::Row as _;
+
+use crate::store::{CommitResult, StoreError};
+
+use super::answer::{About, Failure};
+use super::limits::OWN;
+use super::outbox::Staged;
+use super::rollback::{TxnEnd, fate};
+use super::txn::Txn;
+
+/// The result of an INSERT of staged messages in front of guard and COMMIT.
+pub(super) enum Staging {
+    /// It stands if the transaction is committed.
+    Inserted,
+    /// The server has refused it, or the transaction is not the one that made the claim; nothing may be committed.
+    Refused(Option<Failure>),
+    /// There was no answer.
+    Lost(StoreError),
+}
+
+/// Inserts many or large messages by bound values. The guard follows, as for all others.
+pub(super) async fn insert(txn: &mut Txn, staged: &Staged) -> Staging {
+    let query = staged.query(txn.xid.as_deref());
+    let rows = match txn.connection.bound(OWN, query).await {
+        Ok(rows) => rows,
+        Err(failure @ Failure::Refused(_)) => return Staging::Refused(Some(failure)),
+        Err(lost) => return Staging::Lost(lost.into()),
+    };
+    let inserted = rows.first().and_then(|row| row.try_get::<i64, _>(0).ok());
+    if inserted == i64::try_from(staged.len()).ok() { Staging::Inserted } else { Staging::Refused(None) }
+}
+
+/// Ends a transaction whose staged messages were not inserted, and returns the result: nothing of it is in the database,
+/// unless the handler has committed it.
+pub(super) async fn refused(txn: Txn, failure: Option<Failure>) -> CommitResult {
+    let ticket = txn.ticket().map(Box::new);
+    match fate(txn).await {
+        TxnEnd::Undone => {}
+        TxnEnd::Ended => return CommitResult::RolledBack,
+        TxnEnd::Committed => return CommitResult::CommittedEarly,
+        TxnEnd::Unknown(error) => return CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
+    }
+    let Some(failure) = failure else {
+        let text = "PostgreSQL has stored no row: a BEFORE INSERT trigger of outbox_messages returns NULL";
+        return CommitResult::Refused(text.into());
+    };
+    match failure.code().unwrap_or_default() {
+        // The transaction was aborted before.
+        "25P02" => CommitResult::Swallowed,
+        "42501" | "25006" => CommitResult::Refused(
+            format!(
+                "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
+                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
+                failure.into_error()
+            )
+            .into(),
+        ),
+        "40001" | "40P01" | "55P03" | "57014" => CommitResult::Retry(failure.into_error()),
+        _ => match failure.fault(About::Messages) {
+            StoreError::Message(error) => CommitResult::Refused(error),
+            // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.
+            fault => CommitResult::Unknown(fault),
+        },
+    }
+}

@@ -1,0 +1,98 @@
+//! Claims and staged messages in transactions of the application's own.
+
+use sqlx::sqlite::SqliteConnection;
+
+use super::{Sqlite, claims, outbox, outbox_sql, register};
+use crate::outbox::{Outgoing, StoreOutbox, checked};
+use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError};
+use crate::{Error, Fingerprint, Key};
+
+impl Sqlite {
+    /// Returns the outbox with this name, to stage messages in a transaction of the application's own: of a web request,
+    /// a job or an import. A relay with this name publishes them. The connection is one to the file of the store.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Outgoing, Sqlite};
+    /// # use sqlx::Connection;
+    /// # #[derive(serde::Serialize)] struct OrderPlaced { order_id: i64 }
+    /// # async fn place(store: Sqlite, connection: &mut sqlx::SqliteConnection) -> Result<(), BoxError> {
+    /// let outbox = store.outbox("billing");
+    /// let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    /// sqlx::query("INSERT INTO orders (id) VALUES (7)").execute(&mut *tx).await?;
+    /// outbox.stage(&mut tx, [Outgoing::json("order.placed", &OrderPlaced { order_id: 7 })?.key(7)]).await?;
+    /// tx.commit().await?;
+    /// outbox.wake();
+    /// # Ok(()) }
+    /// ```
+    pub fn outbox(&self, name: impl Into<String>) -> StoreOutbox<Self> {
+        StoreOutbox::new(self, name)
+    }
+
+    /// Claims a message in a transaction of the application's own, as a worker does for each delivery. The connection is
+    /// one to the file of the store. Begin the transaction with `BEGIN IMMEDIATE`: SQLite refuses to write in one that
+    /// has read before another one wrote.
+    ///
+    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. Claims are removed
+    /// after the store's retention, like those of a worker. Use a consumer name that no worker has.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Fingerprint, Key, Sqlite};
+    /// # use sqlx::Connection;
+    /// # async fn import(store: Sqlite, file: &mut sqlx::SqliteConnection, id: &str, row: &[u8]) -> Result<(), BoxError> {
+    /// let mut tx = file.begin_with("BEGIN IMMEDIATE").await?;
+    /// if store.claim_in(&mut tx, "importer", "row", Key::of(id)?, Fingerprint::of(row)).await?.is_new() {
+    ///     sqlx::query("INSERT INTO rows (id) VALUES (?)").bind(id).execute(&mut *tx).await?;
+    /// }
+    /// tx.commit().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Database`]: a statement failed.
+    pub async fn claim_in(
+        &self,
+        connection: &mut SqliteConnection,
+        consumer: &str,
+        handler: &str,
+        key: Key,
+        fingerprint: Fingerprint,
+    ) -> Result<OwnClaim, Error> {
+        let failed = |error: sqlx::Error| Error::database("could not claim a message", error);
+        // On this connection: another one would wait for its transaction.
+        let handler = register::intern(self, connection, consumer, handler).await.map_err(failed)?;
+        let identity = Identity { handler, key, fingerprint };
+        for _ in 0..3 {
+            match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
+                Claimed::New { .. } => return Ok(OwnClaim::New),
+                Claimed::Found(Some(existing)) => return Ok(OwnClaim::found(existing.fingerprint == fingerprint)),
+                // It was pruned in between, which needs a connection without a transaction.
+                Claimed::Found(None) => {}
+            }
+        }
+        Err(Error::database("could not claim a message", StoreError::LockTimeout))
+    }
+}
+
+impl StoreOutbox<Sqlite> {
+    /// Writes messages to the outbox, in this order, in the transaction that is open on the connection, which is one to
+    /// the file of the store. They leave after the application commits, and never if it rolls back. Their ids are random
+    /// (UUIDv7), unless they have one. Without an open transaction each of them is committed at once.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: a message cannot be sent, and none was written. [`Error::Database`]: a statement failed, and
+    /// the application has to roll back.
+    pub async fn stage(
+        &self,
+        connection: &mut SqliteConnection,
+        messages: impl IntoIterator<Item = Outgoing>,
+    ) -> Result<(), Error> {
+        let messages = checked(messages)?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
+        let outbox = outbox::intern(&self.store, connection, &self.name).await.map_err(failed)?;
+        let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
+        outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)
+    }
+}
