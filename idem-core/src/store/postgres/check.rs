@@ -85,6 +85,7 @@ pub(super) async fn tables(
         "outboxes",
         "outbox_messages",
         "outbox_lanes",
+        "outbox_relays",
         "outbox_dead",
     ];
     let rows = connection.autocommit(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
