@@ -96,6 +96,35 @@ impl ConsumerMetrics {
     }
 }
 
+/// The metrics of one relay.
+pub(crate) struct RelayMetrics {
+    pub(crate) published: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) given_up: Counter,
+    /// From the time at which a message was staged to its confirm.
+    pub(crate) lag: Histogram,
+    pub(crate) waiting: Gauge,
+    pub(crate) oldest: Gauge,
+    pub(crate) dead: Gauge,
+    pub(crate) lanes: Gauge,
+}
+
+impl RelayMetrics {
+    pub(crate) fn new(outbox: &str) -> Self {
+        let labels = [("outbox", outbox.to_owned())];
+        Self {
+            published: counter!("idem_outbox_published_total", &labels),
+            refused: counter!("idem_outbox_refused_total", &labels),
+            given_up: counter!("idem_outbox_given_up_total", &labels),
+            lag: histogram!("idem_outbox_lag_seconds", &labels),
+            waiting: gauge!("idem_outbox_waiting", &labels),
+            oldest: gauge!("idem_outbox_oldest_seconds", &labels),
+            dead: gauge!("idem_outbox_dead", &labels),
+            lanes: gauge!("idem_outbox_lanes", &labels),
+        }
+    }
+}
+
 /// Sets the gauge of the messages that wait at the broker in one queue, stream or topic.
 pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
     let labels = [("consumer", consumer.to_owned()), ("source", source.to_owned())];

@@ -31,8 +31,10 @@ impl<S: Store> Pipeline<S> {
         outbox: &Outbox,
     ) -> Result<(), BoxError> {
         let origin = Origin { consumer: &self.consumer, handler: route.handler.name(), key };
+        let limit = self.outbox.and_then(|outbox| self.store.bell()?.limit(outbox));
         for (place, mut message) in outbox.take().into_iter().enumerate() {
-            message.check().map_err(|why| format!("message {place} that the handler staged cannot be sent: {why}"))?;
+            let checked = message.check().and_then(|()| message.check_size(limit));
+            checked.map_err(|why| format!("message {place} that the handler staged cannot be sent: {why}"))?;
             telemetry::carry_on(&mut message.headers);
             staged.0.push(StagedMessage::new(message.id.unwrap_or_else(|| origin.id(place)), message));
         }

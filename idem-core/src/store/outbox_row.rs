@@ -107,5 +107,37 @@ impl DeadOutgoing {
     }
 }
 
-/// What a relay leaves out when it reads: the messages of these keys wait for an earlier one.
-pub type BlockedKeys<'a> = &'a [Key];
+/// What a relay reads.
+// Exhaustive: a store that ignored a new part of it could lose a message, so it must not compile.
+#[derive(Debug, Clone, Copy)]
+pub struct OutboxRead<'a> {
+    /// The lanes.
+    pub lanes: &'a [LaneLook],
+    /// Leaves out the messages of these keys, which wait for an earlier one.
+    pub blocked: &'a [Key],
+    /// Leaves out the messages with these ids, which the relay has already.
+    pub known: &'a [i64],
+    /// Reads at most about this many bytes of payloads of each lane, but at least one message.
+    pub bytes: u64,
+    /// Transactions that may still have been open when the floors were set. If one of them has ended, as this read sees
+    /// the database, it starts from the beginning of each lane: that transaction may have committed rows below a floor,
+    /// and rows behind them must not be published first.
+    pub open: &'a [i64],
+    /// Whether to return [`OutboxFound::mark`].
+    pub marks: bool,
+}
+
+/// What a relay has read.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OutboxFound {
+    /// The messages, in the order of lane and id.
+    pub rows: Vec<OutboxRow>,
+    /// Whether it has ignored the floors.
+    pub from_start: bool,
+    /// The transactions that were open, as this read saw the database. Empty if ids are in the order of commits.
+    pub open: Vec<i64>,
+    /// A number above that of each transaction that had written before; any number if ids are in the order of commits.
+    /// `None` if it was not asked for.
+    pub mark: Option<i64>,
+}

@@ -7,8 +7,8 @@ use uuid::Uuid;
 use crate::outbox::{Bell, StagedMessage};
 
 use super::{
-    BlockedKeys, DeadOutgoing, LaneLeases, LaneLook, OutboxId, OutboxRow, OutboxStats, Page, PublishFailure,
-    StoreError, Transactions,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure, StoreError,
+    Transactions,
 };
 
 type Answer<T> = Result<T, StoreError>;
@@ -30,6 +30,11 @@ pub trait OutboxRows: Transactions {
     /// The store has no outbox.
     fn stage(&self, _txn: &mut Self::Txn, _outbox: OutboxId, _messages: Vec<StagedMessage>) -> Answer<()> {
         Err(none())
+    }
+
+    /// How many lanes an outbox has, numbered from 0.
+    fn outbox_lanes(&self) -> u8 {
+        1
     }
 
     /// The bell that wakes the relays of this process; clones of a store share it. `None` if the store has no outbox.
@@ -71,16 +76,12 @@ pub trait OutboxRows: Transactions {
         async { Err(none()) }
     }
 
-    /// Reads messages of these lanes, in the order of lane and id, due or not. Leaves out the messages of blocked keys,
-    /// and those without a key that are not due. It reads at most about `bytes` of payloads of each lane, but at least one
-    /// message.
+    /// Reads messages that are committed, due or not.
     fn read_outbox(
         &self,
         _outbox: OutboxId,
-        _lanes: &[LaneLook],
-        _blocked: BlockedKeys<'_>,
-        _bytes: u64,
-    ) -> impl Future<Output = Answer<Vec<OutboxRow>>> + Send {
+        _read: OutboxRead<'_>,
+    ) -> impl Future<Output = Answer<OutboxFound>> + Send {
         async { Err(none()) }
     }
 

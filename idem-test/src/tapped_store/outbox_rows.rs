@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Bell, BlockedKeys, DeadOutgoing, LaneLeases, LaneLook, OutboxId, OutboxRow, OutboxRows, OutboxStats, Page,
-    PublishFailure, StoreError,
+    Bell, DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
+    StoreError,
 };
 use idem_core::{StagedMessage, Store};
 use uuid::Uuid;
@@ -23,6 +23,10 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         messages: Vec<StagedMessage>,
     ) -> Result<(), StoreError> {
         self.within.stage(&mut txn.within, outbox, messages)
+    }
+
+    fn outbox_lanes(&self) -> u8 {
+        self.within.outbox_lanes()
     }
 
     fn bell(&self) -> Option<&Bell> {
@@ -48,15 +52,9 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.within.give_lanes(outbox, token, lanes).await
     }
 
-    async fn read_outbox(
-        &self,
-        outbox: OutboxId,
-        lanes: &[LaneLook],
-        blocked: BlockedKeys<'_>,
-        bytes: u64,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         self.tap.before("read_outbox", &[]).await?;
-        self.within.read_outbox(outbox, lanes, blocked, bytes).await
+        self.within.read_outbox(outbox, read).await
     }
 
     async fn delete_published(

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::outbox::{Bell, LANES, StagedMessage};
 use crate::store::{
-    BlockedKeys, DeadOutgoing, LaneLeases, LaneLook, OutboxId, OutboxRow, OutboxRows, OutboxStats, Page,
-    PublishFailure, StoreError,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
+    StoreError,
 };
 
 use super::staged::Staged;
@@ -34,6 +34,10 @@ impl OutboxRows for Postgres {
         Ok(())
     }
 
+    fn outbox_lanes(&self) -> u8 {
+        LANES
+    }
+
     fn bell(&self) -> Option<&Bell> {
         Some(&self.0.bell)
     }
@@ -56,14 +60,8 @@ impl OutboxRows for Postgres {
         self.give(outbox, token, lanes).await
     }
 
-    async fn read_outbox(
-        &self,
-        outbox: OutboxId,
-        lanes: &[LaneLook],
-        blocked: BlockedKeys<'_>,
-        bytes: u64,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read_lanes(outbox, lanes, blocked, bytes).await
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        self.read_lanes(outbox, read).await
     }
 
     async fn delete_published(

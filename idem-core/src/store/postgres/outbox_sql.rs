@@ -67,22 +67,39 @@ const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.
     (extract(epoch FROM m.created_at) * 1000000)::bigint";
 
 /// One search of the primary key for each lane. The size of a payload is read without the payload.
+///
+/// Whether a transaction of $8 has ended is asked in the snapshot in which the rows are searched: one that it sees as
+/// ended has its rows in it. To have a number of its own ($9) tells the transactions that began to write before apart
+/// from later ones; a snapshot lists only those below its upper bound, and that number moves the bound.
 pub(super) fn read() -> String {
     format!(
-        "SELECT {COLUMNS}, (extract(epoch FROM clock_timestamp() - m.created_at) * 1000000)::bigint,
-               greatest(0, (extract(epoch FROM m.due_at - clock_timestamp()) * 1000000)::bigint)
-        FROM unnest($2::int2[], $3::bigint[], $4::bigint[]) AS asked (lane, floor, most)
+        "WITH now_open AS MATERIALIZED (
+            SELECT EXISTS (
+                       SELECT FROM unnest($8::bigint[]) AS before (id)
+                       WHERE pg_visible_in_snapshot(before.id::text::xid8, pg_current_snapshot())
+                   ) AS ended,
+                   ARRAY (SELECT id::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS id) AS open,
+                   CASE WHEN $9 THEN pg_current_xact_id()::text::bigint END AS mark
+        ), found AS (
+        SELECT m.*
+        FROM now_open, unnest($2::int2[], $3::bigint[], $4::bigint[]) AS asked (lane, floor, most)
         CROSS JOIN LATERAL (
             SELECT part.*, sum(octet_length(part.payload)) OVER (ORDER BY part.id) AS bytes,
                    row_number() OVER (ORDER BY part.id) AS place
             FROM (
                 SELECT * FROM {{schema}}.outbox_messages AS o
-                WHERE o.outbox_id = $1 AND o.lane = asked.lane AND o.id >= asked.floor AND o.key <> ALL($5::bytea[])
-                  AND (o.key <> '' OR o.due_at IS NULL OR o.due_at <= now())
+                WHERE o.outbox_id = $1 AND o.lane = asked.lane
+                  AND o.id >= CASE WHEN now_open.ended THEN 0 ELSE asked.floor END
+                  AND o.key <> ALL($5::bytea[]) AND o.id <> ALL($7::bigint[])
                 ORDER BY o.id LIMIT asked.most
             ) AS part
         ) AS m
         WHERE m.bytes <= $6 OR m.place = 1
+        )
+        SELECT {COLUMNS}, (extract(epoch FROM clock_timestamp() - m.created_at) * 1000000)::bigint,
+               greatest(0, (extract(epoch FROM m.due_at - clock_timestamp()) * 1000000)::bigint),
+               now_open.ended, now_open.open, now_open.mark
+        FROM now_open LEFT JOIN found AS m ON true
         ORDER BY m.lane, m.id"
     )
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    BlockedKeys, DeadOutgoing, LaneLeases, LaneLook, OutboxId, OutboxRow, OutboxStats, Page, PublishFailure,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure,
     StoreError,
 };
 
@@ -66,15 +66,17 @@ impl Postgres {
     pub(super) async fn read_lanes(
         &self,
         outbox: OutboxId,
-        asked: &[LaneLook],
-        blocked: BlockedKeys<'_>,
-        bytes: u64,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
+        read: OutboxRead<'_>,
+    ) -> Result<OutboxFound, StoreError> {
+        let OutboxRead { lanes: asked, blocked, known, bytes, open, marks } = read;
         let query = self.sql().read_outbox.query().bind(outbox.0).bind(lanes(asked.iter().map(|look| look.lane)));
         let query = query.bind(asked.iter().map(|look| look.floor).collect::<Vec<_>>());
         let query = query.bind(asked.iter().map(|look| i64::from(look.limit)).collect::<Vec<_>>());
         let query = query.bind(blocked.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
-        let rows = self.ask(query.bind(i64::try_from(bytes).unwrap_or(i64::MAX))).await?;
+        let query = query.bind(i64::try_from(bytes).unwrap_or(i64::MAX)).bind(known).bind(open).bind(marks);
+        let rows = self.ask(query).await?;
+        let Some(first) = rows.first() else { return Ok(OutboxFound::default()) };
+        let (from_start, open, mark) = (first.try_get(11)?, first.try_get(12)?, first.try_get(13)?);
         let row = |row: &PgRow| {
             Ok(OutboxRow {
                 id: row.try_get(0)?,
@@ -84,7 +86,10 @@ impl Postgres {
                 due: duration(row.try_get::<Option<i64>, _>(10)?.unwrap_or(0)),
             })
         };
-        Ok(rows.iter().map(row).collect::<Result<_, sqlx::Error>>()?)
+        // Without a message there is one row, which has none.
+        let some = |row: &&PgRow| !matches!(row.try_get::<Option<i64>, _>(0), Ok(None));
+        let rows = rows.iter().filter(some).map(row).collect::<Result<_, sqlx::Error>>()?;
+        Ok(OutboxFound { rows, from_start, open, mark })
     }
 
     pub(super) async fn delete(

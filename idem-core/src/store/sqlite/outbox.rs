@@ -9,8 +9,8 @@ use super::outbox_sql::NewRow;
 use super::{Sqlite, Txn, relays};
 use crate::outbox::{Bell, StagedMessage};
 use crate::store::{
-    BlockedKeys, DeadOutgoing, LaneLeases, LaneLook, OutboxId, OutboxRow, OutboxRows, OutboxStats, Page,
-    PublishFailure, StoreError,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
+    StoreError,
 };
 
 const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name) VALUES (?1) ON CONFLICT DO NOTHING"#;
@@ -68,14 +68,8 @@ impl OutboxRows for Sqlite {
         self.give(outbox, token, lanes).await
     }
 
-    async fn read_outbox(
-        &self,
-        outbox: OutboxId,
-        lanes: &[LaneLook],
-        blocked: BlockedKeys<'_>,
-        bytes: u64,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
-        self.read_lanes(outbox, lanes, blocked, bytes).await
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        self.read_lanes(outbox, read).await
     }
 
     async fn delete_published(

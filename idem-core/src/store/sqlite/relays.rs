@@ -14,7 +14,7 @@ use super::sql::{duration, millis, time};
 use super::{Sqlite, Txn};
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    BlockedKeys, DeadOutgoing, LaneLeases, LaneLook, OutboxId, OutboxRow, OutboxStats, Page, PublishFailure,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure,
     StoreError,
 };
 
@@ -91,19 +91,20 @@ impl Sqlite {
         .await
     }
 
+    /// The file has one writer, so ids are in the order of commits, and no row appears below a floor.
     pub(super) async fn read_lanes(
         &self,
         outbox: OutboxId,
-        lanes: &[LaneLook],
-        blocked: BlockedKeys<'_>,
-        bytes: u64,
-    ) -> Result<Vec<OutboxRow>, StoreError> {
+        read: OutboxRead<'_>,
+    ) -> Result<OutboxFound, StoreError> {
+        let OutboxRead { lanes, blocked, known, bytes, .. } = read;
+        let known = format!("{known:?}");
         let blocked = blocked.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes())));
         let blocked = format!("[{}]", blocked.collect::<Vec<_>>().join(","));
         let mut reader = self.file.reader().await?;
         let mut found = Vec::new();
         for look in lanes {
-            let query = self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked);
+            let query = self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
             let rows = query.fetch_all(&mut reader.connection).await.map_err(|error| self.file.fault(error))?;
             let mut size = 0_u64;
             for row in &rows {
@@ -115,7 +116,7 @@ impl Sqlite {
             }
         }
         reader.give_back();
-        Ok(found)
+        Ok(OutboxFound { rows: found, mark: Some(0), ..OutboxFound::default() })
     }
 
     pub(super) async fn delete(

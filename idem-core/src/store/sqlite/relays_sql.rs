@@ -34,7 +34,7 @@ SELECT id, lane, message_id, attempts, destination, key, envelope, payload, crea
 FROM "idem_outbox_messages"
 WHERE outbox_id = ?1 AND lane = ?2 AND id >= ?3
   AND (?5 = '[]' OR hex(key) NOT IN (SELECT value FROM json_each(?5)))
-  AND (key <> x'' OR due_at IS NULL OR due_at <= {now})
+  AND id NOT IN (SELECT value FROM json_each(?6))
 ORDER BY id LIMIT ?4"#;
 
 pub(super) const DELETE: &str = r#"

@@ -1,6 +1,6 @@
 //! Staged messages: written by the commit, behind its guard, or not at all.
 
-use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRow, OutboxRows, Transactions};
+use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, Transactions};
 use idem_core::{Outgoing, StagedMessage};
 use uuid::Uuid;
 
@@ -13,7 +13,8 @@ const LANES: u8 = 64;
 /// Reads all messages of an outbox, in the order in which they were staged.
 pub(crate) async fn all<S: OutboxRows>(store: &S, outbox: OutboxId) -> Vec<OutboxRow> {
     let lanes: Vec<LaneLook> = (0..LANES).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
-    let mut rows = store.read_outbox(outbox, &lanes, &[], u64::MAX).await.unwrap();
+    let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, open: &[], marks: false };
+    let mut rows = store.read_outbox(outbox, read).await.unwrap().rows;
     rows.sort_by_key(|row| row.id);
     rows
 }

@@ -1,0 +1,27 @@
+//! The relay, which publishes the messages of an outbox.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `builder`, `settings` | the builder, and its options |
+//! | `run` | the lifecycle: start, run, drain |
+//! | `state`, `events` | the state of a running relay, and what changes it |
+//! | `queue` | the messages that are read, by key |
+//! | `floors` | from where lanes are read |
+//! | `lanes` | the lanes that are leased |
+//! | `broker` | whether the broker answers |
+//! | `work` | the statements and calls that run beside each other |
+//! | `operator` | dead letters, for an operator |
+
+mod broker;
+mod builder;
+mod events;
+mod floors;
+mod lanes;
+mod operator;
+mod queue;
+mod run;
+mod settings;
+mod state;
+mod work;
+
+pub use builder::Relay;
