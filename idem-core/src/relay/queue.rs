@@ -88,10 +88,6 @@ impl Queue {
         self.ready.pop_front()
     }
 
-    pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
     /// Lets the next message of a key go on, because this one is published or given up.
     pub(super) fn advance(&mut self, entry: &Entry) {
         let Some(key) = entry.key() else { return };

@@ -1,6 +1,6 @@
 //! The health of a worker, and of several together.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ struct State {
     broker: AtomicBool,
     database: AtomicBool,
     paused: watch::Sender<Option<String>>,
+    /// Why nothing that handlers stage is published.
+    unrelayed: Mutex<Option<String>>,
     /// Milliseconds since `born`.
     progress: AtomicU64,
     born: Instant,
@@ -47,6 +49,7 @@ impl Health {
             broker: AtomicBool::new(false),
             database: AtomicBool::new(false),
             paused: watch::Sender::new(None),
+            unrelayed: Mutex::new(None),
             progress: AtomicU64::new(0),
             born: Instant::now(),
         };
@@ -62,10 +65,21 @@ impl Health {
         !self.0.is_empty() && self.0.iter().all(|state| is_up(state))
     }
 
-    /// Returns whether messages can be processed: the broker and the database are available, and consumption is not
-    /// paused. Of several workers: whether that holds for each.
+    /// Returns whether messages can be processed: the broker and the database are available, consumption is not paused, and
+    /// a relay publishes what handlers stage. Of several workers: whether that holds for each.
     pub fn is_ready(&self) -> bool {
-        self.broker() && self.database() && self.all(|state| state.paused.borrow().is_none())
+        let works = |state: &State| state.paused.borrow().is_none() && state.unrelayed().is_none();
+        self.broker() && self.database() && self.all(works)
+    }
+
+    /// Returns why nothing that handlers stage is published, if no relay of the worker's outbox has been alive for a minute.
+    /// Its messages are processed nevertheless. Of several workers: the reason of the first that has one.
+    pub fn unrelayed(&self) -> Option<String> {
+        self.0.iter().find_map(|state| state.unrelayed().clone())
+    }
+
+    pub(crate) fn set_unrelayed(&self, why: Option<String>) {
+        self.0.iter().for_each(|state| state.unrelayed().clone_from(&why));
     }
 
     /// Returns whether the subscription is active. `false` as soon as its stream has ended, for whatever reason.
@@ -152,6 +166,10 @@ impl Health {
 }
 
 impl State {
+    fn unrelayed(&self) -> MutexGuard<'_, Option<String>> {
+        self.unrelayed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn last_progress(&self) -> Duration {
         self.born.elapsed().saturating_sub(Duration::from_millis(self.progress.load(Relaxed)))
     }

@@ -16,6 +16,7 @@
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `urgent` | deliveries that the broker may soon drop |
 //! | `early_commits` | dead letters that the database refuses |
+//! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health`, `defect` | pauses consumption; the health; panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
@@ -35,6 +36,7 @@ mod key_tickets;
 mod leased;
 mod leases;
 mod outage;
+mod outbox_gate;
 mod patience;
 mod persist;
 mod pipeline;
@@ -65,6 +67,7 @@ pub(crate) use key_tickets::KeyTickets;
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
+pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, WantedPreparation};
 pub(crate) use prepare::FORGOTTEN;

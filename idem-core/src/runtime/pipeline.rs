@@ -7,7 +7,6 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
-use crate::store::OutboxId;
 use crate::telemetry::ConsumerMetrics;
 use crate::{Lag, Store};
 
@@ -19,6 +18,7 @@ use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
+use super::outbox_gate::OutboxGate;
 use super::preparations::Preparations;
 use super::refusals::Refusals;
 use super::rows::Rows;
@@ -34,7 +34,7 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
     /// The outbox of the consumer, if a handler stages messages.
-    pub(crate) outbox: Option<OutboxId>,
+    pub(crate) outbox: Option<OutboxGate>,
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) throttle: BatchThrottle,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, Permits, Pipeline, Preparations, Refusals,
+    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Permits, Pipeline, Preparations, Refusals,
     Rows,
 };
 use crate::store::{ConnectionShare, OutboxId};
@@ -122,7 +122,7 @@ fn assemble<S: Store, Src: Source>(
         single_stores,
         system: source.system(),
         routes,
-        outbox,
+        outbox: outbox.map(OutboxGate::new),
         throttle: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
         suspect_lock,
