@@ -45,7 +45,10 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let texts: Vec<String> =
         sink.published().iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect();
-    assert_eq!(texts[texts.len() - 2..], ["late", "later"]);
+    let place = |text: &str| texts.iter().position(|other| other == text).unwrap();
+    // One that was staged just before the commit may not have been read by then.
+    assert!(place("late") < place("later") && place("late") + 5 > others, "{texts:?}");
+    assert_eq!(texts.len(), others + 3, "each once");
     assert!(StoreOutbox::new(&store, "billing").list(Page::default()).await.unwrap().is_empty());
     relay.abort();
 }

@@ -7,6 +7,7 @@ use crate::outbox::Sink;
 use crate::runtime::Health;
 use crate::{Error, RetryPolicy, Store};
 
+use super::parts::Parts;
 use super::settings::RelaySettings;
 
 /// Publishes the messages of an outbox to a broker.
@@ -47,11 +48,11 @@ use super::settings::RelaySettings;
 /// dies, its lanes are taken over at the end of their leases.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
-    pub(super) name: String,
-    pub(super) store: S,
-    pub(super) sink: K,
-    pub(super) settings: RelaySettings,
-    pub(super) health: Health,
+    name: String,
+    store: S,
+    sink: K,
+    settings: RelaySettings,
+    health: Health,
 }
 
 impl<S: Store, K: Sink> Relay<S, K> {
@@ -117,7 +118,8 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// [`Sink::open`] says that no message can change. Once the relay runs, only `shutdown` ends it,
     /// or a panic of the sink, which is a defect of the sink: then it drains and returns [`Error::Panicked`].
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        super::run::until(self, shutdown).await
+        let Self { name, store, sink, settings, health } = self;
+        super::run::until(Parts { name, store, sink, settings, health }, shutdown).await
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `builder`, `settings` | the builder, and its options |
+//! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
 //! | `run` | the lifecycle: start, run, drain |
 //! | `state`, `events` | the state of a running relay, and what changes it |
 //! | `queue` | the messages that are read, by key |
@@ -18,6 +18,7 @@ mod events;
 mod floors;
 mod lanes;
 mod operator;
+mod parts;
 mod queue;
 mod run;
 mod settings;

@@ -16,7 +16,7 @@ use crate::telemetry::{self, RelayMetrics};
 use crate::{Error, Store};
 
 use super::broker;
-use super::builder::Relay;
+use super::parts::Parts;
 use super::settings::RelaySettings;
 use super::state::Running;
 
@@ -24,10 +24,10 @@ use super::state::Running;
 const CLOSE: Duration = Duration::from_secs(5);
 
 pub(super) async fn until<S: Store, K: Sink>(
-    relay: Relay<S, K>,
+    parts: Parts<S, K>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    let Relay { name, store, sink, settings, health } = relay;
+    let Parts { name, store, sink, settings, health } = parts;
     settings.check(&name)?;
     let _ended = Ended(health.clone());
     let mut shutdown = pin!(shutdown);
