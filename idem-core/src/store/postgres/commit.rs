@@ -91,7 +91,11 @@ fn question(txn: &Txn, insert: Option<&str>) -> (String, usize) {
         Some(insert) => (format!("; {insert}"), needed + 1),
         None => (String::new(), needed),
     };
-    (guard(txn) + &insert + &leave + "; COMMIT" + txn.cleaning(), needed)
+    let mut text = guard(txn);
+    let rest = [&*insert, &*leave, "; COMMIT", txn.cleaning()];
+    text.reserve(rest.iter().map(|part| part.len()).sum());
+    text.extend(rest);
+    (text, needed)
 }
 
 /// Returns the guard.

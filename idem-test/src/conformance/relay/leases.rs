@@ -89,7 +89,8 @@ pub async fn a_relay_that_cannot_renew_its_lanes_stops_publishing<W: World>(worl
     line.stage([message("first").key("k")]).await;
     line.published(1).await;
     away.store(true, SeqCst);
-    tokio::time::sleep(lease).await;
+    // Before the leases end, but not before the last third of them.
+    tokio::time::sleep(lease * 7 / 10).await;
     let calls = line.sink.calls();
     line.stage((0..20).map(|n| message(n).key("k"))).await;
     tokio::time::sleep(lease).await;
