@@ -11,8 +11,8 @@ pub mod prelude;
 
 pub use idem_core::{
     Batch, BoxError, Delivery, DeliveryOrder, Error, Fingerprint, Handler, Headers, Health, Inbox, Key, KeyPart,
-    Outbox, Outcome, Outgoing, Reason, Relay, RetryPolicy, Source, State, Store, StoreOutbox, Worker, Workers, permanent,
-    retry_after, shutdown_signal, store,
+    Outbox, Outcome, Outgoing, Reason, Relay, RetryPolicy, Source, State, Store, StoreOutbox, Worker, Workers,
+    permanent, retry_after, shutdown_signal, store,
 };
 pub use idem_macros::{KeyPart, idempotent};
 

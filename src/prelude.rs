@@ -5,8 +5,8 @@
 pub use crate::extract::{CloudEvent, IdempotencyKey, PartitionKey, Subject};
 pub use crate::handler::HandlerOptions;
 pub use crate::{
-    Batch, BoxError, Delivery, Handler, Headers, Inbox, Key, Outbox, Outcome, Outgoing, Relay, RetryPolicy, State, Worker,
-    Workers, idempotent, permanent, retry_after,
+    Batch, BoxError, Delivery, Handler, Headers, Inbox, Key, Outbox, Outcome, Outgoing, Relay, RetryPolicy, State,
+    Worker, Workers, idempotent, permanent, retry_after,
 };
 
 // Without its feature, each of these is a type whose use is an error that names the feature.

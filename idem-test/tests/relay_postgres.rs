@@ -41,7 +41,9 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     let began = Instant::now();
     late.commit().await.unwrap();
     outbox.stage(&mut second, [message("later")]).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(20), sink.wait_for(|sink| sink.published().len() == others + 3)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), sink.wait_for(|sink| sink.published().len() == others + 3))
+        .await
+        .unwrap();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let texts: Vec<String> =
         sink.published().iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect();

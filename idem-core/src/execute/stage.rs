@@ -37,7 +37,9 @@ impl<S: Store> Pipeline<S> {
         let gate = self.outbox.as_ref();
         if let (Some(true), false) = (gate.map(OutboxGate::is_full), messages.is_empty()) {
             let backlog = self.settings.backlog.unwrap_or_default();
-            return Err(format!("more than {backlog} messages of the outbox wait to be published, see `.backlog(..)`").into());
+            return Err(
+                format!("more than {backlog} messages of the outbox wait to be published, see `.backlog(..)`").into()
+            );
         }
         let limit = gate.and_then(|outbox| self.store.bell()?.limit(outbox.id));
         for (place, mut message) in messages.into_iter().enumerate() {

@@ -221,7 +221,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     fn renewed(&mut self, began: Instant, leases: &LaneLeases) {
         let lost = self.lanes.renewed(began, self.settings.lease, &leases.held);
         if !lost.is_empty() {
-            tracing::warn!(lanes = lost.len(), "another relay has taken lanes of this one, which did not renew them in time");
+            tracing::warn!(
+                lanes = lost.len(),
+                "another relay has taken lanes of this one, which did not renew them in time"
+            );
             self.drop_lanes(&lost);
         }
         self.next.renew = began + self.settings.lease / 3;

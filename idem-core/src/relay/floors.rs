@@ -45,7 +45,14 @@ struct Candidate {
 
 impl Floors {
     pub(super) fn new(now: Instant) -> Self {
-        Self { highest: BTreeMap::new(), floors: BTreeMap::new(), open: Vec::new(), candidate: None, whole: now, from_start: false }
+        Self {
+            highest: BTreeMap::new(),
+            floors: BTreeMap::new(),
+            open: Vec::new(),
+            candidate: None,
+            whole: now,
+            from_start: false,
+        }
     }
 
     /// Returns the lowest id to read.

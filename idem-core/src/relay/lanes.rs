@@ -59,8 +59,7 @@ impl Lanes {
             let generation = self.generation;
             let cancelled = self.lanes.get(lane).map_or(0, |lane| lane.cancelled);
             let stop = CancellationToken::new();
-            self.lanes
-                .insert(*lane, Lane { held: true, leaving: false, generation, publishing: 0, cancelled, stop });
+            self.lanes.insert(*lane, Lane { held: true, leaving: false, generation, publishing: 0, cancelled, stop });
             new.push(*lane);
         }
         new

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
 //! | `run` | the lifecycle: start, run, drain |
-//! | `state`, `events` | the state of a running relay, and what changes it |
+//! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
 //! | `queue` | the messages that are read, by key |
 //! | `floors` | from where lanes are read |
 //! | `lanes` | the lanes that are leased |
@@ -22,6 +22,7 @@ mod parts;
 mod queue;
 mod run;
 mod settings;
+mod starting;
 mod state;
 mod work;
 

@@ -65,8 +65,7 @@ impl Queue {
             }
             self.known.insert(row.id, row.lane);
             let staged = now.checked_sub(row.age);
-            let entry =
-                Entry { lane: row.lane, id: row.id, message: Arc::new(row.message), staged, tries: 0 };
+            let entry = Entry { lane: row.lane, id: row.id, message: Arc::new(row.message), staged, tries: 0 };
             match entry.key().cloned() {
                 // Its first attempt was made by another relay, or before this one took the lane.
                 _ if !row.due.is_zero() => self.delay(entry, now + row.due),

@@ -130,7 +130,9 @@ async fn serve<S: Store, K: Sink>(
         let defect = running.defect.take();
         drop(running);
         if timeout(CLOSE, store.give_lanes(outbox, token, None)).await.is_err() {
-            tracing::warn!("the lanes were not given back in time; another relay takes them at the end of their leases");
+            tracing::warn!(
+                "the lanes were not given back in time; another relay takes them at the end of their leases"
+            );
         }
         defect.map_or(Ok(()), Err)
     };

@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
+use crate::Key;
 use crate::Store;
 use crate::outbox::{Sink, SinkError};
 use crate::panic_text::panic_text;
 use crate::store::{LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxStats, PublishFailure, StoreError};
-use crate::Key;
 
 use super::lanes::Permit;
 use super::queue::Entry;
@@ -70,12 +70,7 @@ const COUNT: Duration = Duration::from_secs(5);
 const COUNTED: u64 = 100_000;
 
 /// Publishes one message, for at most this long.
-pub(super) fn publish<'a, K: Sink>(
-    sink: &'a K,
-    permit: Permit,
-    entry: Entry,
-    limit: Duration,
-) -> BoxFuture<'a, Event> {
+pub(super) fn publish<'a, K: Sink>(sink: &'a K, permit: Permit, entry: Entry, limit: Duration) -> BoxFuture<'a, Event> {
     Box::pin(async move {
         let began = Instant::now();
         let call = timeout(limit, AssertUnwindSafe(sink.publish(&entry.message)).catch_unwind());

@@ -113,11 +113,7 @@ pub trait OutboxRows: Transactions {
     }
 
     /// Lists the dead letters of an outbox, newest first.
-    fn dead_outgoing(
-        &self,
-        _outbox: OutboxId,
-        _page: Page,
-    ) -> impl Future<Output = Answer<Vec<DeadOutgoing>>> + Send {
+    fn dead_outgoing(&self, _outbox: OutboxId, _page: Page) -> impl Future<Output = Answer<Vec<DeadOutgoing>>> + Send {
         async { Err(none()) }
     }
 

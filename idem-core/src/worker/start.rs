@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Permits, Pipeline, Preparations, Refusals,
-    Rows,
+    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Permits, Pipeline, Preparations,
+    Refusals, Rows,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};

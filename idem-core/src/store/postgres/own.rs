@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, Row as _};
 
 use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{Claims, OutboxRows, OwnClaim, OutboxId, StoreError};
+use crate::store::{Claims, OutboxId, OutboxRows, OwnClaim, StoreError};
 use crate::{Error, Fingerprint, Key};
 
 use super::Postgres;

@@ -63,11 +63,7 @@ impl Postgres {
         self.ask(self.sql().give_lanes.query().bind(outbox.0).bind(token).bind(which)).await.map(drop)
     }
 
-    pub(super) async fn read_lanes(
-        &self,
-        outbox: OutboxId,
-        read: OutboxRead<'_>,
-    ) -> Result<OutboxFound, StoreError> {
+    pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { lanes: asked, blocked, known, bytes, open, marks } = read;
         let query = self.sql().read_outbox.query().bind(outbox.0).bind(lanes(asked.iter().map(|look| look.lane)));
         let query = query.bind(asked.iter().map(|look| look.floor).collect::<Vec<_>>());

@@ -6,8 +6,8 @@ use crate::store::{CommitResult, StoreError};
 
 use super::answer::{About, Failure};
 use super::limits::OWN;
-use super::staged::Staged;
 use super::rollback::{TxnEnd, fate};
+use super::staged::Staged;
 use super::txn::Txn;
 
 /// The result of an INSERT of staged messages in front of guard and COMMIT.

@@ -92,11 +92,7 @@ impl Sqlite {
     }
 
     /// The file has one writer, so ids are in the order of commits, and no row appears below a floor.
-    pub(super) async fn read_lanes(
-        &self,
-        outbox: OutboxId,
-        read: OutboxRead<'_>,
-    ) -> Result<OutboxFound, StoreError> {
+    pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { lanes, blocked, known, bytes, .. } = read;
         let known = format!("{known:?}");
         let blocked = blocked.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes())));
@@ -104,7 +100,8 @@ impl Sqlite {
         let mut reader = self.file.reader().await?;
         let mut found = Vec::new();
         for look in lanes {
-            let query = self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
+            let query =
+                self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
             let rows = query.fetch_all(&mut reader.connection).await.map_err(|error| self.file.fault(error))?;
             let mut size = 0_u64;
             for row in &rows {

@@ -57,7 +57,10 @@ pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>
         let (outbox, mut txn) = claimed(&stage, key).await;
         stage.store.stage(&mut txn, outbox, vec![form("one"), form("two")]).unwrap();
         stage.store.stage(&mut txn, outbox, vec![form("three")]).unwrap();
-        assert!(texts(&all(&stage.store, outbox).await).iter().all(|text| text.len() > 5), "{key}: not before the commit");
+        assert!(
+            texts(&all(&stage.store, outbox).await).iter().all(|text| text.len() > 5),
+            "{key}: not before the commit"
+        );
         committed(stage.commit(txn).await);
         assert!(stage.is_dated(key).await);
         let rows = all(&stage.store, outbox).await;
