@@ -16,6 +16,8 @@ pub enum Reply {
     LoseConfirm,
     /// The message is refused.
     Refuse(String),
+    /// The message is refused as soon as this is true.
+    RefuseWhen(watch::Receiver<bool>),
     /// The broker does not take anything.
     Away,
     /// The broker never answers.
@@ -161,6 +163,10 @@ impl Sink for MemorySink {
         match reply {
             Reply::Confirm => Ok(()),
             Reply::Refuse(why) => Err(SinkError::message(why)),
+            Reply::RefuseWhen(mut when) => {
+                let _ = when.wait_for(|when| *when).await;
+                Err(SinkError::message("refused as the test has told"))
+            }
             Reply::Away => Err(SinkError::broker("the broker is away")),
             Reply::LoseConfirm => Err(SinkError::broker("the connection was lost")),
             Reply::Hang => std::future::pending().await,

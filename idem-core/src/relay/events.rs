@@ -174,6 +174,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     }
 
     fn read_ended(&mut self, began: Instant, found: Option<OutboxFound>) {
+        let (restarted, deleted) = (std::mem::take(&mut self.restarted), std::mem::take(&mut self.deleted));
         let Some(mut found) = found else {
             self.next.read = self.again();
             return;
@@ -181,13 +182,14 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.floors.found(&found, began);
         // Lanes may have been lost or marked meanwhile.
         let readable: BTreeSet<u8> = self.lanes.readable().into_iter().collect();
-        found.rows.retain(|row| readable.contains(&row.lane));
+        // A read leaves out what was here when it began. Where messages were given up here meanwhile, because the one in
+        // front of them had failed, what it has found is behind them, and would overtake them.
+        found.rows.retain(|row| readable.contains(&row.lane) && !restarted.contains(&row.lane));
         let lanes: BTreeSet<u8> = found.rows.iter().map(|row| row.lane).collect();
         self.active = lanes.len();
         let new = self.queue.add(found.rows, Instant::now());
-        let deleted = std::mem::take(&mut self.deleted);
         self.queue.forget_ready(&deleted);
-        for lane in std::mem::take(&mut self.restarted) {
+        for lane in restarted {
             self.floors.restart(lane);
         }
         if new > 0 {

@@ -42,11 +42,36 @@ impl OfKey {
     }
 }
 
+/// The ids of messages, with their lanes and sizes.
+#[derive(Debug, Default)]
+struct Known {
+    ids: HashMap<i64, (u8, usize)>,
+    bytes: usize,
+}
+
+impl Known {
+    fn insert(&mut self, id: i64, lane: u8, size: usize) {
+        self.bytes += size;
+        self.ids.insert(id, (lane, size));
+    }
+
+    fn remove(&mut self, id: i64) {
+        if let Some((_, size)) = self.ids.remove(&id) {
+            self.bytes -= size;
+        }
+    }
+
+    fn remove_lanes(&mut self, lanes: &BTreeSet<u8>) {
+        let gone: Vec<i64> = self.ids.iter().filter(|(_, (lane, _))| lanes.contains(lane)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.remove(id));
+    }
+}
+
 /// The messages that were read and are not deleted yet.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// The ids of all of them, with their lanes.
-    known: HashMap<i64, u8>,
+    /// The ids of all of them.
+    known: Known,
     /// Those of which the key is in progress or blocked.
     keys: HashMap<Key, OfKey>,
     /// Those that can be published.
@@ -58,12 +83,12 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds what was read, in its order. Returns how many messages are new.
     pub(super) fn add(&mut self, rows: Vec<OutboxRow>, now: Instant) -> usize {
-        let before = self.known.len();
+        let before = self.known.ids.len();
         for row in rows {
-            if self.known.contains_key(&row.id) || self.is_blocked(row.message.key()) {
+            if self.known.ids.contains_key(&row.id) || self.is_blocked(row.message.key()) {
                 continue;
             }
-            self.known.insert(row.id, row.lane);
+            self.known.insert(row.id, row.lane, row.message.payload().len());
             let staged = now.checked_sub(row.age);
             let entry = Entry { lane: row.lane, id: row.id, message: Arc::new(row.message), staged, tries: 0 };
             match entry.key().cloned() {
@@ -79,7 +104,7 @@ impl Queue {
                 },
             }
         }
-        self.known.len() - before
+        self.known.ids.len() - before
     }
 
     /// Takes the next message to publish.
@@ -111,7 +136,7 @@ impl Queue {
         let of_key = self.keys.entry(key).or_insert_with(|| OfKey::new(entry.lane));
         of_key.blocked = true;
         for later in std::mem::take(&mut of_key.waiting) {
-            self.known.remove(&later.id);
+            self.known.remove(later.id);
         }
     }
 
@@ -155,7 +180,7 @@ impl Queue {
     /// Forgets messages that are deleted.
     pub(super) fn forget(&mut self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
-            self.known.remove(&id);
+            self.known.remove(id);
         }
     }
 
@@ -184,21 +209,21 @@ impl Queue {
         self.ready.retain(|entry| {
             let stays = !lanes.contains(&entry.lane);
             if !stays {
-                known.remove(&entry.id);
+                known.remove(entry.id);
             }
             stays
         });
         self.delayed.retain(|(_, entry)| !lanes.contains(&entry.lane));
         for of_key in self.keys.values_mut().filter(|of_key| lanes.contains(&of_key.lane)) {
             for later in std::mem::take(&mut of_key.waiting) {
-                known.remove(&later.id);
+                known.remove(later.id);
             }
         }
     }
 
     /// Forgets all messages of these lanes. The results of those that are being published must not get here any more.
     pub(super) fn drop_lanes(&mut self, lanes: &BTreeSet<u8>) {
-        self.known.retain(|_, lane| !lanes.contains(lane));
+        self.known.remove_lanes(lanes);
         self.ready.retain(|entry| !lanes.contains(&entry.lane));
         self.delayed.retain(|(_, entry)| !lanes.contains(&entry.lane));
         self.keys.retain(|_, of_key| !lanes.contains(&of_key.lane));
@@ -206,12 +231,17 @@ impl Queue {
 
     /// The ids of all messages that need not be read again.
     pub(super) fn known(&self) -> Vec<i64> {
-        self.known.keys().copied().collect()
+        self.known.ids.keys().copied().collect()
     }
 
     /// How many messages are here, without those that wait for their next attempt.
     pub(super) fn len(&self) -> usize {
-        self.known.len().saturating_sub(self.delayed.len())
+        self.known.ids.len().saturating_sub(self.delayed.len())
+    }
+
+    /// The size of the payloads of all messages here.
+    pub(super) fn bytes(&self) -> usize {
+        self.known.bytes
     }
 
     /// How many messages wait for their next attempt.

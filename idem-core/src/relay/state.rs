@@ -24,6 +24,9 @@ use super::work::{Event, Failed};
 /// How many messages may wait for their next attempt before nothing more is read.
 const DELAYED: usize = 5000;
 
+/// How many bytes of payloads are kept before nothing more is read.
+const BYTES: usize = 64 * 1024 * 1024;
+
 /// How long to wait after a statement has failed.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
@@ -146,7 +149,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
 
     /// Returns whether there are enough messages.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= self.settings.concurrency || self.queue.delayed() >= DELAYED
+        self.queue.len() >= self.settings.concurrency || self.queue.delayed() >= DELAYED || self.queue.bytes() >= BYTES
     }
 
     /// Reads at once, because something was staged in this process.

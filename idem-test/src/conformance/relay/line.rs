@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, StoreError, Transactions};
 use idem_core::{Error, Outgoing, Relay, RetryPolicy, StagedMessage, Store};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -60,6 +60,24 @@ impl StoreTap for Failing {
     }
 }
 
+/// Stops reading while it is closed.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) closed: watch::Sender<bool>,
+    /// How many reads wait.
+    pub(super) waiting: watch::Sender<usize>,
+}
+
+impl StoreTap for Gate {
+    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
+        if method == "read_outbox" && *self.closed.borrow() {
+            self.waiting.send_modify(|waiting| *waiting += 1);
+            let _ = self.closed.subscribe().wait_for(|closed| !closed).await;
+        }
+        Ok(())
+    }
+}
+
 impl<W: World> Line<W> {
     pub(super) async fn new(world: W) -> Self {
         let store = world.store(Setup::default()).await.unwrap();
@@ -105,6 +123,12 @@ impl<W: World> Line<W> {
         hook: impl Fn(&'static str) -> bool + Send + Sync + 'static,
     ) -> TappedStore<W::Store, Failing> {
         TappedStore::new(self.store.clone(), Failing(Arc::new(hook)))
+    }
+
+    /// A store whose reads wait while the gate is closed.
+    pub(super) fn gated(&self) -> (TappedStore<W::Store, Gate>, Gate) {
+        let gate = Gate { closed: watch::Sender::new(false), waiting: watch::Sender::new(0) };
+        (TappedStore::new(self.store.clone(), gate.clone()), gate)
     }
 
     /// What has still to be published.

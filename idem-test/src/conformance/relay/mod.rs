@@ -24,6 +24,7 @@ macro_rules! relay_suite {
             messages_of_a_key_leave_in_order_and_one_at_a_time
             a_refused_message_keeps_its_key_and_no_other
             many_refused_keys_stop_no_other
+            a_slow_read_lets_no_message_overtake
             // failures
             a_message_that_is_given_up_is_dead_and_its_key_goes_on
             a_dead_letter_is_replayed_under_its_id_or_discarded

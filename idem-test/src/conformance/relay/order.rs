@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use tokio::sync::watch;
+
 use crate::Reply;
+use crate::conformance::soon;
 use crate::conformance::store::World;
 
 use super::line::{Line, message, text};
@@ -88,4 +91,37 @@ pub async fn many_refused_keys_stop_no_other<W: World>(world: W) {
     assert!(published.iter().all(|text| text.starts_with("good")));
     relay.stop().await.unwrap();
     assert_eq!(line.waiting().await.len(), 200);
+}
+
+/// A read that began before a message was given up finds what is behind others of its key, which are no longer here.
+pub async fn a_slow_read_lets_no_message_overtake<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refuse = watch::Sender::new(false);
+    let refused = refuse.subscribe();
+    line.sink.on_publish(move |message| match text(message).as_str() {
+        "1" => Reply::RefuseWhen(refused.clone()),
+        _ => Reply::Confirm,
+    });
+    let (store, gate) = line.gated();
+    line.stage(["1", "2"].map(|text| message(text).key("k"))).await;
+    let once = idem_core::RetryPolicy::new().max_attempts(1);
+    let relay = line.start_with(line.relay(store, line.sink.clone()).retry(once));
+    soon(line.sink.wait_for(|sink| sink.calls() == 1)).await;
+    gate.closed.send_replace(true);
+    soon(gate.waiting.subscribe().wait_for(|waiting| *waiting >= 1)).await.unwrap();
+    line.stage([message("3").key("k")]).await;
+    refuse.send_replace(true);
+    let outbox = idem_core::StoreOutbox::new(&line.store, "billing");
+    soon(async {
+        while outbox.stats(10).await.unwrap().dead == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    // What the relay does after its record.
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    gate.closed.send_replace(false);
+    assert_eq!(line.published(2).await, ["2", "3"]);
+    line.is_empty().await;
+    relay.stop().await.unwrap();
 }
