@@ -49,6 +49,8 @@ struct Inner {
     changed: watch::Sender<()>,
 }
 
+type Script = Box<dyn FnMut(&StagedMessage) -> Reply + Send>;
+
 #[derive(Default)]
 struct State {
     published: Vec<StagedMessage>,
@@ -58,7 +60,7 @@ struct State {
     overlaps: usize,
     closed: usize,
     limit: Option<usize>,
-    script: Option<Box<dyn FnMut(&StagedMessage) -> Reply + Send>>,
+    script: Option<Script>,
 }
 
 impl MemorySink {

@@ -244,7 +244,8 @@ pub async fn each_of_many_messages_stages_once<W: World>(world: W) {
     worker.stop().await;
     let mut staged = staging.staged().await;
     let mut expected: Vec<String> = (0..60).flat_map(|n| [format!("{n} 1"), format!("{n} 2")]).collect();
-    (staged.sort(), expected.sort());
+    staged.sort();
+    expected.sort();
     assert_eq!(staged, expected);
     for row in staging.rows().await.chunk_by(|one, next| one.message.key() == next.message.key()) {
         let places: Vec<String> = row.iter().map(|row| row.message.message().decode().unwrap()).collect();
