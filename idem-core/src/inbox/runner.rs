@@ -55,7 +55,7 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
         let mut running = JoinSet::new();
-        while !self.pipeline.draining.is_cancelled() {
+        while !self.pipeline.draining.has_begun() {
             let round = self.round(&mut running).await;
             let (more, failed) = (matches!(round, Ok(true)), round.is_err());
             if let Err(fault) = round {
@@ -105,7 +105,7 @@ impl<S: Store> Runner<S> {
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process.
         let room = Arc::new(self.pipeline.suspect_lock.inbox().await);
-        if self.pipeline.draining.is_cancelled() {
+        if self.pipeline.draining.has_begun() {
             return Ok(false);
         }
         let size = self.pipeline.throttle.size();
@@ -152,7 +152,7 @@ impl<S: Store> Runner<S> {
                 self.pipeline.outage.report(&fault);
                 tokio::select! {
                     () = self.pipeline.outage.over() => store.rows_by_token(token).await,
-                    () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
+                    () = self.pipeline.draining.begun() => Ok(Vec::new()),
                 }
             }
             answer => answer,
@@ -177,7 +177,7 @@ impl<S: Store> Runner<S> {
         };
         tokio::select! {
             () = rest => {}
-            () = self.pipeline.draining.cancelled() => {}
+            () = self.pipeline.draining.begun() => {}
         }
     }
 }

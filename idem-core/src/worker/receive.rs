@@ -30,7 +30,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
         let ended = tokio::select! {
             biased;
-            () = pipeline.draining.cancelled() => return,
+            () = pipeline.draining.begun() => return,
             error = forward(pipeline, source, to) => Ok(error),
             why = leave::too_long(&pipeline.outage, &pipeline.health, limit) => Err(why),
         };
@@ -56,7 +56,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         }
         tokio::select! {
             biased;
-            () = pipeline.draining.cancelled() => return,
+            () = pipeline.draining.begun() => return,
             () = async {
                 if left {
                     leave::over(&pipeline.outage, &pipeline.health).await;
