@@ -9,9 +9,9 @@ use crate::Store;
 use crate::runtime::{Isolated, Quiet, Turn, at};
 use crate::store::{Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLimit};
 
-use super::runner::{POLL_DUE, Runner};
+use super::taker::{POLL_DUE, Taker};
 
-impl<S: Store> Runner<S> {
+impl<S: Store> Taker<S> {
     /// Runs suspects, one after another. Returns whether one was run or left to its codec: then more may be due.
     ///
     /// Suspects of the first stage share one quiet period of the inbox, as many as fit into it. If a row runs for long,
