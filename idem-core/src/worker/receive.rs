@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_message_that_was_delivered_ten_times_is_an_error_in_the_log() {
         let errors = Errors::default();
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(errors.clone()), || {
+        crate::logged::with_subscriber(tracing_subscriber::registry().with(errors.clone()), || {
             for count in [None, Some(1), Some(9), Some(10), Some(500)] {
                 warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count));
             }
