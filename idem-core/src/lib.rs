@@ -25,6 +25,8 @@ mod inbox;
 mod input;
 mod key;
 mod lag;
+#[cfg(test)]
+mod logged;
 mod outbox;
 mod outcome;
 mod panic_text;

@@ -227,7 +227,7 @@ mod tests {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
         let trace = "0af7651916cd43dd8448eb211c80319c";
         let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        crate::logged::with_subscriber(tracing_subscriber::registry().with(layer), || {
             drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
         });
         let spans = exporter.get_finished_spans().unwrap();

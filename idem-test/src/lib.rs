@@ -7,7 +7,7 @@
 //! | [`conformance`] | authors of sources and stores |
 //! | [`tap`] | a source that wraps another one and overrides what a test needs |
 //! | `sink` | a sink in memory, for tests of relays |
-//! | `captured`, `tapped_store` | the log of a test; a store that wraps another one |
+//! | `captured`, `subscribe`, `tapped_store` | the log of a test; a store that wraps another one |
 //!
 //! No test sleeps and hopes: each waits for a signal of the broker or of the store.
 
@@ -22,7 +22,7 @@ pub mod tap;
 mod tapped_store;
 
 pub use broker::{Broker, Counts, Publication, Queue};
-pub use captured::{Captured, captured};
+pub use captured::{Captured, captured, subscribe};
 pub use harness::{Crash, Trial};
 pub use sink::{MemorySink, Reply};
 pub use tap::Tapped;

@@ -38,6 +38,8 @@ struct State {
     paused: watch::Sender<Option<String>>,
     /// Why nothing that handlers stage is published.
     unrelayed: Mutex<Option<String>>,
+    /// Whether `paused` is `Some`. Each delivery asks, and `paused` is behind a lock.
+    is_paused: AtomicBool,
     /// Milliseconds since `born`.
     progress: AtomicU64,
     born: Instant,
@@ -50,6 +52,7 @@ impl Health {
             database: AtomicBool::new(false),
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
+            is_paused: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             born: Instant::now(),
         };
@@ -115,11 +118,11 @@ impl Health {
     /// }
     /// ```
     pub fn resume(&self) {
-        self.0.iter().for_each(|state| drop(state.paused.send_replace(None)));
+        self.0.iter().for_each(|state| state.set_paused(None));
     }
 
     pub(crate) fn pause(&self, why: String) {
-        self.0.iter().for_each(|state| drop(state.paused.send_replace(Some(why.clone()))));
+        self.0.iter().for_each(|state| state.set_paused(Some(why.clone())));
     }
 
     /// Waits until consumption of this worker is paused. Cancel safe.
@@ -135,7 +138,7 @@ impl Health {
     pub(crate) async fn resumed(&self) {
         for state in self.0.iter() {
             // Checked first, because this is called for each delivery.
-            if state.paused.borrow().is_some() {
+            if state.is_paused.load(Relaxed) {
                 // The sender lives in `self`, so waiting cannot fail.
                 let _ = state.paused.subscribe().wait_for(Option::is_none).await;
             }
@@ -168,6 +171,14 @@ impl Health {
 impl State {
     fn unrelayed(&self) -> MutexGuard<'_, Option<String>> {
         self.unrelayed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_paused(&self, why: Option<String>) {
+        self.paused.send_modify(|paused| {
+            // Under the lock, so that the two never differ for long.
+            self.is_paused.store(why.is_some(), Relaxed);
+            *paused = why;
+        });
     }
 
     fn last_progress(&self) -> Duration {
