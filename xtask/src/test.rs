@@ -22,7 +22,8 @@ pub(crate) struct Options {
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// The examples that end by themselves. They run as for a user: with default features and without servers.
-const RUN: &[&str] = &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "http", "avro"];
+const RUN: &[&str] =
+    &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "http", "avro", "outbox", "request"];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
 /// The examples that tests run, because they need a server, a signal or arguments.

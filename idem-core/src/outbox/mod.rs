@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `outgoing` | a message that is to be published |
 //! | `handle` | the parameter with which a handler stages messages |
-//! | `staged`, `identity` | the same message with its id, as a relay reads it; ids and lanes |
+//! | `staged` | the same message with its id, as a relay reads it |
+//! | `identity`, `lane` | ids; the lanes over which relays share the work |
 //! | `store_outbox` | the outbox of a store, for an application |
 //! | `envelope` | the encoding of a message's facts in a row |
 //! | `bell` | wakes the relays of the same process |
@@ -14,6 +15,8 @@ mod bell;
 pub(crate) mod envelope;
 mod handle;
 mod identity;
+#[cfg(feature = "postgres")]
+mod lane;
 mod outgoing;
 mod sink;
 mod staged;
@@ -28,6 +31,6 @@ pub use store_outbox::StoreOutbox;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use store_outbox::checked;
 
+pub(crate) use identity::Origin;
 #[cfg(feature = "postgres")]
-pub(crate) use identity::lane;
-pub(crate) use identity::{LANES, Origin};
+pub(crate) use lane::{LANES, lane};

@@ -28,6 +28,7 @@ mod limit;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "postgres")]
 mod names;
 mod operator;
 mod outbox_row;

@@ -5,6 +5,7 @@ mod counts;
 mod publication;
 mod queue;
 mod shared;
+mod sink;
 mod state;
 
 use std::sync::Arc;
