@@ -10,8 +10,11 @@
 
 -- The name of an outbox as a small integer. To rename one, update its row.
 CREATE TABLE outboxes (
-    id   int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name text NOT NULL UNIQUE
+    id        int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name      text NOT NULL UNIQUE,
+    -- Goes into the ids of messages, so that those of two schemas differ. Never change it: consumers recognize copies by
+    -- their ids.
+    namespace uuid NOT NULL DEFAULT gen_random_uuid()
 );
 
 -- The messages that a relay has still to publish. A row is deleted once the broker has confirmed the message, so the

@@ -8,8 +8,11 @@
 
 -- The name of an outbox as a small integer. To rename one, update its row.
 CREATE TABLE "idem_outboxes" (
-    id   INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT    NOT NULL UNIQUE
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    name      TEXT    NOT NULL UNIQUE,
+    -- Goes into the ids of messages, so that those of two files differ. Never change it: consumers recognize copies by
+    -- their ids.
+    namespace BLOB    NOT NULL
 ) STRICT;
 
 -- The messages that a relay has still to publish. A row is deleted once the broker has confirmed the message, so the

@@ -2,7 +2,7 @@
 
 use crate::outbox::{Origin, Outbox, StagedMessage};
 use crate::routes::Route;
-use crate::runtime::{OutboxGate, Pipeline};
+use crate::runtime::Pipeline;
 use crate::store::StoreError;
 use crate::{BoxError, Key, Store, telemetry};
 
@@ -32,16 +32,20 @@ impl<S: Store> Pipeline<S> {
         outbox: &Outbox,
     ) -> Result<(), BoxError> {
         let key = key.filter(|_| !route.handler.takes_batch());
-        let origin = Origin { consumer: &self.consumer, handler: route.handler.name(), key };
         let messages = outbox.take();
-        let gate = self.outbox.as_ref();
-        if let (Some(true), false) = (gate.map(OutboxGate::is_full), messages.is_empty()) {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let (consumer, handler) = (self.consumer.as_str(), route.handler.name());
+        let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
+        let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
+        if gate.is_full() {
             let backlog = self.settings.backlog.unwrap_or_default();
             return Err(
                 format!("more than {backlog} messages of the outbox wait to be published, see `.backlog(..)`").into()
             );
         }
-        let limit = gate.and_then(|outbox| self.store.bell()?.limit(outbox.id));
+        let limit = self.store.bell().and_then(|bell| bell.limit(gate.id));
         for (place, mut message) in messages.into_iter().enumerate() {
             let checked = message.check().and_then(|()| message.check_size(limit));
             checked.map_err(|why| format!("message {place} that the handler staged cannot be sent: {why}"))?;
@@ -53,9 +57,18 @@ impl<S: Store> Pipeline<S> {
 
     /// Gives the messages to the store, whose commit writes them.
     pub(super) fn hand_over(&self, txn: &mut S::Txn, staged: Staged) -> Result<(), StoreError> {
-        // Set if any handler can stage.
+        // Without an outbox, nothing was staged.
         let none = || StoreError::Unavailable("the worker has no outbox".into());
         let outbox = self.outbox.as_ref().ok_or_else(none)?;
         self.store.stage(txn, outbox.id, staged.0)
     }
+}
+
+/// The error of a handler that stages messages although none of its parameters has announced it.
+fn undeclared(handler: &str) -> String {
+    format!(
+        "the handler {handler:?} stages messages, and its worker has no outbox, because no parameter of a handler has said \
+         that it needs one: an extractor that passes on an `Outbox` has to declare \
+         `const STAGES: bool = true;` in its implementation of `Param`"
+    )
 }

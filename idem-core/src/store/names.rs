@@ -1,28 +1,28 @@
-//! The numbers of names that an application has used.
+//! The rows of names that an application has used.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Numbers of names in the database, which never change, so that each is read once. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Names(Arc<Mutex<HashMap<(String, String), i32>>>);
+/// What one kind of names is in the database, which never changes, so that each is read once. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Names<N, R>(Arc<Mutex<HashMap<N, R>>>);
 
-impl Names {
-    /// Returns the number of this name, from `read` if it is not known yet.
-    pub(crate) async fn get<E>(
-        &self,
-        (group, name): (&str, &str),
-        read: impl Future<Output = Result<i32, E>>,
-    ) -> Result<i32, E> {
-        let known = |names: &Self| {
-            let names = names.0.lock().unwrap_or_else(PoisonError::into_inner);
-            names.get(&(group.to_owned(), name.to_owned())).copied()
-        };
-        if let Some(number) = known(self) {
-            return Ok(number);
+impl<N, R> Default for Names<N, R> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<N: Hash + Eq + Clone, R: Copy> Names<N, R> {
+    /// Returns the row of this name, from `read` if it is not known yet.
+    pub(crate) async fn get<E>(&self, name: &N, read: impl Future<Output = Result<R, E>>) -> Result<R, E> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if let Some(row) = known {
+            return Ok(row);
         }
-        let number = read.await?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((group.to_owned(), name.to_owned()), number);
-        Ok(number)
+        let row = read.await?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), row);
+        Ok(row)
     }
 }

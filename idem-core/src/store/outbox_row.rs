@@ -2,13 +2,21 @@
 
 use std::time::{Duration, SystemTime};
 
+use uuid::Uuid;
+
 use crate::Key;
 use crate::outbox::StagedMessage;
 
-/// The name of an outbox, interned as a small integer in the table `outboxes`.
-// Exhaustive: it is the column's number, and stores wrap and unwrap it.
+/// An outbox: its row in the table `outboxes`.
+// Exhaustive: it is the row, and stores write and read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OutboxId(pub i32);
+pub struct OutboxId {
+    /// Its name, interned as a small integer.
+    pub number: i32,
+    /// A random value that is made with the row and never changes. It goes into the ids of messages, so that those of
+    /// two schemas differ although consumer, handler and key are the same in both.
+    pub namespace: Uuid,
+}
 
 /// A message that has still to be published.
 // Exhaustive: a store that did not read a new part of it must not compile.

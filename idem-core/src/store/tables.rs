@@ -31,7 +31,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 9] = [
             "error",
         ],
     ),
-    ("outboxes", &["id", "name"]),
+    ("outboxes", &["id", "name", "namespace"]),
     (
         "outbox_messages",
         &[

@@ -10,7 +10,7 @@ use sqlx::query::Query;
 
 use crate::outbox::Bell;
 use crate::store::names::Names;
-use crate::store::{ConnectionShares, StoreError};
+use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
 
 use super::answer::About;
 use super::pool::Pool;
@@ -42,7 +42,9 @@ pub(super) struct Inner {
     pub(super) retention: Duration,
     pub(super) shares: ConnectionShares,
     pub(super) bell: Bell,
-    pub(super) names: Names,
+    /// Rows that an application has used in transactions of its own.
+    pub(super) handlers: Names<(String, String), HandlerId>,
+    pub(super) outboxes: Names<String, OutboxId>,
 }
 
 impl Postgres {

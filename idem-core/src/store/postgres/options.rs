@@ -260,7 +260,8 @@ impl PostgresOptions {
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),
             bell: Bell::default(),
-            names: Names::default(),
+            handlers: Names::default(),
+            outboxes: Names::default(),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

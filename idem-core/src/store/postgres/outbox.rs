@@ -20,7 +20,7 @@ impl OutboxRows for Postgres {
         for _ in 0..3 {
             let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1);
             if let Some(row) = self.ask(query).await?.first() {
-                return Ok(OutboxId(row.try_get(0)?));
+                return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
             }
         }
         Err(StoreError::Unavailable("an outbox was deleted while it was registered".into()))
@@ -91,10 +91,10 @@ impl OutboxRows for Postgres {
     }
 
     async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().replay_outgoing.query().bind(outbox.0).bind(id)).await?.is_empty())
+        Ok(!self.ask(self.sql().replay_outgoing.query().bind(outbox.number).bind(id)).await?.is_empty())
     }
 
     async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().discard_outgoing.query().bind(outbox.0).bind(id)).await?.is_empty())
+        Ok(!self.ask(self.sql().discard_outgoing.query().bind(outbox.number).bind(id)).await?.is_empty())
     }
 }

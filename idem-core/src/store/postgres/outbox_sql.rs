@@ -1,13 +1,14 @@
 //! The statements of the outbox.
 
-/// Inserts the name if it is new, and its lanes, and returns its number. No row: another process inserts it now.
+/// Inserts the name if it is new, and its lanes, and returns its number and namespace. No row: another process inserts it
+/// now.
 pub(super) const REGISTER: &str = "
     WITH made AS (
-        INSERT INTO {schema}.outboxes (name) VALUES ($1) ON CONFLICT (name) DO NOTHING RETURNING id
+        INSERT INTO {schema}.outboxes (name) VALUES ($1) ON CONFLICT (name) DO NOTHING RETURNING id, namespace
     ), lanes AS (
         INSERT INTO {schema}.outbox_lanes (outbox_id, lane) SELECT made.id, lane FROM made, generate_series(0, $2) AS lane
     )
-    SELECT id FROM made UNION ALL SELECT id FROM {schema}.outboxes WHERE name = $1";
+    SELECT id, namespace FROM made UNION ALL SELECT id, namespace FROM {schema}.outboxes WHERE name = $1";
 
 /// The beginning of a statement that is followed by its rows.
 pub(super) const STAGE: &str = "

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, Row as _};
 
 use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{Claims, OutboxId, OutboxRows, OwnClaim, StoreError};
+use crate::store::{Claims, OutboxRows, OwnClaim, StoreError};
 use crate::{Error, Fingerprint, Key};
 
 use super::Postgres;
@@ -62,9 +62,9 @@ impl Postgres {
         let failed = |error: StoreError| Error::database("could not claim a message", error);
         let id = async {
             let ids = self.register(consumer, &[handler]).await?;
-            ids.first().map(|id| id.0).ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
+            ids.first().copied().ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
         };
-        let id = self.0.names.get((consumer, handler), id).await.map_err(failed)?;
+        let id = self.0.handlers.get(&(consumer.to_owned(), handler.to_owned()), id).await.map_err(failed)?.0;
         let refused = |error: sqlx::Error| Error::database("could not claim a message", error);
         for _ in 0..3 {
             let claim = self.sql().own_claim.query().persistent(false);
@@ -102,10 +102,9 @@ impl StoreOutbox<Postgres> {
         if messages.is_empty() {
             return Ok(());
         }
-        let id = async { self.store.register_outbox(&self.name).await.map(|id| id.0) };
-        let id = self.store.0.names.get(("outbox", &self.name), id).await;
-        let id = id.map_err(|error| Error::database("could not register the outbox", error))?;
-        let staged = Staged::new(&self.store, OutboxId(id), messages);
+        let outbox = self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
+        let outbox = outbox.map_err(|error| Error::database("could not register the outbox", error))?;
+        let staged = Staged::new(&self.store, outbox, messages);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let row = staged.query(None).persistent(false).fetch_one(connection).await.map_err(failed)?;
         match row.try_get::<i64, _>(0).map_err(failed)? == staged.len() as i64 {

@@ -39,7 +39,7 @@ fn message(row: &PgRow) -> Result<StagedMessage, sqlx::Error> {
 
 impl Postgres {
     pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
-        let query = self.sql().alive.query().bind(outbox.0).bind(token).bind(secs(lease));
+        let query = self.sql().alive.query().bind(outbox.number).bind(token).bind(secs(lease));
         let rows = self.ask(query).await?;
         let Some(row) = rows.first() else { return Ok(LaneLeases::default()) };
         let held: Vec<i16> = row.try_get(0)?;
@@ -53,19 +53,19 @@ impl Postgres {
         lease: Duration,
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
-        let query = self.sql().take_lanes.query().bind(outbox.0).bind(token).bind(secs(lease)).bind(i64::from(limit));
+        let query = self.sql().take_lanes.query().bind(outbox.number).bind(token).bind(secs(lease)).bind(i64::from(limit));
         let rows = self.ask(query).await?;
         Ok(rows.iter().map(|row| row.try_get(0).map(lane)).collect::<Result<_, _>>()?)
     }
 
     pub(super) async fn give(&self, outbox: OutboxId, token: Uuid, which: Option<&[u8]>) -> Result<(), StoreError> {
         let which = which.map(|which| lanes(which.iter().copied()));
-        self.ask(self.sql().give_lanes.query().bind(outbox.0).bind(token).bind(which)).await.map(drop)
+        self.ask(self.sql().give_lanes.query().bind(outbox.number).bind(token).bind(which)).await.map(drop)
     }
 
     pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { lanes: asked, blocked, known, bytes, open, marks } = read;
-        let query = self.sql().read_outbox.query().bind(outbox.0).bind(lanes(asked.iter().map(|look| look.lane)));
+        let query = self.sql().read_outbox.query().bind(outbox.number).bind(lanes(asked.iter().map(|look| look.lane)));
         let query = query.bind(asked.iter().map(|look| look.floor).collect::<Vec<_>>());
         let query = query.bind(asked.iter().map(|look| i64::from(look.limit)).collect::<Vec<_>>());
         let query = query.bind(blocked.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
@@ -94,7 +94,7 @@ impl Postgres {
         token: Uuid,
         published: &[(u8, i64)],
     ) -> Result<u64, StoreError> {
-        let query = self.sql().delete_published.query().bind(outbox.0).bind(token);
+        let query = self.sql().delete_published.query().bind(outbox.number).bind(token);
         let query = query.bind(lanes(published.iter().map(|(lane, _)| *lane)));
         let rows = self.ask(query.bind(published.iter().map(|(_, id)| *id).collect::<Vec<_>>())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
@@ -115,19 +115,19 @@ impl Postgres {
         if !again.is_empty() {
             let (lanes, ids) = ids(&again);
             let due: Vec<f64> = again.iter().map(|failure| secs(failure.next.unwrap_or_default())).collect();
-            let query = self.sql().retry_outgoing.query().bind(outbox.0).bind(token).bind(lanes).bind(ids);
+            let query = self.sql().retry_outgoing.query().bind(outbox.number).bind(token).bind(lanes).bind(ids);
             self.ask(query.bind(due).bind(errors(&again))).await?;
         }
         if !dead.is_empty() {
             let (lanes, ids) = ids(&dead);
-            let query = self.sql().give_up_outgoing.query().bind(outbox.0).bind(token).bind(lanes).bind(ids);
+            let query = self.sql().give_up_outgoing.query().bind(outbox.number).bind(token).bind(lanes).bind(ids);
             self.ask(query.bind(errors(&dead))).await?;
         }
         Ok(())
     }
 
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let query = self.sql().outbox_stats.query().bind(outbox.0).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = self.sql().outbox_stats.query().bind(outbox.number).bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let rows = self.ask(query).await?;
         let Some(row) = rows.first() else { return Ok(OutboxStats::default()) };
         Ok(OutboxStats {
@@ -139,7 +139,7 @@ impl Postgres {
     }
 
     pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
-        let query = self.sql().dead_outgoing.query().bind(outbox.0).bind(page.before).bind(i64::from(page.limit));
+        let query = self.sql().dead_outgoing.query().bind(outbox.number).bind(page.before).bind(i64::from(page.limit));
         let dead = |row: &PgRow| {
             Ok(DeadOutgoing {
                 id: row.try_get(0)?,

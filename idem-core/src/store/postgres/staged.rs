@@ -81,7 +81,7 @@ impl Staged {
                 text,
                 "{}({}, {}, '{}'",
                 if place > 0 { ", " } else { "" },
-                self.outbox.0,
+                self.outbox.number,
                 row.lane,
                 row.message.id()
             );
@@ -99,7 +99,7 @@ impl Staged {
             rows.iter().map(column).collect()
         }
         let rows = &self.rows;
-        let query = self.many.query().bind(self.outbox.0).bind(all(rows, |row| row.lane));
+        let query = self.many.query().bind(self.outbox.number).bind(all(rows, |row| row.lane));
         let query = query.bind(all(rows, |row| row.message.id()));
         let query = query.bind(all(rows, |row| row.message.to().as_bytes().to_vec()));
         let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.envelope.clone()));

@@ -13,22 +13,24 @@ use crate::store::{
     StoreError,
 };
 
-const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name) VALUES (?1) ON CONFLICT DO NOTHING"#;
+const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name, namespace) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
 
-const NUMBER: &str = r#"SELECT id FROM "idem_outboxes" WHERE name = ?1"#;
+const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
 
-/// Returns the number of an outbox, which it gets here if it has none.
+/// Returns the row of an outbox, which is made here if there is none.
 pub(super) async fn intern(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     name: &str,
 ) -> Result<OutboxId, sqlx::Error> {
-    let number = || sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(name);
-    if let Some(number) = number().fetch_optional(&mut *connection).await? {
-        return Ok(OutboxId(number));
+    let find = || sqlx::query_as(store.prefix.sql(FIND)).bind(name);
+    if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
+        return Ok(OutboxId { number, namespace });
     }
-    sqlx::query(store.prefix.sql(REGISTER)).bind(name).execute(&mut *connection).await?;
-    let outbox = OutboxId(number().fetch_one(&mut *connection).await?);
+    let register = sqlx::query(store.prefix.sql(REGISTER)).bind(name).bind(Uuid::new_v4());
+    register.execute(&mut *connection).await?;
+    let (number, namespace) = find().fetch_one(&mut *connection).await?;
+    let outbox = OutboxId { number, namespace };
     relays::make_lane(store, connection, outbox).await?;
     Ok(outbox)
 }

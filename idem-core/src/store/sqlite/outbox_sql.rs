@@ -29,7 +29,7 @@ pub(super) async fn insert(
     for NewRow { outbox, message } in rows {
         let id: Uuid = message.id();
         sqlx::query(store.prefix.sql(STAGE))
-            .bind(outbox.0)
+            .bind(outbox.number)
             .bind(LANE)
             .bind(id)
             .bind(message.to())

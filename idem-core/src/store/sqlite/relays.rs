@@ -50,7 +50,7 @@ impl Sqlite {
     }
 
     fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
-        sqlx::query(self.prefix.sql(text)).bind(outbox.0)
+        sqlx::query(self.prefix.sql(text)).bind(outbox.number)
     }
 
     pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
