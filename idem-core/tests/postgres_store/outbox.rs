@@ -131,3 +131,16 @@ async fn an_application_claims_in_its_own_transaction() {
     assert_eq!(sqlx::query_scalar::<_, i64>(AssertSqlSafe(handlers)).fetch_one(&mut world.other).await.unwrap(), 1);
     world.end().await;
 }
+
+/// An outbox and a handler that are called the same are not taken for each other.
+#[tokio::test]
+async fn the_names_of_outboxes_are_apart_from_those_of_handlers() {
+    let Some(world) = world().await else { return };
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    // The first outbox and the first handler have the same number.
+    world.store.outbox("billing").stage(&mut own, [Outgoing::new("orders", "")]).await.unwrap();
+    committed(world.store.commit(world.claimed("a").await).await);
+    let claimed = world.store.claim_in(&mut own, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
+    assert!(claimed.unwrap().is_new(), "it is a message of another handler");
+    world.end().await;
+}
