@@ -54,3 +54,60 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     assert!(StoreOutbox::new(&store, "billing").list(Page::default()).await.unwrap().is_empty());
     relay.abort();
 }
+
+/// A sink that takes some time for each message.
+#[derive(Clone, Default)]
+struct SlowSink(idem_test::MemorySink);
+
+impl idem_core::Sink for SlowSink {
+    fn system(&self) -> &'static str {
+        "memory"
+    }
+
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    async fn publish(&self, message: &idem_core::StagedMessage) -> Result<(), idem_core::SinkError> {
+        self.0.publish(message).await?;
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        Ok(())
+    }
+
+    async fn close(&self) {}
+}
+
+/// A transaction with many messages commits behind later ones, and the broker is slow: what is not read yet of it is in
+/// front of what is staged meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
+    use std::time::Duration;
+
+    use idem_core::{Outgoing, Relay};
+    use idem_test::conformance::store::{Setup, World};
+    use sqlx::{Connection, PgConnection};
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let outbox = store.outbox("billing");
+    let sink = SlowSink::default();
+    let relay = Relay::new("billing", store.clone(), sink.clone()).concurrency(1);
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    let message = |text: String| Outgoing::new("orders", text).key("k");
+    let mut first = PgConnection::connect(&world.url).await.unwrap();
+    let mut second = PgConnection::connect(&world.url).await.unwrap();
+    let mut late = first.begin().await.unwrap();
+    outbox.stage(&mut late, (0..500).map(|n| message(format!("{n:03}")))).await.unwrap();
+    outbox.stage(&mut second, [message("before".to_owned())]).await.unwrap();
+    sink.0.wait_for(|sink| sink.published().len() == 1).await;
+    late.commit().await.unwrap();
+    // The floors advance, while most of it is not read yet.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(sink.0.published().len() < 450, "the broker is too quick for this test");
+    outbox.stage(&mut second, [message("later".to_owned())]).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(25), sink.0.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
+    let texts: Vec<String> =
+        sink.0.published().iter().skip(1).map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect();
+    assert!(texts.is_sorted() && texts.len() == 501, "{texts:?}");
+    relay.abort();
+}

@@ -64,7 +64,8 @@ CREATE TABLE outbox_relays (
 CREATE TABLE outbox_dead (
     outbox_id   int      NOT NULL,
     lane        smallint NOT NULL,
-    id          bigint   NOT NULL PRIMARY KEY,
+    -- Not that of the message that waited, which may be given again after a failover.
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     message_id  uuid     NOT NULL,
     created_at  timestamptz NOT NULL,
     died_at     timestamptz NOT NULL DEFAULT now(),

@@ -60,7 +60,8 @@ CREATE TABLE "idem_outbox_relays" (
 
 -- The messages that a relay has given up: dead letters, which an operator replays or discards.
 CREATE TABLE "idem_outbox_dead" (
-    id          INTEGER PRIMARY KEY,
+    -- Not that of the message that waited, which may be given again in a file that was restored.
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
     outbox_id   INTEGER NOT NULL,
     lane        INTEGER NOT NULL,
     message_id  BLOB    NOT NULL,

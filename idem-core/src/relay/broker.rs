@@ -10,6 +10,9 @@ use crate::runtime::jittered;
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
+/// The longest delay of a message that gets no answer while others are confirmed.
+const UNANSWERED: Duration = Duration::from_secs(120);
+
 /// How many messages are published at once to find out whether the broker answers again.
 const PROBES: usize = 4;
 
@@ -55,14 +58,23 @@ impl Broker {
         }
     }
 
-    /// Returns how many more messages may be published, if so many are being published and at most `most` may be.
-    pub(super) fn room(&self, publishing: usize, most: usize, now: Instant) -> usize {
-        let most = match &self.away {
-            Some(away) if now < away.until => 0,
-            Some(_) => PROBES.min(most),
-            None => most,
-        };
-        most.saturating_sub(publishing)
+    /// Returns how many messages may be published at a time, of at most `most`; and how many of these may be ones of which
+    /// an earlier attempt got no answer. Otherwise these would take all places, and keep each for the timeout.
+    pub(super) fn places(&self, most: usize, now: Instant) -> (usize, usize) {
+        match &self.away {
+            Some(away) if now < away.until => (0, 0),
+            Some(_) => (PROBES.min(most), PROBES.min(most).saturating_sub(1).max(1)),
+            None => (most, (most / 4).max(1)),
+        }
+    }
+
+    /// Returns how long to wait after a message got no answer, so many times in a row and once more.
+    pub(super) fn delay(&self, tries: u32) -> Duration {
+        match self.away {
+            Some(_) => wait(tries),
+            // Others are confirmed.
+            None => jittered(SHORTEST.saturating_mul(1 << tries.min(11)).min(UNANSWERED)),
+        }
     }
 
     /// When the next message may be published, if the broker is away.
@@ -84,17 +96,17 @@ mod tests {
     async fn a_broker_that_is_away_is_probed_after_growing_delays() {
         let now = Instant::now();
         let mut broker = Broker::default();
-        assert_eq!(broker.room(100, 500, now), 400);
+        assert_eq!(broker.places(500, now), (500, 125));
         assert!(broker.failed(now, now));
-        assert_eq!(broker.room(0, 500, now), 0);
+        assert_eq!(broker.places(500, now), (0, 0));
         let next = broker.until().unwrap();
-        assert_eq!((broker.room(0, 500, next), broker.room(4, 500, next)), (4, 0));
+        assert_eq!((broker.places(500, next), broker.places(1, next)), ((4, 3), (1, 1)));
         assert!(!broker.failed(now, next), "it was published before");
         assert_eq!(broker.until(), Some(next));
         assert!(!broker.failed(next, next));
         assert!(broker.until().unwrap() > next);
         assert!(broker.confirmed(next));
-        assert_eq!(broker.room(0, 500, next), 500);
+        assert_eq!(broker.places(500, next), (500, 125));
     }
 
     #[tokio::test]
@@ -104,5 +116,6 @@ mod tests {
         broker.confirmed(now + Duration::from_secs(1));
         assert!(!broker.failed(now, now + Duration::from_secs(10)));
         assert_eq!(broker.until(), None);
+        assert!(broker.delay(0) < Duration::from_secs(1) && broker.delay(20) > Duration::from_secs(60));
     }
 }

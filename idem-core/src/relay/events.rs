@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 use crate::outbox::Sink;
-use crate::store::{LaneLeases, OutboxFound, PublishFailure, StoreError};
+use crate::store::{LaneLeases, OutboxFound, PublishFailure, RowRef, StoreError};
 use crate::{Error, Store};
 
-use super::broker;
 use super::lanes::Permit;
 use super::queue::Entry;
 use super::state::Running;
@@ -18,16 +17,16 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     /// Applies the end of a statement or a call.
     pub(super) fn apply(&mut self, event: Event) {
         match event {
-            Event::Published { permit, entry, began, answer } => self.published(&permit, entry, began, answer),
+            Event::Published { permit, entry, began, answer } => self.published(permit, entry, began, answer),
             Event::Read { began, found } => {
                 self.busy.reading = false;
                 let found = self.answered("read the outbox", found);
                 self.read_ended(began, found);
             }
-            Event::Deleted { ids, deleted } => {
+            Event::Deleted { rows, deleted } => {
                 self.busy.deleting = false;
                 let deleted = self.answered("delete published messages", deleted);
-                self.delete_ended(ids, deleted);
+                self.delete_ended(rows, deleted);
             }
             Event::Recorded { failures, recorded } => {
                 self.busy.recording = false;
@@ -50,9 +49,12 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             }
             Event::Given { lanes, given } => {
                 self.busy.leasing = false;
-                if self.answered("give lanes back", given).is_some() {
-                    self.lanes.given(&lanes);
-                    self.drop_lanes(&lanes);
+                match self.answered("give lanes back", given) {
+                    Some(()) => {
+                        self.lanes.given(&lanes);
+                        self.drop_lanes(&lanes);
+                    }
+                    None => self.next.give = self.again(),
                 }
             }
             Event::Counted { stats } => {
@@ -77,9 +79,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             .ok()
     }
 
-    fn published(&mut self, permit: &Permit, entry: Entry, began: Instant, answer: Answer) {
+    fn published(&mut self, permit: Permit, entry: Entry, began: Instant, answer: Answer) {
         self.publishing = self.publishing.saturating_sub(1);
-        let (ours, now) = (self.lanes.published(permit), Instant::now());
+        self.unanswered = self.unanswered.saturating_sub(usize::from(entry.tries > 0));
+        let (ours, now) = (self.lanes.published(&permit), Instant::now());
         match &answer {
             Answer::Confirmed | Answer::Refused(_) => {
                 if self.broker.confirmed(now) {
@@ -99,12 +102,12 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         }
         // Otherwise the message belongs to another relay, and is published again.
         if ours {
-            self.settle(entry, answer, now);
+            self.settle(permit, entry, answer, now);
         }
     }
 
     /// Applies the answer to a message whose lane is still held.
-    fn settle(&mut self, mut entry: Entry, answer: Answer, now: Instant) {
+    fn settle(&mut self, permit: Permit, entry: Entry, answer: Answer, now: Instant) {
         match answer {
             Answer::Confirmed => {
                 self.health.progress();
@@ -112,21 +115,18 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 if let Some(staged) = entry.staged {
                     self.metrics.lag.record(now.duration_since(staged));
                 }
-                self.confirmed.push((entry.lane, entry.id));
+                self.confirmed.push(entry.row());
                 self.queue.advance(&entry);
             }
-            Answer::Refused(error) => self.refused(entry, error),
-            Answer::Away(_) => {
-                let wait = broker::wait(entry.tries);
-                entry.tries = entry.tries.saturating_add(1);
-                self.queue.delay(entry, now + wait);
-            }
+            Answer::Refused(error) => self.refused(permit, entry, error),
+            _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
+            Answer::Away(_) => self.queue.delay_unanswered(&entry, now + self.broker.delay(entry.tries)),
             Answer::Cancelled | Answer::Panicked(_) => self.queue.put_back(entry),
         }
     }
 
     /// Charges a message that the broker has refused. Its key waits until that is recorded, and until its next attempt.
-    fn refused(&mut self, entry: Entry, error: String) {
+    fn refused(&mut self, permit: Permit, entry: Entry, error: String) {
         let attempt = entry.message.attempt();
         let next = self.settings.retry.after(attempt);
         let (id, to) = (entry.message.id(), entry.message.to());
@@ -140,34 +140,30 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 tracing::error!(%id, to, attempt, error, "a message of the outbox is a dead letter");
             }
         }
-        let failure = PublishFailure { lane: entry.lane, id: entry.id, next, error };
+        let failure = PublishFailure { row: entry.row(), next, error };
         // Recorded before its time comes; one that is given up waits for its record only.
         self.queue.hold(&entry);
-        self.failures.push(Failed { entry, failure });
+        self.failures.push(Failed { permit, entry, failure });
     }
 
     fn record_ended(&mut self, failures: Vec<Failed>, recorded: bool) {
-        let held: BTreeSet<u8> = self.lanes.held().collect();
-        let failures = failures.into_iter().filter(|failed| held.contains(&failed.entry.lane));
+        // A lane may have been lost, and leased again, and the message read again.
+        let failures = failures.into_iter().filter(|failed| self.lanes.holds(&failed.permit));
         if !recorded {
-            self.failures.extend(failures);
+            self.failures.extend(failures.collect::<Vec<_>>());
             self.next.record = self.again();
             return;
         }
         let now = Instant::now();
-        for Failed { mut entry, failure } in failures {
+        for Failed { entry, failure, .. } in failures.collect::<Vec<_>>() {
             match failure.next {
-                Some(due) => {
-                    let message = (*entry.message).clone();
-                    let attempt = message.attempt().saturating_add(1);
-                    entry.message = message.with_attempt(attempt).into();
-                    self.queue.delay(entry, now + due);
-                }
+                _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
+                Some(due) => self.queue.delay(&entry, now + due),
                 None => {
-                    self.forget(vec![entry.id]);
+                    self.forget([entry.id]);
+                    self.queue.give_up(&entry);
                     // Later messages of its key were not read meanwhile.
-                    self.queue.advance(&entry);
-                    self.restart(entry.lane);
+                    self.reopen(entry.lane, entry.id);
                 }
             }
         }
@@ -176,48 +172,50 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     fn read_ended(&mut self, began: Instant, found: Option<OutboxFound>) {
         let (restarted, deleted) = (std::mem::take(&mut self.restarted), std::mem::take(&mut self.deleted));
         let Some(mut found) = found else {
+            self.floors.failed();
             self.next.read = self.again();
             return;
         };
-        self.floors.found(&found, began);
         // Lanes may have been lost or marked meanwhile.
         let readable: BTreeSet<u8> = self.lanes.readable().into_iter().collect();
         // A read leaves out what was here when it began. Where messages were given up here meanwhile, because the one in
         // front of them had failed, what it has found is behind them, and would overtake them.
-        found.rows.retain(|row| readable.contains(&row.lane) && !restarted.contains(&row.lane));
+        let dropped = (0..=u8::MAX).filter(|lane| !readable.contains(lane) || restarted.contains(lane)).collect();
+        if self.floors.found(&mut found, began, &dropped, &self.left_out) {
+            self.next.read = self.next.read.min(self.next.early);
+        }
         let lanes: BTreeSet<u8> = found.rows.iter().map(|row| row.lane).collect();
         self.active = lanes.len();
+        found.rows.retain(|row| !deleted.contains(&row.id));
         let new = self.queue.add(found.rows, Instant::now());
-        self.queue.forget_ready(&deleted);
-        for lane in restarted {
-            self.floors.restart(lane);
-        }
         if new > 0 {
             // There may be more.
             self.next.read = self.next.read.min(self.next.early);
         }
     }
 
-    fn delete_ended(&mut self, ids: Vec<(u8, i64)>, deleted: Option<u64>) {
+    fn delete_ended(&mut self, rows: Vec<RowRef>, deleted: Option<u64>) {
         let Some(deleted) = deleted else {
             let held: BTreeSet<u8> = self.lanes.held().collect();
-            self.confirmed.extend(ids.into_iter().filter(|(lane, _)| held.contains(lane)));
+            self.confirmed.extend(rows.into_iter().filter(|row| held.contains(&row.lane)));
             self.next.delete = self.again();
             return;
         };
-        if deleted < ids.len() as u64 {
+        if deleted < rows.len() as u64 {
             // A lane may have been lost.
             self.next.renew = Instant::now();
         }
-        self.forget(ids.into_iter().map(|(_, id)| id).collect());
+        self.forget(rows.into_iter().map(|row| row.id));
     }
 
     /// Forgets messages that are deleted. A read that runs may still find them.
-    fn forget(&mut self, ids: Vec<i64>) {
-        if self.busy.reading {
-            self.deleted.extend(&ids);
+    fn forget(&mut self, ids: impl IntoIterator<Item = i64>) {
+        for id in ids {
+            if self.busy.reading {
+                self.deleted.insert(id);
+            }
+            self.queue.forget([id]);
         }
-        self.queue.forget(ids);
     }
 
     fn renewed(&mut self, began: Instant, leases: &LaneLeases) {
@@ -235,9 +233,6 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         let leaving = self.lanes.leave(self.share);
         // What is published of them is still settled.
         self.queue.drop_ready(&leaving);
-        if self.lanes.held().count() < self.share {
-            self.next.take = Some(Instant::now());
-        }
         self.metrics.lanes.set(self.lanes.held().count() as f64);
     }
 

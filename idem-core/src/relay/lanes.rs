@@ -98,9 +98,18 @@ impl Lanes {
         self.until
     }
 
-    /// Forgets when the leases end, because they have.
+    /// Cancels all that is being published, because the leases have ended. The lanes are held until another relay has
+    /// taken them, which the next renewal tells.
     pub(super) fn expire(&mut self) {
         self.until = None;
+        for lane in self.lanes.values_mut() {
+            std::mem::take(&mut lane.stop).cancel();
+        }
+    }
+
+    /// Returns whether a lane has been held all the time since the permit was given.
+    pub(super) fn holds(&self, permit: &Permit) -> bool {
+        self.lanes.get(&permit.lane).is_some_and(|lane| lane.held && lane.generation == permit.generation)
     }
 
     /// Begins to publish a message of a lane; `None` if the lane is not held, or is about to be given back.
@@ -112,8 +121,8 @@ impl Lanes {
 
     /// Records that a call has ended. Returns whether its lane has been held all the time.
     pub(super) fn published(&mut self, permit: &Permit) -> bool {
+        let same = self.holds(permit);
         let Some(lane) = self.lanes.get_mut(&permit.lane) else { return false };
-        let same = lane.held && lane.generation == permit.generation;
         match same {
             true => lane.publishing = lane.publishing.saturating_sub(1),
             false => lane.cancelled = lane.cancelled.saturating_sub(1),
@@ -141,10 +150,15 @@ impl Lanes {
         self.lanes.retain(|number, _| !lanes.contains(number));
     }
 
-    /// The marked lanes of which nothing is being published.
-    pub(super) fn left(&self) -> BTreeSet<u8> {
-        let left = |lane: &Lane| lane.held && lane.leaving && lane.publishing + lane.cancelled == 0;
-        self.lanes.iter().filter(|(_, lane)| left(lane)).map(|(number, _)| *number).collect()
+    /// The marked lanes. They can be given back once none of their messages is here.
+    pub(super) fn leaving(&self) -> BTreeSet<u8> {
+        let leaving = |lane: &Lane| lane.held && lane.leaving && lane.publishing + lane.cancelled == 0;
+        self.lanes.iter().filter(|(_, lane)| leaving(lane)).map(|(number, _)| *number).collect()
+    }
+
+    /// Returns whether a lane is to be given back.
+    pub(super) fn is_leaving(&self, number: u8) -> bool {
+        self.lanes.get(&number).is_some_and(|lane| lane.leaving)
     }
 }
 
@@ -189,8 +203,33 @@ mod tests {
         let permit = lanes.publish(3).unwrap();
         assert_eq!(lanes.leave(1), BTreeSet::from([2, 3]));
         assert!(lanes.leave(1).is_empty() && lanes.publish(2).is_none());
-        assert_eq!((lanes.left(), lanes.readable()), (BTreeSet::from([2]), vec![1]));
+        assert_eq!((lanes.leaving(), lanes.readable()), (BTreeSet::from([2]), vec![1]));
         assert!(lanes.published(&permit));
-        assert_eq!(lanes.left(), BTreeSet::from([2, 3]));
+        assert_eq!(lanes.leaving(), BTreeSet::from([2, 3]));
+    }
+
+    #[tokio::test]
+    async fn a_permit_of_a_lane_that_was_lost_and_taken_again_is_void() {
+        let now = Instant::now();
+        let mut lanes = Lanes::default();
+        lanes.renewed(now, LEASE, &[1]);
+        let permit = lanes.publish(1).unwrap();
+        assert!(lanes.published(&permit) && lanes.holds(&permit));
+        lanes.renewed(now, LEASE, &[]);
+        lanes.taken(&[1]);
+        assert!(!lanes.holds(&permit));
+    }
+
+    #[tokio::test]
+    async fn at_the_end_of_the_leases_calls_are_cancelled_and_lanes_kept() {
+        let now = Instant::now();
+        let mut lanes = Lanes::default();
+        lanes.renewed(now, LEASE, &[1]);
+        let permit = lanes.publish(1).unwrap();
+        lanes.expire();
+        assert!(permit.stop.is_cancelled() && !lanes.are_safe(now, LEASE));
+        assert!(lanes.published(&permit), "its message is still here");
+        assert!(lanes.renewed(now, LEASE, &[1]).is_empty() && lanes.are_safe(now, LEASE));
+        assert!(!lanes.publish(1).unwrap().stop.is_cancelled());
     }
 }

@@ -5,7 +5,7 @@
 //! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
 //! | `run` | the lifecycle: start, run, drain |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
-//! | `queue` | the messages that are read, by key |
+//! | `queue`, `known` | the messages that are read, by key; those that need not be read again |
 //! | `floors` | from where lanes are read |
 //! | `lanes` | the lanes that are leased |
 //! | `broker` | whether the broker answers |
@@ -16,6 +16,7 @@ mod broker;
 mod builder;
 mod events;
 mod floors;
+mod known;
 mod lanes;
 mod operator;
 mod parts;

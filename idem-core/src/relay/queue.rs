@@ -1,13 +1,15 @@
 //! The messages that a relay has read, by key.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use crate::Key;
 use crate::outbox::StagedMessage;
-use crate::store::OutboxRow;
+use crate::store::{OutboxRow, RowRef};
+
+use super::known::Known;
 
 /// A message that was read.
 #[derive(Debug, Clone)]
@@ -17,7 +19,7 @@ pub(super) struct Entry {
     pub(super) message: Arc<StagedMessage>,
     /// When it was staged, by the clock of this process.
     pub(super) staged: Option<Instant>,
-    /// How often the broker was away when it was published, in a row.
+    /// How often it was published without an answer, in a row.
     pub(super) tries: u32,
 }
 
@@ -25,223 +27,253 @@ impl Entry {
     pub(super) fn key(&self) -> Option<&Key> {
         self.message.key()
     }
+
+    pub(super) fn row(&self) -> RowRef {
+        RowRef { lane: self.lane, id: self.id, message_id: self.message.id() }
+    }
 }
 
-/// The messages of one key, of which one at a time is published. It exists as long as there is one.
+/// The messages of one key. One at a time is published, and the one with the lowest id is the next. It exists as long as
+/// there is one.
 #[derive(Debug)]
 struct OfKey {
     lane: u8,
+    /// Those behind the one that is under way, by id.
     waiting: VecDeque<Entry>,
-    /// Whether its first message waits for its next attempt. Later ones are neither kept nor read.
-    blocked: bool,
+    /// Whether one is ready or being published.
+    under_way: bool,
+    /// The one that waits for its next attempt. Those behind it are neither kept nor read.
+    held: Option<i64>,
 }
 
-impl OfKey {
-    fn new(lane: u8) -> Self {
-        Self { lane, waiting: VecDeque::new(), blocked: false }
-    }
-}
-
-/// The ids of messages, with their lanes and sizes.
-#[derive(Debug, Default)]
-struct Known {
-    ids: HashMap<i64, (u8, usize)>,
-    bytes: usize,
-}
-
-impl Known {
-    fn insert(&mut self, id: i64, lane: u8, size: usize) {
-        self.bytes += size;
-        self.ids.insert(id, (lane, size));
-    }
-
-    fn remove(&mut self, id: i64) {
-        if let Some((_, size)) = self.ids.remove(&id) {
-            self.bytes -= size;
-        }
-    }
-
-    fn remove_lanes(&mut self, lanes: &BTreeSet<u8>) {
-        let gone: Vec<i64> = self.ids.iter().filter(|(_, (lane, _))| lanes.contains(lane)).map(|(id, _)| *id).collect();
-        gone.into_iter().for_each(|id| self.remove(id));
-    }
+/// A message that waits for its next attempt, and is read again then.
+#[derive(Debug)]
+struct Delayed {
+    lane: u8,
+    key: Option<Key>,
 }
 
 /// The messages that were read and are not deleted yet.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// The ids of all of them.
+    /// All of them.
     known: Known,
-    /// Those of which the key is in progress or blocked.
+    /// Those with a key.
     keys: HashMap<Key, OfKey>,
     /// Those that can be published.
     ready: VecDeque<Entry>,
-    /// Those that wait for their next attempt.
-    delayed: Vec<(Instant, Entry)>,
+    /// Those of which an earlier attempt got no answer.
+    again: VecDeque<Entry>,
+    /// Those that wait for their next attempt, by its time and their id. Nothing else is kept of them.
+    delayed: BTreeMap<(Instant, i64), Delayed>,
+    /// How often messages were published without an answer, in a row.
+    tries: HashMap<i64, u32>,
 }
 
 impl Queue {
     /// Adds what was read, in its order. Returns how many messages are new.
     pub(super) fn add(&mut self, rows: Vec<OutboxRow>, now: Instant) -> usize {
-        let before = self.known.ids.len();
+        let before = self.known.len();
         for row in rows {
-            if self.known.ids.contains_key(&row.id) || self.is_blocked(row.message.key()) {
+            let key = row.message.key().cloned();
+            let held = key.as_ref().and_then(|key| self.keys.get(key)?.held);
+            if self.known.contains(row.id) || held.is_some_and(|held| held < row.id) {
                 continue;
             }
             self.known.insert(row.id, row.lane, row.message.payload().len());
+            let tries = self.tries.get(&row.id).copied().unwrap_or(0);
             let staged = now.checked_sub(row.age);
-            let entry = Entry { lane: row.lane, id: row.id, message: Arc::new(row.message), staged, tries: 0 };
-            match entry.key().cloned() {
+            let entry = Entry { lane: row.lane, id: row.id, message: Arc::new(row.message), staged, tries };
+            match key {
                 // Its first attempt was made by another relay, or before this one took the lane.
-                _ if !row.due.is_zero() => self.delay(entry, now + row.due),
-                None => self.ready.push_back(entry),
-                Some(key) => match self.keys.get_mut(&key) {
-                    Some(of_key) => of_key.waiting.push_back(entry),
-                    None => {
-                        self.keys.insert(key, OfKey::new(entry.lane));
-                        self.ready.push_back(entry);
-                    }
-                },
+                _ if !row.due.is_zero() => self.delay(&entry, now + row.due),
+                None => self.ready(entry),
+                Some(key) => {
+                    let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
+                    let place = of_key.waiting.partition_point(|other| other.id < entry.id);
+                    of_key.waiting.insert(place, entry);
+                    self.start_next(&key);
+                }
             }
         }
-        self.known.ids.len() - before
+        self.known.len() - before
     }
 
-    /// Takes the next message to publish.
-    pub(super) fn next(&mut self) -> Option<Entry> {
-        self.ready.pop_front()
+    fn ready(&mut self, entry: Entry) {
+        if entry.tries > 0 { self.again.push_back(entry) } else { self.ready.push_back(entry) }
     }
 
-    /// Lets the next message of a key go on, because this one is published or given up.
-    pub(super) fn advance(&mut self, entry: &Entry) {
-        let Some(key) = entry.key() else { return };
+    /// Makes the next message of a key ready, if none is under way, and forgets a key of which there is none.
+    fn start_next(&mut self, key: &Key) {
         let Some(of_key) = self.keys.get_mut(key) else { return };
-        of_key.blocked = false;
+        if of_key.under_way {
+            return;
+        }
         match of_key.waiting.pop_front() {
-            Some(next) => self.ready.push_back(next),
-            None => drop(self.keys.remove(key)),
+            Some(next) => {
+                of_key.under_way = true;
+                self.ready(next);
+            }
+            None if of_key.held.is_none() => drop(self.keys.remove(key)),
+            None => {}
         }
     }
 
-    /// Keeps a message until its next attempt. Messages of its key wait: those behind it are forgotten, and read again
-    /// later.
-    pub(super) fn delay(&mut self, entry: Entry, until: Instant) {
-        self.hold(&entry);
-        self.delayed.push((until, entry));
+    /// Takes the next message to publish; of those without an answer only if it is permitted.
+    pub(super) fn next(&mut self, again: bool) -> Option<Entry> {
+        let first = if again { self.again.pop_front() } else { None };
+        first.or_else(|| self.ready.pop_front())
     }
 
-    /// Keeps the key of a message that has failed, until [`delay`](Self::delay) or [`advance`](Self::advance).
+    /// Lets the next message of a key go on, because this one is published.
+    pub(super) fn advance(&mut self, entry: &Entry) {
+        self.tries.remove(&entry.id);
+        self.end(entry);
+    }
+
+    /// Records that a message is not under way any more.
+    fn end(&mut self, entry: &Entry) {
+        let Some(key) = entry.key() else { return };
+        if let Some(of_key) = self.keys.get_mut(key) {
+            of_key.under_way = false;
+            self.start_next(key);
+        }
+    }
+
+    /// Keeps the key of a message that has failed, until [`delay`](Self::delay) or [`give_up`](Self::give_up). Messages
+    /// behind it are forgotten, and read again later.
     pub(super) fn hold(&mut self, entry: &Entry) {
+        self.hold_key(entry);
+        self.end(entry);
+    }
+
+    fn hold_key(&mut self, entry: &Entry) {
         let Some(key) = entry.key().cloned() else { return };
         let of_key = self.keys.entry(key).or_insert_with(|| OfKey::new(entry.lane));
-        of_key.blocked = true;
-        for later in std::mem::take(&mut of_key.waiting) {
+        let behind = of_key.waiting.partition_point(|other| other.id < entry.id);
+        for later in of_key.waiting.split_off(behind) {
             self.known.remove(later.id);
+        }
+        match of_key.held.replace(entry.id) {
+            // It is in front of this one.
+            Some(held) if held < entry.id => of_key.held = Some(held),
+            // It is behind this one.
+            Some(held) if held > entry.id => {
+                self.known.remove(held);
+                self.delayed.retain(|(_, id), _| *id != held);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps the id of a message that is not under way, until its next attempt. Messages of its key wait.
+    pub(super) fn delay(&mut self, entry: &Entry, until: Instant) {
+        self.hold_key(entry);
+        self.known.lighten(entry.id);
+        self.delayed.insert((until, entry.id), Delayed { lane: entry.lane, key: entry.key().cloned() });
+    }
+
+    /// Delays a message that got no answer.
+    pub(super) fn delay_unanswered(&mut self, entry: &Entry, until: Instant) {
+        self.tries.insert(entry.id, entry.tries.saturating_add(1));
+        self.delay(entry, until);
+        self.end(entry);
+    }
+
+    /// Lets the key of a message go on that was given up.
+    pub(super) fn give_up(&mut self, entry: &Entry) {
+        self.known.remove(entry.id);
+        self.tries.remove(&entry.id);
+        self.release(entry.key(), entry.id);
+    }
+
+    fn release(&mut self, key: Option<&Key>, id: i64) {
+        let Some(key) = key else { return };
+        if let Some(of_key) = self.keys.get_mut(key).filter(|of_key| of_key.held == Some(id)) {
+            of_key.held = None;
+            self.start_next(key);
         }
     }
 
     /// Keeps a message that is not published in its place in front of its key. It does not wait.
     pub(super) fn put_back(&mut self, entry: Entry) {
-        self.ready.push_front(entry);
+        if entry.tries > 0 { self.again.push_front(entry) } else { self.ready.push_front(entry) }
     }
 
-    /// Makes the messages ready whose time has come. Returns their lanes, whose later messages have to be read again.
-    pub(super) fn wake(&mut self, now: Instant) -> BTreeSet<u8> {
-        let mut lanes = BTreeSet::new();
-        let (due, later): (Vec<_>, Vec<_>) = self.delayed.drain(..).partition(|(until, _)| *until <= now);
-        self.delayed = later;
-        for (_, entry) in due {
-            let Some(key) = entry.key() else {
-                self.ready.push_back(entry);
-                continue;
-            };
-            lanes.insert(entry.lane);
-            match self.keys.get_mut(key) {
-                Some(of_key) if of_key.blocked => {
-                    of_key.blocked = false;
-                    self.ready.push_back(entry);
-                }
-                // Another message of its key is being published.
-                Some(of_key) => of_key.waiting.push_front(entry),
-                None => {
-                    self.keys.insert(key.clone(), OfKey::new(entry.lane));
-                    self.ready.push_back(entry);
-                }
-            }
+    /// Forgets a message that is not published, because another relay is to publish it.
+    pub(super) fn leave(&mut self, entry: &Entry) {
+        self.forget([entry.id]);
+        self.end(entry);
+    }
+
+    /// Forgets the messages whose time has come. Returns their lanes and ids, from which on has to be read again.
+    pub(super) fn wake(&mut self, now: Instant) -> Vec<(u8, i64)> {
+        let mut woken = Vec::new();
+        while let Some(first) = self.delayed.first_entry().filter(|first| first.key().0 <= now) {
+            let ((_, id), Delayed { lane, key }) = first.remove_entry();
+            self.known.remove(id);
+            self.release(key.as_ref(), id);
+            woken.push((lane, id));
         }
-        lanes
+        woken
     }
 
-    /// When the next message becomes ready.
+    /// When the time of the next message comes.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.delayed.iter().map(|(until, _)| *until).min()
+        self.delayed.first_key_value().map(|((until, _), _)| *until)
     }
 
     /// Forgets messages that are deleted.
     pub(super) fn forget(&mut self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
             self.known.remove(id);
+            self.tries.remove(&id);
         }
     }
 
-    /// Drops messages that a read has found although they were deleted meanwhile.
-    pub(super) fn forget_ready(&mut self, ids: &[i64]) {
-        if ids.is_empty() {
-            return;
-        }
-        let ids: HashSet<i64> = ids.iter().copied().collect();
-        let (gone, ready): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.ready).into_iter().partition(|entry| ids.contains(&entry.id));
-        self.ready = ready;
-        for of_key in self.keys.values_mut() {
-            of_key.waiting.retain(|entry| !ids.contains(&entry.id));
-        }
-        gone.iter().for_each(|entry| self.advance(entry));
-        self.forget(ids);
-    }
-
-    /// Drops what is ready in lanes that are given back. What is being published is still settled.
+    /// Drops all messages of lanes that are given back, except those that are being published or not deleted yet.
     pub(super) fn drop_ready(&mut self, lanes: &BTreeSet<u8>) {
         if lanes.is_empty() {
             return;
         }
-        let known = &mut self.known;
-        self.ready.retain(|entry| {
-            let stays = !lanes.contains(&entry.lane);
-            if !stays {
-                known.remove(entry.id);
+        let stays = |known: &mut Known, lane: u8, id: i64| {
+            if lanes.contains(&lane) {
+                known.remove(id);
             }
-            stays
-        });
-        self.delayed.retain(|(_, entry)| !lanes.contains(&entry.lane));
-        for of_key in self.keys.values_mut().filter(|of_key| lanes.contains(&of_key.lane)) {
-            for later in std::mem::take(&mut of_key.waiting) {
-                known.remove(later.id);
-            }
-        }
+            !lanes.contains(&lane)
+        };
+        self.ready.retain(|entry| stays(&mut self.known, entry.lane, entry.id));
+        self.again.retain(|entry| stays(&mut self.known, entry.lane, entry.id));
+        self.delayed.retain(|(_, id), delayed| stays(&mut self.known, delayed.lane, *id));
+        self.keys.values_mut().for_each(|of_key| of_key.waiting.retain(|it| stays(&mut self.known, it.lane, it.id)));
     }
 
     /// Forgets all messages of these lanes. The results of those that are being published must not get here any more.
     pub(super) fn drop_lanes(&mut self, lanes: &BTreeSet<u8>) {
+        self.drop_ready(lanes);
         self.known.remove_lanes(lanes);
-        self.ready.retain(|entry| !lanes.contains(&entry.lane));
-        self.delayed.retain(|(_, entry)| !lanes.contains(&entry.lane));
         self.keys.retain(|_, of_key| !lanes.contains(&of_key.lane));
+        self.tries.retain(|id, _| self.known.contains(*id));
     }
 
     /// The ids of all messages that need not be read again.
     pub(super) fn known(&self) -> Vec<i64> {
-        self.known.ids.keys().copied().collect()
+        self.known.ids()
+    }
+
+    /// The lanes of all messages here.
+    pub(super) fn lanes(&self) -> BTreeSet<u8> {
+        self.known.lanes()
     }
 
     /// How many messages are here, without those that wait for their next attempt.
     pub(super) fn len(&self) -> usize {
-        self.known.ids.len().saturating_sub(self.delayed.len())
+        self.known.len().saturating_sub(self.delayed.len())
     }
 
     /// The size of the payloads of all messages here.
     pub(super) fn bytes(&self) -> usize {
-        self.known.bytes
+        self.known.bytes()
     }
 
     /// How many messages wait for their next attempt.
@@ -249,13 +281,16 @@ impl Queue {
         self.delayed.len()
     }
 
-    /// The keys whose messages are not to be read.
-    pub(super) fn blocked(&self) -> Vec<Key> {
-        self.keys.iter().filter(|(_, of_key)| of_key.blocked).map(|(key, _)| key.clone()).collect()
+    /// The keys whose messages are not to be read, and their lanes.
+    pub(super) fn blocked(&self) -> (Vec<Key>, BTreeSet<u8>) {
+        let blocked = self.keys.iter().filter(|(_, of_key)| of_key.held.is_some());
+        blocked.map(|(key, of_key)| (key.clone(), of_key.lane)).unzip()
     }
+}
 
-    fn is_blocked(&self, key: Option<&Key>) -> bool {
-        key.and_then(|key| self.keys.get(key)).is_some_and(|of_key| of_key.blocked)
+impl OfKey {
+    fn new(lane: u8) -> Self {
+        Self { lane, waiting: VecDeque::new(), under_way: false, held: None }
     }
 }
 
@@ -279,7 +314,7 @@ mod tests {
     }
 
     fn ids(queue: &mut Queue) -> Vec<i64> {
-        std::iter::from_fn(|| queue.next()).map(|entry| entry.id).collect()
+        std::iter::from_fn(|| queue.next(true)).map(|entry| entry.id).collect()
     }
 
     #[tokio::test]
@@ -288,10 +323,10 @@ mod tests {
         let rows = vec![row(1, Some("k")), row(2, Some("k")), row(3, None), row(4, None), row(5, Some("l"))];
         assert_eq!(queue.add(rows.clone(), now), 5);
         assert_eq!(queue.add(rows, now), 0, "all are known");
-        let first = queue.next().unwrap();
+        let first = queue.next(true).unwrap();
         assert_eq!((first.id, ids(&mut queue)), (1, vec![3, 4, 5]));
         queue.advance(&first);
-        let second = queue.next().unwrap();
+        let second = queue.next(true).unwrap();
         assert_eq!(second.id, 2);
         queue.advance(&second);
         assert!(queue.keys.keys().all(|key| *key == Key::of("l").unwrap()), "nothing is kept of a key that is done");
@@ -301,18 +336,73 @@ mod tests {
     async fn a_delayed_message_keeps_those_behind_it() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
-        let first = queue.next().unwrap();
-        queue.delay(first, now + Duration::from_secs(1));
-        assert_eq!(queue.blocked(), [Key::of("k").unwrap()]);
+        let first = queue.next(true).unwrap();
+        queue.hold(&first);
+        queue.delay(&first, now + Duration::from_secs(1));
+        assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
         assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 0, "their key is blocked");
         assert_eq!(ids(&mut queue), [3]);
         assert!(queue.wake(now).is_empty());
-        assert_eq!(queue.wake(now + Duration::from_secs(1)), BTreeSet::from([0]), "they are read again");
-        assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 2);
-        let first = queue.next().unwrap();
-        assert_eq!((first.id, queue.next().is_none()), (1, true));
+        assert_eq!(queue.wake(now + Duration::from_secs(1)), [(0, 1)], "it and those behind it are read again");
+        assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(4, Some("k"))], now), 3);
+        let first = queue.next(true).unwrap();
+        assert_eq!((first.id, queue.next(true).is_none()), (1, true));
         queue.advance(&first);
         assert_eq!(ids(&mut queue), [2]);
+    }
+
+    #[tokio::test]
+    async fn a_message_in_its_delay_is_not_overtaken_when_one_in_front_of_it_is_published() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let delayed = OutboxRow { due: Duration::from_secs(1), ..row(2, Some("k")) };
+        queue.add(vec![row(1, Some("k")), delayed, row(3, Some("k"))], now);
+        let first = queue.next(true).unwrap();
+        assert_eq!(first.id, 1);
+        queue.advance(&first);
+        queue.add(vec![row(3, Some("k"))], now);
+        assert!(queue.next(true).is_none(), "3 overtakes 2");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_comes_late_goes_in_front_of_one_in_its_delay() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.add(vec![row(2, Some("k")), row(3, Some("k"))], now);
+        let second = queue.next(true).unwrap();
+        queue.delay_unanswered(&second, now + Duration::from_secs(1));
+        queue.add(vec![row(1, Some("k"))], now);
+        let first = queue.next(true).unwrap();
+        assert_eq!(first.id, 1);
+        queue.delay_unanswered(&first, now + Duration::from_secs(2));
+        assert!(queue.wake(now + Duration::from_secs(1)).is_empty(), "2 is behind 1");
+        assert_eq!(queue.wake(now + Duration::from_secs(2)), [(0, 1)]);
+        assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k"))], now), 2);
+        assert_eq!(ids(&mut queue), [1]);
+    }
+
+    #[tokio::test]
+    async fn of_a_delayed_message_only_the_id_is_kept() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let large = |id| {
+            let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", vec![0; 1000]));
+            OutboxRow { message, ..row(id, None) }
+        };
+        queue.add(vec![large(1), large(2)], now);
+        let first = queue.next(true).unwrap();
+        queue.delay(&first, now + Duration::from_secs(1));
+        assert_eq!((queue.bytes(), queue.len(), queue.delayed()), (1000, 1, 1));
+        assert_eq!(queue.add(vec![large(1)], now), 0, "it is not read again before its time");
+    }
+
+    #[tokio::test]
+    async fn a_message_without_an_answer_stands_behind_others() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.add(vec![row(1, None)], now);
+        let first = queue.next(true).unwrap();
+        queue.delay_unanswered(&first, now);
+        queue.wake(now);
+        queue.add(vec![row(1, None), row(2, None)], now);
+        assert_eq!((queue.next(false).unwrap().id, queue.next(false).is_none()), (2, true));
+        assert_eq!(queue.next(true).unwrap().tries, 1);
     }
 
     #[tokio::test]
@@ -320,6 +410,6 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
         queue.drop_lanes(&BTreeSet::from([0]));
-        assert!(queue.next().is_none() && queue.keys.is_empty() && queue.known().is_empty());
+        assert!(queue.next(true).is_none() && queue.keys.is_empty() && queue.known().is_empty());
     }
 }

@@ -1,6 +1,5 @@
 //! What a running relay starts next.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,7 +7,6 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
-use crate::store::LaneLook;
 
 use super::state::{AGAIN, Running};
 use super::work::{self, Look};
@@ -26,8 +24,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     /// Starts all that can be started now.
     pub(super) fn start(&mut self, now: Instant) {
         self.expire(now);
-        for lane in self.queue.wake(now) {
-            self.restart(lane);
+        for (lane, id) in self.queue.wake(now) {
+            self.reopen(lane, id);
         }
         self.publish(now);
         self.write(now);
@@ -38,36 +36,34 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         }
     }
 
-    /// Drops all lanes when their leases have ended.
+    /// Stops publishing when the leases have ended. What was read and confirmed stays: the relay deletes it under its
+    /// token, unless another one has taken the lanes.
     fn expire(&mut self, now: Instant) {
         if self.lanes.until().is_none_or(|until| now < until) {
             return;
         }
-        let all: BTreeSet<u8> = self.lanes.held().collect();
         tracing::warn!(
-            lanes = all.len(),
+            lanes = self.lanes.held().count(),
             "the leases of the relay have ended: the database could not be reached in time"
         );
-        self.lanes.lose(&all);
         self.lanes.expire();
-        self.drop_lanes(&all);
     }
 
     fn publish(&mut self, now: Instant) {
         if self.draining || !self.lanes.are_safe(now, self.settings.lease) {
             return;
         }
-        let mut room = self.broker.room(self.publishing, self.settings.concurrency, now);
-        while room > 0
-            && let Some(entry) = self.queue.next()
+        let (most, unanswered) = self.broker.places(self.settings.concurrency, now);
+        while self.publishing < most
+            && let Some(entry) = self.queue.next(self.unanswered < unanswered)
         {
             let Some(permit) = self.lanes.publish(entry.lane) else {
-                // The lane is being given back: whoever takes it reads the message.
-                self.queue.forget([entry.id]);
+                // The lane is being given back, and the relay that takes it reads the message.
+                self.queue.leave(&entry);
                 continue;
             };
             self.publishing += 1;
-            room -= 1;
+            self.unanswered += usize::from(entry.tries > 0);
             self.work.push(work::publish(self.sink, permit, entry, self.settings.publish_timeout));
         }
     }
@@ -76,9 +72,9 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     fn write(&mut self, now: Instant) {
         if !self.busy.deleting && !self.confirmed.is_empty() && now >= self.next.delete {
             let rest = self.confirmed.split_off(self.confirmed.len().min(DELETED));
-            let ids = std::mem::replace(&mut self.confirmed, rest);
+            let rows = std::mem::replace(&mut self.confirmed, rest);
             self.busy.deleting = true;
-            self.work.push(work::delete(self.store, self.outbox, self.token, ids));
+            self.work.push(work::delete(self.store, self.outbox, self.token, rows));
         }
         if !self.busy.recording && !self.failures.is_empty() && now >= self.next.record {
             self.busy.recording = true;
@@ -93,23 +89,21 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             return;
         }
         let (store, outbox, token, lease) = (self.store, self.outbox, self.token, self.settings.lease);
-        let unwritten = |lane: &u8| {
-            let is_named = self.confirmed.iter().any(|(of, _)| of == lane)
-                || self.failures.iter().any(|failed| failed.entry.lane == *lane);
-            is_named || self.busy.deleting || self.busy.recording
-        };
-        let left: BTreeSet<u8> = self.lanes.left().into_iter().filter(|lane| !unwritten(lane)).collect();
+        let mut left = self.lanes.leaving();
+        if !left.is_empty() {
+            // Messages that are confirmed and not deleted, or refused and not recorded.
+            let unsettled = self.queue.lanes();
+            left.retain(|lane| !unsettled.contains(lane));
+        }
+        let missing = self.share.saturating_sub(self.lanes.held().count());
         let work = if now >= self.next.renew {
             self.next.renew = now + AGAIN.min(lease / 3);
             work::renew(store, outbox, token, lease)
-        } else if !left.is_empty() && !self.draining {
+        } else if !left.is_empty() && now >= self.next.give && !self.draining {
             work::give(store, outbox, token, left)
-        } else if self.next.take.is_some_and(|take| now >= take) && !self.draining {
-            self.next.take = None;
-            let missing = self.share.saturating_sub(self.lanes.held().count());
-            if missing == 0 {
-                return;
-            }
+        } else if missing > 0 && now >= self.next.take && !self.draining {
+            // Others give lanes back, or die, at any time.
+            self.next.take = now + AGAIN.min(lease / 3);
             work::take(store, outbox, token, lease, missing)
         } else {
             return;
@@ -122,20 +116,19 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         if self.busy.reading || now < self.next.read || self.is_full() {
             return;
         }
-        self.floors.read_all_in_time(now);
         let limit = (2 * self.settings.concurrency / self.active.max(1)).clamp(16, 2000);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let look = |lane: u8| LaneLook { lane, floor: self.floors.of(lane), limit };
-        let lanes: Vec<LaneLook> = self.lanes.readable().into_iter().map(look).collect();
+        let lanes = self.lanes.readable();
         self.next.read = now + jittered(self.settings.poll);
         self.next.early = now + BETWEEN;
         if lanes.is_empty() {
             return;
         }
-        let (blocked, known) = (self.queue.blocked(), self.queue.known());
-        let (open, marks) = (self.floors.open().to_vec(), self.floors.wants_mark());
+        let ((blocked, left_out), known) = (self.queue.blocked(), self.queue.known());
+        self.left_out = left_out;
+        let (lanes, marks) = (self.floors.look(&lanes, limit, now), self.floors.wants_mark(now));
         self.busy.reading = true;
-        self.work.push(work::read(self.store, self.outbox, Look { lanes, blocked, known, open, marks }));
+        self.work.push(work::read(self.store, self.outbox, Look { lanes, blocked, known, marks }));
     }
 
     fn count(&mut self, now: Instant) {

@@ -1,6 +1,6 @@
 //! The state of a running relay.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::outbox::Sink;
 use crate::runtime::{Health, jittered};
-use crate::store::OutboxId;
+use crate::store::{OutboxId, RowRef};
 use crate::telemetry::RelayMetrics;
 use crate::{Error, Store};
 
@@ -21,8 +21,8 @@ use super::queue::Queue;
 use super::settings::RelaySettings;
 use super::work::{Event, Failed};
 
-/// How many messages may wait for their next attempt before nothing more is read.
-const DELAYED: usize = 5000;
+/// How many messages may wait for their next attempt before nothing more is read. Little is kept of each.
+const DELAYED: usize = 50_000;
 
 /// How many bytes of payloads are kept before nothing more is read.
 const BYTES: usize = 64 * 1024 * 1024;
@@ -47,8 +47,10 @@ pub(super) struct Running<'a, S, K> {
     pub(super) floors: Floors,
     pub(super) broker: Broker,
     pub(super) publishing: usize,
+    /// Those of them of which an earlier attempt got no answer.
+    pub(super) unanswered: usize,
     /// Confirmed and not deleted.
-    pub(super) confirmed: Vec<(u8, i64)>,
+    pub(super) confirmed: Vec<RowRef>,
     /// Refused and not recorded.
     pub(super) failures: Vec<Failed>,
     /// The statements that run at present. Each kind runs once at a time.
@@ -56,8 +58,10 @@ pub(super) struct Running<'a, S, K> {
     /// When each kind of statement runs next.
     pub(super) next: Next,
     /// Deleted or restarted while a read runs, whose answer is older.
-    pub(super) deleted: Vec<i64>,
+    pub(super) deleted: HashSet<i64>,
     pub(super) restarted: BTreeSet<u8>,
+    /// The lanes of which the read that runs leaves out messages, because their keys are blocked.
+    pub(super) left_out: BTreeSet<u8>,
     /// How many lanes the last read has found messages in.
     pub(super) active: usize,
     /// The fair share of lanes.
@@ -87,7 +91,8 @@ pub(super) struct Next {
     pub(super) delete: Instant,
     pub(super) record: Instant,
     pub(super) renew: Instant,
-    pub(super) take: Option<Instant>,
+    pub(super) give: Instant,
+    pub(super) take: Instant,
     pub(super) count: Instant,
 }
 
@@ -99,7 +104,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         metrics: RelayMetrics,
     ) -> Self {
         let now = Instant::now();
-        let next = Next { read: now, early: now, delete: now, record: now, renew: now, take: None, count: now };
+        let next = Next { read: now, early: now, delete: now, record: now, renew: now, give: now, take: now, count: now };
         Self {
             store,
             sink,
@@ -114,14 +119,17 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
             floors: Floors::new(now),
             broker: Broker::default(),
             publishing: 0,
+            unanswered: 0,
             confirmed: Vec::new(),
             failures: Vec::new(),
             busy: Busy::default(),
             next,
-            deleted: Vec::new(),
+            deleted: HashSet::new(),
             restarted: BTreeSet::new(),
+            left_out: BTreeSet::new(),
             active: 1,
-            share: usize::from(store.outbox_lanes()),
+            // Known by the first renewal.
+            share: 0,
             draining: false,
             defect: None,
         }
@@ -129,13 +137,13 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
 
     /// When something can be started next, if nothing happens before.
     pub(super) fn next(&self) -> Instant {
-        let (now, Next { delete, record, renew, count, .. }) = (Instant::now(), &self.next);
+        let (now, Next { delete, record, renew, take, count, .. }) = (Instant::now(), &self.next);
         let when = |wanted: bool, time: &Instant| wanted.then_some(*time);
         let times = [
             self.broker.until().filter(|until| *until > now),
             self.queue.next_due(),
             self.lanes.until(),
-            self.next.take.filter(|_| !self.busy.leasing && !self.draining),
+            when(!self.busy.leasing && !self.draining && self.lanes.held().count() < self.share, take),
             when(!self.busy.leasing, renew),
             when(!self.busy.counting && !self.draining, count),
             when(!self.busy.reading && !self.draining && !self.is_full(), &self.next.read),
@@ -163,9 +171,19 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         idle && self.publishing == 0 && self.confirmed.is_empty() && self.failures.is_empty()
     }
 
-    /// Reads a lane from the start.
+    /// Reads a lane from this id, because messages of a key were left out that is not blocked any more.
+    pub(super) fn reopen(&mut self, lane: u8, id: i64) {
+        self.floors.reopen(lane, id);
+        self.restarted(lane);
+    }
+
+    /// Reads a lane from its start.
     pub(super) fn restart(&mut self, lane: u8) {
-        self.floors.restart(lane);
+        self.floors.forget(lane);
+        self.restarted(lane);
+    }
+
+    fn restarted(&mut self, lane: u8) {
         if self.busy.reading {
             self.restarted.insert(lane);
         }
@@ -178,7 +196,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
             return;
         }
         self.queue.drop_lanes(lanes);
-        self.confirmed.retain(|(lane, _)| !lanes.contains(lane));
+        self.confirmed.retain(|row| !lanes.contains(&row.lane));
         self.failures.retain(|failed| !lanes.contains(&failed.entry.lane));
         lanes.iter().for_each(|lane| self.restart(*lane));
     }

@@ -13,7 +13,9 @@ use crate::Key;
 use crate::Store;
 use crate::outbox::{Sink, SinkError};
 use crate::panic_text::panic_text;
-use crate::store::{LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxStats, PublishFailure, StoreError};
+use crate::store::{
+    LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxStats, PublishFailure, RowRef, StoreError,
+};
 
 use super::lanes::Permit;
 use super::queue::Entry;
@@ -23,7 +25,7 @@ use super::queue::Entry;
 pub(super) enum Event {
     Published { permit: Permit, entry: Entry, began: Instant, answer: Answer },
     Read { began: Instant, found: Result<OutboxFound, StoreError> },
-    Deleted { ids: Vec<(u8, i64)>, deleted: Result<u64, StoreError> },
+    Deleted { rows: Vec<RowRef>, deleted: Result<u64, StoreError> },
     Recorded { failures: Vec<Failed>, recorded: Result<(), StoreError> },
     Renewed { began: Instant, leases: Result<LaneLeases, StoreError> },
     Taken { lanes: Result<Vec<u8>, StoreError> },
@@ -46,6 +48,8 @@ pub(super) enum Answer {
 /// A message whose failure has to be recorded.
 #[derive(Debug, Clone)]
 pub(super) struct Failed {
+    /// That of the call. If its lane was lost meanwhile, the message is not here any more, or was read again.
+    pub(super) permit: Permit,
     pub(super) entry: Entry,
     pub(super) failure: PublishFailure,
 }
@@ -56,7 +60,6 @@ pub(super) struct Look {
     pub(super) lanes: Vec<LaneLook>,
     pub(super) blocked: Vec<Key>,
     pub(super) known: Vec<i64>,
-    pub(super) open: Vec<i64>,
     pub(super) marks: bool,
 }
 
@@ -93,8 +96,8 @@ pub(super) fn read<'a, S: Store>(store: &'a S, outbox: OutboxId, look: Look) -> 
     Box::pin(async move {
         let began = Instant::now();
         let bytes = BYTES / (look.lanes.len() as u64).max(1);
-        let Look { lanes, blocked, known, open, marks } = &look;
-        let read = OutboxRead { lanes, blocked, known, bytes, open, marks: *marks };
+        let Look { lanes, blocked, known, marks } = &look;
+        let read = OutboxRead { lanes, blocked, known, bytes, marks: *marks };
         Event::Read { began, found: store.read_outbox(outbox, read).await }
     })
 }
@@ -103,11 +106,11 @@ pub(super) fn delete<'a, S: Store>(
     store: &'a S,
     outbox: OutboxId,
     token: Uuid,
-    ids: Vec<(u8, i64)>,
+    rows: Vec<RowRef>,
 ) -> BoxFuture<'a, Event> {
     Box::pin(async move {
-        let deleted = store.delete_published(outbox, token, &ids).await;
-        Event::Deleted { ids, deleted }
+        let deleted = store.delete_published(outbox, token, &rows).await;
+        Event::Deleted { rows, deleted }
     })
 }
 

@@ -56,14 +56,25 @@ pub struct LaneLeases {
     pub relays: u32,
 }
 
-/// A message that the broker has refused.
-// Exhaustive: a store that did not write a new part of it must not compile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PublishFailure {
+/// The row of a message. An id alone does not identify it: a server that takes over from a failed one may give an id
+/// again.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowRef {
     /// Its lane.
     pub lane: u8,
     /// Its id.
     pub id: i64,
+    /// The id of its message.
+    pub message_id: Uuid,
+}
+
+/// A message that the broker has refused.
+// Exhaustive: a store that did not write a new part of it must not compile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishFailure {
+    /// Its row.
+    pub row: RowRef,
     /// When it is published again. `None`: it is given up, and becomes a dead letter.
     pub next: Option<Duration>,
     /// The error.
@@ -127,10 +138,6 @@ pub struct OutboxRead<'a> {
     pub known: &'a [i64],
     /// Reads at most about this many bytes of payloads of each lane, but at least one message.
     pub bytes: u64,
-    /// Transactions that may still have been open when the floors were set. If one of them has ended, as this read sees
-    /// the database, it starts from the beginning of each lane: that transaction may have committed rows below a floor,
-    /// and rows behind them must not be published first.
-    pub open: &'a [i64],
     /// Whether to return [`OutboxFound::mark`].
     pub marks: bool,
 }
@@ -141,9 +148,8 @@ pub struct OutboxRead<'a> {
 pub struct OutboxFound {
     /// The messages, in the order of lane and id.
     pub rows: Vec<OutboxRow>,
-    /// Whether it has ignored the floors.
-    pub from_start: bool,
-    /// The transactions that were open, as this read saw the database. Empty if ids are in the order of commits.
+    /// The transactions that were open, as this read saw the database: all of them with a number below that of a mark that
+    /// an earlier read has returned. Empty if ids are in the order of commits.
     pub open: Vec<i64>,
     /// A number above that of each transaction that had written before; any number if ids are in the order of commits.
     /// `None` if it was not asked for.

@@ -7,8 +7,8 @@ use uuid::Uuid;
 use crate::outbox::{Bell, StagedMessage};
 
 use super::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure, StoreError,
-    Transactions,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure, RowRef,
+    StoreError, Transactions,
 };
 
 type Answer<T> = Result<T, StoreError>;
@@ -85,13 +85,13 @@ pub trait OutboxRows: Transactions {
         async { Err(none()) }
     }
 
-    /// Deletes messages that the broker has confirmed, by lane and id, in those lanes that are held under this token.
+    /// Deletes messages that the broker has confirmed, in those lanes that are held under this token.
     /// Returns how many it has deleted.
     fn delete_published(
         &self,
         _outbox: OutboxId,
         _token: Uuid,
-        _published: &[(u8, i64)],
+        _published: &[RowRef],
     ) -> impl Future<Output = Answer<u64>> + Send {
         async { Err(none()) }
     }

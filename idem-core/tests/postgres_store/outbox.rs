@@ -1,6 +1,6 @@
 //! Staged messages, beside what a handler does to its session.
 
-use idem_core::store::{CommitResult, OutboxRows, OwnClaim, Transactions};
+use idem_core::store::{CommitResult, OutboxRows, OwnClaim, PublishFailure, RowRef, Transactions};
 use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
@@ -142,5 +142,43 @@ async fn the_names_of_outboxes_are_apart_from_those_of_handlers() {
     committed(world.store.commit(world.claimed("a").await).await);
     let claimed = world.store.claim_in(&mut own, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
     assert!(claimed.unwrap().is_new(), "it is a message of another handler");
+    world.end().await;
+}
+
+/// Relays whose leases have all ended do not wait for each other when they renew them.
+#[tokio::test]
+async fn a_relay_renews_its_lanes_although_another_one_does_so() {
+    let Some(mut world) = world().await else { return };
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let (one, other, lease) = (Uuid::new_v4(), Uuid::new_v4(), std::time::Duration::from_millis(1));
+    for token in [one, other] {
+        world.store.renew_lanes(outbox, token, lease).await.unwrap();
+    }
+    tokio::time::sleep(20 * lease).await;
+    let mut renewing = world.other.begin().await.unwrap();
+    sqlx::query("SELECT FROM outbox_relays WHERE token = $1 FOR UPDATE").bind(other).execute(&mut *renewing).await.unwrap();
+    world.store.renew_lanes(outbox, one, lease).await.unwrap();
+    renewing.rollback().await.unwrap();
+    world.end().await;
+}
+
+/// An id that was given again is no obstacle to a dead letter.
+#[tokio::test]
+async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
+    let Some(mut world) = world().await else { return };
+    let (outbox, token) = (world.store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
+    world.store.take_lanes(outbox, token, std::time::Duration::from_secs(60), 64).await.unwrap();
+    for dead in 1..=2 {
+        let message = Outgoing::new("orders", "").id(Uuid::from_u128(dead)).key("k");
+        world.store.outbox("billing").stage(&mut world.other, [message]).await.unwrap();
+        let query = "SELECT lane, id FROM outbox_messages";
+        let (lane, id): (i16, i64) = sqlx::query_as(query).fetch_one(&mut world.other).await.unwrap();
+        let row = RowRef { lane: lane.try_into().unwrap(), id, message_id: Uuid::from_u128(dead) };
+        let failure = PublishFailure { row, next: None, error: "no".to_owned() };
+        world.store.record_failures(outbox, token, &[failure]).await.unwrap();
+        assert_eq!(world.number("SELECT count(*) FROM outbox_dead").await, i64::try_from(dead).unwrap());
+        let again = "ALTER TABLE outbox_messages ALTER COLUMN id RESTART";
+        sqlx::query(again).execute(&mut world.other).await.unwrap();
+    }
     world.end().await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::{
     Bell, DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    StoreError,
+    RowRef, StoreError,
 };
 use idem_core::{StagedMessage, Store};
 use uuid::Uuid;
@@ -45,10 +45,12 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         lease: Duration,
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
+        self.tap.before("take_lanes", &[]).await?;
         self.within.take_lanes(outbox, token, lease, limit).await
     }
 
     async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
+        self.tap.before("give_lanes", &[]).await?;
         self.within.give_lanes(outbox, token, lanes).await
     }
 
@@ -61,7 +63,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         &self,
         outbox: OutboxId,
         token: Uuid,
-        published: &[(u8, i64)],
+        published: &[RowRef],
     ) -> Result<u64, StoreError> {
         self.tap.before("delete_published", &[]).await?;
         self.within.delete_published(outbox, token, published).await

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::outbox::{Bell, LANES, StagedMessage};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    StoreError,
+    RowRef, StoreError,
 };
 
 use super::staged::Staged;
@@ -68,7 +68,7 @@ impl OutboxRows for Postgres {
         &self,
         outbox: OutboxId,
         token: Uuid,
-        published: &[(u8, i64)],
+        published: &[RowRef],
     ) -> Result<u64, StoreError> {
         self.delete(outbox, token, published).await
     }

@@ -31,10 +31,14 @@ pub(super) const STAGE_MANY: &str = "
     )
     SELECT count(*) FROM staged";
 
-/// The relays of which nothing was heard for a while are removed by the others.
+/// The relays of which nothing was heard for a while are removed by the others, without waiting for each other: after a
+/// pause of the server, all of them may be late.
 pub(super) const ALIVE: &str = "
-    WITH gone AS (
-        DELETE FROM {schema}.outbox_relays WHERE outbox_id = $1 AND alive_until < now() AND token <> $2
+    WITH late AS MATERIALIZED (
+        SELECT token FROM {schema}.outbox_relays
+        WHERE outbox_id = $1 AND alive_until < now() AND token <> $2 FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM {schema}.outbox_relays AS r USING late WHERE r.outbox_id = $1 AND r.token = late.token
     ), alive AS (
         INSERT INTO {schema}.outbox_relays (outbox_id, token, alive_until)
         VALUES ($1, $2, clock_timestamp() + $3 * interval '1 second')
@@ -69,28 +73,23 @@ const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.
 
 /// One search of the primary key for each lane. The size of a payload is read without the payload.
 ///
-/// Whether a transaction of $8 has ended is asked in the snapshot in which the rows are searched: one that it sees as
-/// ended has its rows in it. To have a number of its own ($9) tells the transactions that began to write before apart
-/// from later ones; a snapshot lists only those below its upper bound, and that number moves the bound.
+/// The open transactions are those of the snapshot in which the rows are searched: one that is not listed any more has
+/// its rows in it. To have a number of its own ($8) tells the transactions that began to write before apart from later
+/// ones; a snapshot lists only those below its upper bound, and that number moves the bound.
 pub(super) fn read() -> String {
     format!(
         "WITH now_open AS MATERIALIZED (
-            SELECT EXISTS (
-                       SELECT FROM unnest($8::bigint[]) AS before (id)
-                       WHERE pg_visible_in_snapshot(before.id::text::xid8, pg_current_snapshot())
-                   ) AS ended,
-                   ARRAY (SELECT id::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS id) AS open,
-                   CASE WHEN $9 THEN pg_current_xact_id()::text::bigint END AS mark
+            SELECT ARRAY (SELECT id::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS id) AS open,
+                   CASE WHEN $8 THEN pg_current_xact_id()::text::bigint END AS mark
         ), found AS (
         SELECT m.*
-        FROM now_open, unnest($2::int2[], $3::bigint[], $4::bigint[]) AS asked (lane, floor, most)
+        FROM unnest($2::int2[], $3::bigint[], $4::bigint[]) AS asked (lane, floor, most)
         CROSS JOIN LATERAL (
             SELECT part.*, sum(octet_length(part.payload)) OVER (ORDER BY part.id) AS bytes,
                    row_number() OVER (ORDER BY part.id) AS place
             FROM (
                 SELECT * FROM {{schema}}.outbox_messages AS o
-                WHERE o.outbox_id = $1 AND o.lane = asked.lane
-                  AND o.id >= CASE WHEN now_open.ended THEN 0 ELSE asked.floor END
+                WHERE o.outbox_id = $1 AND o.lane = asked.lane AND o.id >= asked.floor
                   AND o.key <> ALL($5::bytea[]) AND o.id <> ALL($7::bigint[])
                 ORDER BY o.id LIMIT asked.most
             ) AS part
@@ -99,7 +98,7 @@ pub(super) fn read() -> String {
         )
         SELECT {COLUMNS}, (extract(epoch FROM clock_timestamp() - m.created_at) * 1000000)::bigint,
                greatest(0, (extract(epoch FROM m.due_at - clock_timestamp()) * 1000000)::bigint),
-               now_open.ended, now_open.open, now_open.mark
+               now_open.open, now_open.mark
         FROM now_open LEFT JOIN found AS m ON true
         ORDER BY m.lane, m.id"
     )
@@ -109,13 +108,19 @@ pub(super) fn read() -> String {
 const OURS: &str = "EXISTS (
     SELECT FROM {schema}.outbox_lanes AS l WHERE l.outbox_id = m.outbox_id AND l.lane = m.lane AND l.token = $2)";
 
+/// The row that is named: an id may have been given again since it was read.
+fn same(named: &str) -> String {
+    format!("m.lane = {named}.lane AND m.id = {named}.id AND m.message_id = {named}.message_id")
+}
+
 pub(super) fn delete() -> String {
     format!(
         "WITH gone AS (
-            DELETE FROM {{schema}}.outbox_messages AS m USING unnest($3::int2[], $4::bigint[]) AS done (lane, id)
-            WHERE m.outbox_id = $1 AND m.lane = done.lane AND m.id = done.id AND {OURS} RETURNING 1
+            DELETE FROM {{schema}}.outbox_messages AS m USING unnest($3::int2[], $4::bigint[], $5::uuid[]) AS done (lane, id, message_id)
+            WHERE m.outbox_id = $1 AND {} AND {OURS} RETURNING 1
         )
-        SELECT count(*) FROM gone"
+        SELECT count(*) FROM gone",
+        same("done")
     )
 }
 
@@ -123,8 +128,10 @@ pub(super) fn retry() -> String {
     format!(
         "UPDATE {{schema}}.outbox_messages AS m
         SET attempts = m.attempts + 1, due_at = clock_timestamp() + failed.due * interval '1 second', error = failed.error
-        FROM unnest($3::int2[], $4::bigint[], $5::float8[], $6::bytea[]) AS failed (lane, id, due, error)
-        WHERE m.outbox_id = $1 AND m.lane = failed.lane AND m.id = failed.id AND {OURS}"
+        FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[])
+            AS failed (lane, id, message_id, due, error)
+        WHERE m.outbox_id = $1 AND {} AND {OURS}",
+        same("failed")
     )
 }
 
@@ -132,14 +139,15 @@ pub(super) fn give_up() -> String {
     format!(
         "WITH gone AS (
             DELETE FROM {{schema}}.outbox_messages AS m
-            USING unnest($3::int2[], $4::bigint[], $5::bytea[]) AS failed (lane, id, error)
-            WHERE m.outbox_id = $1 AND m.lane = failed.lane AND m.id = failed.id AND {OURS}
-            RETURNING m.outbox_id, m.lane, m.id, m.message_id, m.created_at, m.attempts + 1 AS attempts, m.destination, m.key,
+            USING unnest($3::int2[], $4::bigint[], $5::uuid[], $6::bytea[]) AS failed (lane, id, message_id, error)
+            WHERE m.outbox_id = $1 AND {} AND {OURS}
+            RETURNING m.outbox_id, m.lane, m.message_id, m.created_at, m.attempts + 1 AS attempts, m.destination, m.key,
                       m.envelope, m.payload, failed.error
         )
         INSERT INTO {{schema}}.outbox_dead
-            (outbox_id, lane, id, message_id, created_at, attempts, destination, key, envelope, payload, error)
-        SELECT * FROM gone"
+            (outbox_id, lane, message_id, created_at, attempts, destination, key, envelope, payload, error)
+        SELECT * FROM gone",
+        same("failed")
     )
 }
 

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use sqlx::Row as _;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres as Pg, Row as _};
 use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure,
-    StoreError,
+    RowRef, StoreError,
 };
 
 use super::Postgres;
@@ -25,6 +26,13 @@ fn lane(number: i16) -> u8 {
 
 fn count(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Binds the lanes, ids and message ids of rows.
+fn named<'q>(query: Query<'q, Pg, PgArguments>, rows: impl Iterator<Item = RowRef> + Clone) -> Query<'q, Pg, PgArguments> {
+    let query = query.bind(lanes(rows.clone().map(|row| row.lane)));
+    let query = query.bind(rows.clone().map(|row| row.id).collect::<Vec<_>>());
+    query.bind(rows.map(|row| row.message_id).collect::<Vec<_>>())
 }
 
 /// Decodes the columns that waiting and dead messages have in common.
@@ -64,15 +72,15 @@ impl Postgres {
     }
 
     pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        let OutboxRead { lanes: asked, blocked, known, bytes, open, marks } = read;
+        let OutboxRead { lanes: asked, blocked, known, bytes, marks } = read;
         let query = self.sql().read_outbox.query().bind(outbox.number).bind(lanes(asked.iter().map(|look| look.lane)));
         let query = query.bind(asked.iter().map(|look| look.floor).collect::<Vec<_>>());
         let query = query.bind(asked.iter().map(|look| i64::from(look.limit)).collect::<Vec<_>>());
         let query = query.bind(blocked.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
-        let query = query.bind(i64::try_from(bytes).unwrap_or(i64::MAX)).bind(known).bind(open).bind(marks);
+        let query = query.bind(i64::try_from(bytes).unwrap_or(i64::MAX)).bind(known).bind(marks);
         let rows = self.ask(query).await?;
         let Some(first) = rows.first() else { return Ok(OutboxFound::default()) };
-        let (from_start, open, mark) = (first.try_get(11)?, first.try_get(12)?, first.try_get(13)?);
+        let (open, mark) = (first.try_get(11)?, first.try_get(12)?);
         let row = |row: &PgRow| {
             Ok(OutboxRow {
                 id: row.try_get(0)?,
@@ -85,18 +93,17 @@ impl Postgres {
         // Without a message there is one row, which has none.
         let some = |row: &&PgRow| !matches!(row.try_get::<Option<i64>, _>(0), Ok(None));
         let rows = rows.iter().filter(some).map(row).collect::<Result<_, sqlx::Error>>()?;
-        Ok(OutboxFound { rows, from_start, open, mark })
+        Ok(OutboxFound { rows, open, mark })
     }
 
     pub(super) async fn delete(
         &self,
         outbox: OutboxId,
         token: Uuid,
-        published: &[(u8, i64)],
+        published: &[RowRef],
     ) -> Result<u64, StoreError> {
         let query = self.sql().delete_published.query().bind(outbox.number).bind(token);
-        let query = query.bind(lanes(published.iter().map(|(lane, _)| *lane)));
-        let rows = self.ask(query.bind(published.iter().map(|(_, id)| *id).collect::<Vec<_>>())).await?;
+        let rows = self.ask(named(query, published.iter().copied())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
     }
 
@@ -107,20 +114,16 @@ impl Postgres {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         let (again, dead): (Vec<_>, Vec<_>) = failures.iter().partition(|failure| failure.next.is_some());
-        let ids = |some: &[&PublishFailure]| {
-            let ids = some.iter().map(|failure| failure.id).collect::<Vec<_>>();
-            (lanes(some.iter().map(|failure| failure.lane)), ids)
-        };
         let errors = |some: &[&PublishFailure]| some.iter().map(|it| it.error.clone().into_bytes()).collect::<Vec<_>>();
         if !again.is_empty() {
-            let (lanes, ids) = ids(&again);
             let due: Vec<f64> = again.iter().map(|failure| secs(failure.next.unwrap_or_default())).collect();
-            let query = self.sql().retry_outgoing.query().bind(outbox.number).bind(token).bind(lanes).bind(ids);
+            let query = self.sql().retry_outgoing.query().bind(outbox.number).bind(token);
+            let query = named(query, again.iter().map(|failure| failure.row));
             self.ask(query.bind(due).bind(errors(&again))).await?;
         }
         if !dead.is_empty() {
-            let (lanes, ids) = ids(&dead);
-            let query = self.sql().give_up_outgoing.query().bind(outbox.number).bind(token).bind(lanes).bind(ids);
+            let query = self.sql().give_up_outgoing.query().bind(outbox.number).bind(token);
+            let query = named(query, dead.iter().map(|failure| failure.row));
             self.ask(query.bind(errors(&dead))).await?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use super::{Sqlite, Txn, relays};
 use crate::outbox::{Bell, StagedMessage};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    StoreError,
+    RowRef, StoreError,
 };
 
 const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name, namespace) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
@@ -78,7 +78,7 @@ impl OutboxRows for Sqlite {
         &self,
         outbox: OutboxId,
         token: Uuid,
-        published: &[(u8, i64)],
+        published: &[RowRef],
     ) -> Result<u64, StoreError> {
         self.delete(outbox, token, published).await
     }

@@ -15,7 +15,7 @@ use super::{Sqlite, Txn};
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure,
-    StoreError,
+    RowRef, StoreError,
 };
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
@@ -51,6 +51,10 @@ impl Sqlite {
 
     fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
         sqlx::query(self.prefix.sql(text)).bind(outbox.number)
+    }
+
+    fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
+        self.of(text, outbox).bind(token).bind(row.lane).bind(row.id).bind(row.message_id)
     }
 
     pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
@@ -120,12 +124,12 @@ impl Sqlite {
         &self,
         outbox: OutboxId,
         token: Uuid,
-        published: &[(u8, i64)],
+        published: &[RowRef],
     ) -> Result<u64, StoreError> {
         self.in_transaction(async |store, txn| {
             let mut deleted = 0;
-            for (lane, id) in published {
-                let query = store.of(DELETE, outbox).bind(token).bind(*lane).bind(*id);
+            for row in published {
+                let query = store.of_row(DELETE, outbox, token, *row);
                 deleted += query.execute(txn.connection()).await?.rows_affected();
             }
             Ok(deleted)
@@ -140,8 +144,8 @@ impl Sqlite {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         self.in_transaction(async |store, txn| {
-            for PublishFailure { lane, id, next, error } in failures {
-                let of = |text| store.of(text, outbox).bind(token).bind(*lane).bind(*id);
+            for PublishFailure { row, next, error } in failures {
+                let of = |text| store.of_row(text, outbox, token, *row);
                 match next {
                     Some(due) => {
                         of(RETRY).bind(millis(*due)).bind(error).execute(txn.connection()).await?;

@@ -38,23 +38,24 @@ WHERE outbox_id = ?1 AND lane = ?2 AND id >= ?3
 ORDER BY id LIMIT ?4"#;
 
 pub(super) const DELETE: &str = r#"
-DELETE FROM "idem_outbox_messages" WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND EXISTS (
+DELETE FROM "idem_outbox_messages"
+WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (
     SELECT 1 FROM "idem_outbox_lanes" AS l WHERE l.outbox_id = ?1 AND l.lane = ?3 AND l.token = ?2
 )"#;
 
 pub(super) const RETRY: &str = r#"
-UPDATE "idem_outbox_messages" SET attempts = attempts + 1, due_at = {now} + ?5, error = ?6
-WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND EXISTS (
+UPDATE "idem_outbox_messages" SET attempts = attempts + 1, due_at = {now} + ?6, error = ?7
+WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (
     SELECT 1 FROM "idem_outbox_lanes" AS l WHERE l.outbox_id = ?1 AND l.lane = ?3 AND l.token = ?2
 )"#;
 
 /// Before [`DELETE`], in the same transaction.
 pub(super) const BURY: &str = r#"
 INSERT INTO "idem_outbox_dead"
-    (id, outbox_id, lane, message_id, created_at, died_at, attempts, error, destination, key, envelope, payload)
-SELECT id, outbox_id, lane, message_id, created_at, {now}, attempts + 1, ?5, destination, key, envelope, payload
+    (outbox_id, lane, message_id, created_at, died_at, attempts, error, destination, key, envelope, payload)
+SELECT outbox_id, lane, message_id, created_at, {now}, attempts + 1, ?6, destination, key, envelope, payload
 FROM "idem_outbox_messages" AS m
-WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND EXISTS (
+WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (
     SELECT 1 FROM "idem_outbox_lanes" AS l WHERE l.outbox_id = ?1 AND l.lane = ?3 AND l.token = ?2
 )"#;
 

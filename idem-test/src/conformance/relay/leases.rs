@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use idem_core::store::OutboxRows;
+use idem_core::store::{OutboxRows, PublishFailure, RowRef};
 use uuid::Uuid;
 
 use crate::conformance::soon;
-use crate::conformance::store::World;
+use crate::conformance::store::{World, of_row};
 use crate::{MemorySink, Reply};
 
 use super::line::{Line, message, text};
@@ -125,8 +125,8 @@ pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
     assert_eq!(store.take_lanes(outbox, other, LONG, lanes).await.unwrap().len(), lanes as usize);
     assert!(store.renew_lanes(outbox, paused, LONG).await.unwrap().held.is_empty());
     assert!(store.take_lanes(outbox, paused, LONG, lanes).await.unwrap().is_empty());
-    assert_eq!(store.delete_published(outbox, paused, &[(row.lane, row.id)]).await.unwrap(), 0);
-    let failure = |next| idem_core::store::PublishFailure { lane: row.lane, id: row.id, next, error: "no".to_owned() };
+    assert_eq!(store.delete_published(outbox, paused, &[of_row(&row)]).await.unwrap(), 0);
+    let failure = |next| PublishFailure { row: of_row(&row), next, error: "no".to_owned() };
     store.record_failures(outbox, paused, &[failure(None)]).await.unwrap();
     store.record_failures(outbox, paused, &[failure(Some(LONG))]).await.unwrap();
     store.give_lanes(outbox, paused, None).await.unwrap();
@@ -135,7 +135,24 @@ pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
     store.record_failures(outbox, other, &[failure(Some(LONG))]).await.unwrap();
     let row = line.waiting().await.remove(0);
     assert!(row.message.attempt() == 2 && row.due > Duration::from_secs(500), "{row:?}");
-    assert_eq!(store.delete_published(outbox, other, &[(row.lane, row.id)]).await.unwrap(), 1);
+    assert_eq!(store.delete_published(outbox, other, &[of_row(&row)]).await.unwrap(), 1);
+}
+
+/// An id may be given again by a server that takes over from a failed one, or in a file that was restored.
+pub async fn a_row_whose_id_was_given_again_is_left_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.stage([message("one")]).await;
+    let row = line.waiting().await.remove(0);
+    let (store, outbox, token) = (&line.store, line.outbox, Uuid::new_v4());
+    store.take_lanes(outbox, token, LONG, 64).await.unwrap();
+    let before = RowRef { message_id: Uuid::new_v4(), ..of_row(&row) };
+    assert_eq!(store.delete_published(outbox, token, &[before]).await.unwrap(), 0);
+    for next in [None, Some(LONG)] {
+        let failure = PublishFailure { row: before, next, error: "no".to_owned() };
+        store.record_failures(outbox, token, &[failure]).await.unwrap();
+    }
+    let now = line.waiting().await.remove(0);
+    assert_eq!((now.message, now.due), (row.message, row.due));
 }
 
 /// A relay publishes what was staged under its name.

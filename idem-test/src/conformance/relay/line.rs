@@ -134,7 +134,7 @@ impl<W: World> Line<W> {
     /// What has still to be published.
     pub(super) async fn waiting(&self) -> Vec<OutboxRow> {
         let lanes: Vec<LaneLook> = (0..64).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
-        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, open: &[], marks: false };
+        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };
         self.store.read_outbox(self.outbox, read).await.unwrap().rows
     }
 

@@ -5,11 +5,13 @@
 mod failures;
 mod leases;
 mod line;
+mod load;
 mod order;
 
 pub use super::store::World;
 pub use failures::*;
 pub use leases::*;
+pub use load::*;
 pub use order::*;
 
 /// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`
@@ -41,7 +43,14 @@ macro_rules! relay_suite {
             the_lanes_of_a_relay_that_dies_are_taken_over
             a_relay_that_cannot_renew_its_lanes_stops_publishing
             a_relay_that_lost_its_lanes_deletes_nothing
+            a_row_whose_id_was_given_again_is_left_alone
             another_outbox_is_left_alone
+            // load
+            a_relay_that_is_started_to_help_gets_lanes_at_once
+            a_lane_that_cannot_be_given_back_is_tried_at_leisure
+            a_standing_relay_goes_on_at_once_when_another_ends
+            a_relay_that_was_paused_publishes_nothing_twice
+            many_messages_without_an_answer_stop_no_other
         }
     };
 }

@@ -1,6 +1,6 @@
 //! Staged messages: written by the commit, behind its guard, or not at all.
 
-use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, Transactions};
+use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, RowRef, Transactions};
 use idem_core::{Outgoing, StagedMessage};
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ const LANES: u8 = 64;
 /// Reads all messages of an outbox, in the order in which they were staged.
 pub(crate) async fn all<S: OutboxRows>(store: &S, outbox: OutboxId) -> Vec<OutboxRow> {
     let lanes: Vec<LaneLook> = (0..LANES).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
-    let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, open: &[], marks: false };
+    let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };
     let mut rows = store.read_outbox(outbox, read).await.unwrap().rows;
     rows.sort_by_key(|row| row.id);
     rows
@@ -27,6 +27,11 @@ fn message(text: &str) -> StagedMessage {
 /// A message that is too large to travel with COMMIT.
 fn large(text: &str) -> StagedMessage {
     message(&format!("{text}{}", " ".repeat(20_000)))
+}
+
+/// Names a row.
+pub(crate) fn of_row(row: &OutboxRow) -> RowRef {
+    RowRef { lane: row.lane, id: row.id, message_id: row.message.id() }
 }
 
 fn texts(rows: &[OutboxRow]) -> Vec<String> {
@@ -66,7 +71,7 @@ pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>
         assert!(stage.is_dated(key).await);
         let rows = all(&stage.store, outbox).await;
         assert_eq!(texts(&rows), ["one", "two", "three"], "{key}");
-        let done: Vec<(u8, i64)> = rows.iter().map(|row| (row.lane, row.id)).collect();
+        let done: Vec<_> = rows.iter().map(of_row).collect();
         let token = Uuid::new_v4();
         stage.store.take_lanes(outbox, token, std::time::Duration::from_secs(10), 64).await.unwrap();
         assert_eq!(stage.store.delete_published(outbox, token, &done).await.unwrap(), 3);

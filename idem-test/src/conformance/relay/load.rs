@@ -1,0 +1,146 @@
+//! Relays under load, and after pauses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use idem_core::store::OutboxRows;
+
+use crate::conformance::soon;
+use crate::conformance::store::World;
+use crate::{MemorySink, Reply};
+
+use super::line::{Line, message, text};
+
+/// A relay that works off a backlog gives lanes to another one that is started to help.
+pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    if line.store.outbox_lanes() == 1 {
+        return;
+    }
+    let messages = 20_000;
+    line.stage((0..messages).map(message)).await;
+    let lease = Duration::from_millis(600);
+    let relay = |sink: &MemorySink| {
+        line.start_with(line.relay(line.store.clone(), sink.clone()).concurrency(50).lease_duration(lease))
+    };
+    let first = relay(&line.sink);
+    line.published(500).await;
+    let other = MemorySink::new();
+    let second = relay(&other);
+    soon(other.wait_for(|sink| sink.calls() > 0)).await;
+    let before = line.sink.published().len();
+    assert!(before < messages * 2 / 5, "the first relay had published all of its own, {before}");
+    let both = || line.sink.published().len() + other.published().len();
+    soon(async {
+        while both() < messages {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    line.is_empty().await;
+    assert_eq!(both(), messages, "each once");
+    for relay in [first, second] {
+        relay.stop().await.unwrap();
+    }
+}
+
+/// If lanes cannot be given back, it is tried again after a pause.
+pub async fn a_lane_that_cannot_be_given_back_is_tried_at_leisure<W: World>(world: W) {
+    let line = Line::new(world).await;
+    if line.store.outbox_lanes() == 1 {
+        return;
+    }
+    let tries = Arc::new(AtomicUsize::new(0));
+    let tried = tries.clone();
+    let store = line.failing(move |method| method == "give_lanes" && tried.fetch_add(1, SeqCst) < usize::MAX);
+    let lease = Duration::from_millis(600);
+    let first = line.start_with(line.relay(store, line.sink.clone()).lease_duration(lease));
+    line.stage([message("one")]).await;
+    line.published(1).await;
+    let second = line.start_with(line.relay(line.store.clone(), MemorySink::new()).lease_duration(lease));
+    soon(async {
+        while tries.load(SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(tries.load(SeqCst) < 50, "{} in half a second", tries.load(SeqCst));
+    first.crash().await;
+    second.stop().await.unwrap();
+}
+
+/// Long before the next renewal of its leases.
+pub async fn a_standing_relay_goes_on_at_once_when_another_ends<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let long = Duration::from_secs(600);
+    let relay = || line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(long));
+    let first = relay();
+    line.stage([message("one")]).await;
+    line.published(1).await;
+    let second = relay();
+    let outbox = idem_core::StoreOutbox::new(&line.store, "billing");
+    soon(async {
+        while outbox.stats(1).await.unwrap().relays < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    // It has found nothing to take by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    first.stop().await.unwrap();
+    let began = Instant::now();
+    line.stage((0..20).map(|n| message(n).key(n))).await;
+    line.published(21).await;
+    assert!(began.elapsed() < Duration::from_secs(20));
+    second.stop().await.unwrap();
+}
+
+/// Its leases end, but no other relay takes its lanes: then what it has published is deleted, and not published again.
+pub async fn a_relay_that_was_paused_publishes_nothing_twice<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let away = Arc::new(AtomicBool::new(false));
+    let is_away = away.clone();
+    let store = line.failing(move |_| is_away.load(SeqCst));
+    let lease = Duration::from_millis(600);
+    let relay = line.start_with(line.relay(store, line.sink.clone()).lease_duration(lease));
+    let hook = away.clone();
+    line.sink.on_publish(move |message| {
+        if text(message) == "last" {
+            hook.store(true, SeqCst);
+        }
+        Reply::Confirm
+    });
+    line.stage([message("one").key("k"), message("last").key("k")]).await;
+    line.published(2).await;
+    tokio::time::sleep(3 * lease).await;
+    away.store(false, SeqCst);
+    line.is_empty().await;
+    line.sink.on_publish(|_| Reply::Confirm);
+    line.stage([message("after").key("k")]).await;
+    assert_eq!(line.published(3).await, ["one", "last", "after"]);
+    relay.stop().await.unwrap();
+    assert_eq!(line.sink.published().len(), 3);
+}
+
+/// Many messages for a queue that hangs, and nothing else that shows that the broker answers.
+pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.sink.on_publish(|message| if text(message).starts_with("hangs") { Reply::Hang } else { Reply::Confirm });
+    line.stage((0..100).map(|n| message(format!("hangs {n}")))).await;
+    line.stage((0..10).map(|n| message(format!("good {n}")))).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(1));
+    let relay = line.start_with(relay.concurrency(20));
+    line.published(10).await;
+    // All that is left hangs, and has been tried before.
+    soon(line.sink.wait_for(|sink| sink.calls() > 130)).await;
+    for n in 0..5 {
+        let began = Instant::now();
+        line.stage([message(n)]).await;
+        line.published(11 + n).await;
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    }
+    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1));
+    relay.crash().await;
+}
