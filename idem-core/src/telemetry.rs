@@ -8,6 +8,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
 
+use crate::store::OutboxStats;
 use crate::{Delivery, Outcome, Reason};
 
 pub(crate) use describe::describe;
@@ -103,10 +104,32 @@ pub(crate) struct RelayMetrics {
     pub(crate) given_up: Counter,
     /// From the time at which a message was staged to its confirm.
     pub(crate) lag: Histogram,
-    pub(crate) waiting: Gauge,
-    pub(crate) oldest: Gauge,
-    pub(crate) dead: Gauge,
     pub(crate) lanes: Gauge,
+    pub(crate) outbox: OutboxGauges,
+}
+
+/// The fill level of an outbox, which relays report, and workers whose handlers stage: no relay may be alive.
+pub(crate) struct OutboxGauges {
+    waiting: Gauge,
+    oldest: Gauge,
+    dead: Gauge,
+}
+
+impl OutboxGauges {
+    pub(crate) fn new(outbox: &str) -> Self {
+        let labels = [("outbox", outbox.to_owned())];
+        Self {
+            waiting: gauge!("idem_outbox_waiting", &labels),
+            oldest: gauge!("idem_outbox_oldest_seconds", &labels),
+            dead: gauge!("idem_outbox_dead", &labels),
+        }
+    }
+
+    pub(crate) fn set(&self, stats: &OutboxStats) {
+        self.waiting.set(stats.waiting as f64);
+        self.dead.set(stats.dead as f64);
+        self.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
+    }
 }
 
 impl RelayMetrics {
@@ -117,10 +140,8 @@ impl RelayMetrics {
             refused: counter!("idem_outbox_refused_total", &labels),
             given_up: counter!("idem_outbox_given_up_total", &labels),
             lag: histogram!("idem_outbox_lag_seconds", &labels),
-            waiting: gauge!("idem_outbox_waiting", &labels),
-            oldest: gauge!("idem_outbox_oldest_seconds", &labels),
-            dead: gauge!("idem_outbox_dead", &labels),
             lanes: gauge!("idem_outbox_lanes", &labels),
+            outbox: OutboxGauges::new(outbox),
         }
     }
 }

@@ -39,12 +39,6 @@ impl<S: Store> Pipeline<S> {
         let (consumer, handler) = (self.consumer.as_str(), route.handler.name());
         let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
-        if gate.is_full() {
-            let backlog = self.settings.backlog.unwrap_or_default();
-            return Err(
-                format!("more than {backlog} messages of the outbox wait to be published, see `.backlog(..)`").into()
-            );
-        }
         let limit = self.store.bell().and_then(|bell| bell.limit(gate.id));
         for (place, mut message) in messages.into_iter().enumerate() {
             let checked = message.check().and_then(|()| message.check_size(limit));

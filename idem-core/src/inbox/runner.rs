@@ -49,7 +49,10 @@ impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
         let mut running = JoinSet::new();
         while !self.pipeline.draining.has_begun() {
-            let round = self.round(&mut running).await;
+            let round = match self.pipeline.is_outbox_full() {
+                true => Ok(false),
+                false => self.round(&mut running).await,
+            };
             let (more, failed) = (matches!(round, Ok(true)), round.is_err());
             if let Err(fault) = round {
                 self.pipeline.outage.report(&fault);

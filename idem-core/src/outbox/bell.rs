@@ -1,6 +1,5 @@
 //! Wakes relays in the same process.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -15,7 +14,23 @@ pub struct Bell(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     rung: watch::Sender<()>,
-    limits: Mutex<HashMap<OutboxId, usize>>,
+    limits: Mutex<Vec<(OutboxId, usize)>>,
+}
+
+/// The size of the largest message that one relay can publish, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct SizeLimit {
+    bell: Bell,
+    limit: Option<(OutboxId, usize)>,
+}
+
+impl Drop for SizeLimit {
+    fn drop(&mut self) {
+        let mut limits = self.bell.limits();
+        if let Some(place) = limits.iter().position(|limit| Some(*limit) == self.limit) {
+            limits.swap_remove(place);
+        }
+    }
 }
 
 impl Bell {
@@ -29,20 +44,40 @@ impl Bell {
         self.0.rung.subscribe()
     }
 
-    /// Sets the size of the largest message that the relay of an outbox can publish.
-    pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) {
-        match limit {
-            Some(limit) => self.limits().insert(outbox, limit),
-            None => self.limits().remove(&outbox),
-        };
+    /// Sets the size of the largest message that a relay of an outbox can publish, if it knows it, until what this returns
+    /// is dropped.
+    pub(crate) fn set_limit(&self, outbox: OutboxId, limit: Option<usize>) -> SizeLimit {
+        let limit = limit.map(|limit| (outbox, limit));
+        self.limits().extend(limit);
+        SizeLimit { bell: self.clone(), limit }
     }
 
-    /// The size of the largest message that the relay of an outbox can publish, if a relay of this process knows it.
+    /// The size of the largest message that each relay of an outbox can publish, as far as relays of this process know it.
     pub(crate) fn limit(&self, outbox: OutboxId) -> Option<usize> {
-        self.limits().get(&outbox).copied()
+        self.limits().iter().filter(|(of, _)| *of == outbox).map(|(_, limit)| *limit).min()
     }
 
-    fn limits(&self) -> MutexGuard<'_, HashMap<OutboxId, usize>> {
+    fn limits(&self) -> MutexGuard<'_, Vec<(OutboxId, usize)>> {
         self.0.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_limit_holds_as_long_as_a_relay_has_it() {
+        let bell = Bell::default();
+        let [one, other] = [1, 2].map(|number| OutboxId { number, namespace: Uuid::nil() });
+        let limits = [Some(9), Some(7), None].map(|limit| bell.clone().set_limit(one, limit));
+        assert_eq!((bell.limit(one), bell.limit(other)), (Some(7), None));
+        let [nine, seven, none] = limits;
+        drop((seven, none));
+        assert_eq!(bell.limit(one), Some(9));
+        drop(nine);
+        assert_eq!(bell.limit(one), None);
     }
 }

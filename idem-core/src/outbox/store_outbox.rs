@@ -30,10 +30,13 @@ impl<S: OutboxRows> StoreOutbox<S> {
     }
 }
 
-/// Checks messages that an application stages, and gives them ids.
-pub(crate) fn checked(messages: impl IntoIterator<Item = Outgoing>) -> Result<Vec<StagedMessage>, Error> {
+/// Checks messages that an application stages, and gives them ids. `limit` is the size of the largest one, if it is known.
+pub(crate) fn checked(
+    messages: impl IntoIterator<Item = Outgoing>,
+    limit: Option<usize>,
+) -> Result<Vec<StagedMessage>, Error> {
     let checked = |(place, message): (usize, Outgoing)| {
-        message.check().map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
+        message.check().and_then(|()| message.check_size(limit)).map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
         Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
     };
     messages.into_iter().enumerate().map(checked).collect()

@@ -1,6 +1,7 @@
 //! What changes the state of a running relay.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -12,6 +13,9 @@ use super::lanes::Permit;
 use super::queue::Entry;
 use super::state::Running;
 use super::work::{Answer, Event, Failed};
+
+/// How often leases are renewed at least.
+const RENEWED: Duration = Duration::from_secs(5);
 
 impl<S: Store, K: Sink> Running<'_, S, K> {
     /// Applies the end of a statement or a call.
@@ -59,10 +63,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             }
             Event::Counted { stats } => {
                 self.busy.counting = false;
-                if let Some(stats) = stats {
-                    self.metrics.waiting.set(stats.waiting as f64);
-                    self.metrics.dead.set(stats.dead as f64);
-                    self.metrics.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
+                match stats {
+                    Ok(stats) => self.metrics.outbox.set(&stats),
+                    // The gauges keep their values. The health does not depend on them.
+                    Err(error) => tracing::warn!(error, "the messages of the outbox could not be counted"),
                 }
             }
         }
@@ -227,7 +231,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             );
             self.drop_lanes(&lost);
         }
-        self.next.renew = began + self.settings.lease / 3;
+        // Also if leases are long, it is told soon how many relays there are.
+        self.next.renew = began + RENEWED.min(self.settings.lease / 3);
         let relays = (leases.relays as usize).max(1);
         self.share = usize::from(self.store.outbox_lanes()).div_ceil(relays);
         let leaving = self.lanes.leave(self.share);

@@ -1,5 +1,6 @@
 //! The messages that a relay has read, by key.
 
+use std::collections::btree_map::OccupiedEntry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -66,6 +67,11 @@ pub(super) struct Queue {
     again: VecDeque<Entry>,
     /// Those that wait for their next attempt, by its time and their id. Nothing else is kept of them.
     delayed: BTreeMap<(Instant, i64), Delayed>,
+    /// The same of those that got no answer. They are read again only when there is a place for them: otherwise they would
+    /// take the room of all others.
+    unanswered: BTreeMap<(Instant, i64), Delayed>,
+    /// How many of them were woken since the last read.
+    woken: usize,
     /// How often messages were published without an answer, in a row.
     tries: HashMap<i64, u32>,
 }
@@ -74,6 +80,7 @@ impl Queue {
     /// Adds what was read, in its order. Returns how many messages are new.
     pub(super) fn add(&mut self, rows: Vec<OutboxRow>, now: Instant) -> usize {
         let before = self.known.len();
+        self.woken = 0;
         for row in rows {
             let key = row.message.key().cloned();
             let held = key.as_ref().and_then(|key| self.keys.get(key)?.held);
@@ -143,6 +150,7 @@ impl Queue {
     /// Keeps the key of a message that has failed, until [`delay`](Self::delay) or [`give_up`](Self::give_up). Messages
     /// behind it are forgotten, and read again later.
     pub(super) fn hold(&mut self, entry: &Entry) {
+        self.tries.remove(&entry.id);
         self.hold_key(entry);
         self.end(entry);
     }
@@ -161,6 +169,7 @@ impl Queue {
             Some(held) if held > entry.id => {
                 self.known.remove(held);
                 self.delayed.retain(|(_, id), _| *id != held);
+                self.unanswered.retain(|(_, id), _| *id != held);
             }
             _ => {}
         }
@@ -168,15 +177,21 @@ impl Queue {
 
     /// Keeps the id of a message that is not under way, until its next attempt. Messages of its key wait.
     pub(super) fn delay(&mut self, entry: &Entry, until: Instant) {
+        let delayed = self.put_aside(entry);
+        self.delayed.insert((until, entry.id), delayed);
+    }
+
+    fn put_aside(&mut self, entry: &Entry) -> Delayed {
         self.hold_key(entry);
         self.known.lighten(entry.id);
-        self.delayed.insert((until, entry.id), Delayed { lane: entry.lane, key: entry.key().cloned() });
+        Delayed { lane: entry.lane, key: entry.key().cloned() }
     }
 
     /// Delays a message that got no answer.
     pub(super) fn delay_unanswered(&mut self, entry: &Entry, until: Instant) {
         self.tries.insert(entry.id, entry.tries.saturating_add(1));
-        self.delay(entry, until);
+        let delayed = self.put_aside(entry);
+        self.unanswered.insert((until, entry.id), delayed);
         self.end(entry);
     }
 
@@ -206,21 +221,36 @@ impl Queue {
         self.end(entry);
     }
 
-    /// Forgets the messages whose time has come. Returns their lanes and ids, from which on has to be read again.
-    pub(super) fn wake(&mut self, now: Instant) -> Vec<(u8, i64)> {
+    /// Forgets the messages whose time has come; of those without an answer as many as there are places for. Returns their
+    /// lanes and ids, from which on has to be read again.
+    pub(super) fn wake(&mut self, now: Instant, places: usize) -> Vec<(u8, i64)> {
+        let is_due = |first: &OccupiedEntry<'_, (Instant, i64), Delayed>| first.key().0 <= now;
         let mut woken = Vec::new();
-        while let Some(first) = self.delayed.first_entry().filter(|first| first.key().0 <= now) {
-            let ((_, id), Delayed { lane, key }) = first.remove_entry();
-            self.known.remove(id);
-            self.release(key.as_ref(), id);
-            woken.push((lane, id));
+        while let Some(first) = self.delayed.first_entry().filter(is_due) {
+            woken.push(first.remove_entry());
         }
-        woken
+        while self.has_room(places)
+            && let Some(first) = self.unanswered.first_entry().filter(is_due)
+        {
+            woken.push(first.remove_entry());
+            self.woken += 1;
+        }
+        for ((_, id), Delayed { key, .. }) in &woken {
+            self.known.remove(*id);
+            self.release(key.as_ref(), *id);
+        }
+        woken.into_iter().map(|((_, id), Delayed { lane, .. })| (lane, id)).collect()
+    }
+
+    fn has_room(&self, places: usize) -> bool {
+        self.again.len() + self.woken < places
     }
 
     /// When the time of the next message comes.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.delayed.first_key_value().map(|((until, _), _)| *until)
+    pub(super) fn next_due(&self, places: usize) -> Option<Instant> {
+        let unanswered = self.unanswered.first_key_value().filter(|_| self.has_room(places));
+        let firsts = self.delayed.first_key_value().into_iter().chain(unanswered);
+        firsts.map(|((until, _), _)| *until).min()
     }
 
     /// Forgets messages that are deleted.
@@ -244,7 +274,9 @@ impl Queue {
         };
         self.ready.retain(|entry| stays(&mut self.known, entry.lane, entry.id));
         self.again.retain(|entry| stays(&mut self.known, entry.lane, entry.id));
-        self.delayed.retain(|(_, id), delayed| stays(&mut self.known, delayed.lane, *id));
+        for delayed in [&mut self.delayed, &mut self.unanswered] {
+            delayed.retain(|(_, id), delayed| stays(&mut self.known, delayed.lane, *id));
+        }
         self.keys.values_mut().for_each(|of_key| of_key.waiting.retain(|it| stays(&mut self.known, it.lane, it.id)));
     }
 
@@ -268,7 +300,7 @@ impl Queue {
 
     /// How many messages are here, without those that wait for their next attempt.
     pub(super) fn len(&self) -> usize {
-        self.known.len().saturating_sub(self.delayed.len())
+        self.known.len().saturating_sub(self.delayed())
     }
 
     /// The size of the payloads of all messages here.
@@ -278,7 +310,7 @@ impl Queue {
 
     /// How many messages wait for their next attempt.
     pub(super) fn delayed(&self) -> usize {
-        self.delayed.len()
+        self.delayed.len() + self.unanswered.len()
     }
 
     /// The keys whose messages are not to be read, and their lanes.
@@ -342,8 +374,8 @@ mod tests {
         assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
         assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 0, "their key is blocked");
         assert_eq!(ids(&mut queue), [3]);
-        assert!(queue.wake(now).is_empty());
-        assert_eq!(queue.wake(now + Duration::from_secs(1)), [(0, 1)], "it and those behind it are read again");
+        assert!(queue.wake(now, 1).is_empty());
+        assert_eq!(queue.wake(now + Duration::from_secs(1), 1), [(0, 1)], "it and those behind it are read again");
         assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(4, Some("k"))], now), 3);
         let first = queue.next(true).unwrap();
         assert_eq!((first.id, queue.next(true).is_none()), (1, true));
@@ -373,8 +405,8 @@ mod tests {
         let first = queue.next(true).unwrap();
         assert_eq!(first.id, 1);
         queue.delay_unanswered(&first, now + Duration::from_secs(2));
-        assert!(queue.wake(now + Duration::from_secs(1)).is_empty(), "2 is behind 1");
-        assert_eq!(queue.wake(now + Duration::from_secs(2)), [(0, 1)]);
+        assert!(queue.wake(now + Duration::from_secs(1), 1).is_empty(), "2 is behind 1");
+        assert_eq!(queue.wake(now + Duration::from_secs(2), 1), [(0, 1)]);
         assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k"))], now), 2);
         assert_eq!(ids(&mut queue), [1]);
     }
@@ -399,7 +431,8 @@ mod tests {
         queue.add(vec![row(1, None)], now);
         let first = queue.next(true).unwrap();
         queue.delay_unanswered(&first, now);
-        queue.wake(now);
+        assert!(queue.wake(now, 0).is_empty() && queue.next_due(0).is_none(), "there is no place for it");
+        assert_eq!(queue.wake(now, 1), [(0, 1)]);
         queue.add(vec![row(1, None), row(2, None)], now);
         assert_eq!((queue.next(false).unwrap().id, queue.next(false).is_none()), (2, true));
         assert_eq!(queue.next(true).unwrap().tries, 1);

@@ -53,9 +53,7 @@ pub(super) async fn until<S: Store, K: Sink>(
         version = env!("CARGO_PKG_VERSION"),
         "the relay has started"
     );
-    if let Some(bell) = store.bell() {
-        bell.set_limit(outbox, sink.limit());
-    }
+    let _limit = store.bell().map(|bell| bell.set_limit(outbox, sink.limit()));
     health.set_broker(true);
     // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());

@@ -24,7 +24,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     /// Starts all that can be started now.
     pub(super) fn start(&mut self, now: Instant) {
         self.expire(now);
-        for (lane, id) in self.queue.wake(now) {
+        for (lane, id) in self.queue.wake(now, self.places(now)) {
             self.reopen(lane, id);
         }
         self.publish(now);

@@ -141,7 +141,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         let when = |wanted: bool, time: &Instant| wanted.then_some(*time);
         let times = [
             self.broker.until().filter(|until| *until > now),
-            self.queue.next_due(),
+            self.queue.next_due(self.places(now)),
             self.lanes.until(),
             when(!self.busy.leasing && !self.draining && self.lanes.held().count() < self.share, take),
             when(!self.busy.leasing, renew),
@@ -158,6 +158,11 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
     /// Returns whether there are enough messages.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= self.settings.concurrency || self.queue.delayed() >= DELAYED || self.queue.bytes() >= BYTES
+    }
+
+    /// How many more messages may be published of which an earlier attempt got no answer.
+    pub(super) fn places(&self, now: Instant) -> usize {
+        self.broker.places(self.settings.concurrency, now).1.saturating_sub(self.unanswered)
     }
 
     /// Reads at once, because something was staged in this process.

@@ -30,7 +30,7 @@ pub(super) enum Event {
     Renewed { began: Instant, leases: Result<LaneLeases, StoreError> },
     Taken { lanes: Result<Vec<u8>, StoreError> },
     Given { lanes: BTreeSet<u8>, given: Result<(), StoreError> },
-    Counted { stats: Option<OutboxStats> },
+    Counted { stats: Result<OutboxStats, String> },
 }
 
 /// The answer of a sink.
@@ -165,7 +165,10 @@ pub(super) fn give<'a, S: Store>(
 
 pub(super) fn count<'a, S: Store>(store: &'a S, outbox: OutboxId) -> BoxFuture<'a, Event> {
     Box::pin(async move {
-        let stats = timeout(COUNT, store.outbox_stats(outbox, COUNTED)).await;
-        Event::Counted { stats: stats.ok().and_then(Result::ok) }
+        let stats = match timeout(COUNT, store.outbox_stats(outbox, COUNTED)).await {
+            Ok(answer) => answer.map_err(|fault| crate::error::text(&fault)),
+            Err(_) => Err(format!("it takes longer than {COUNT:?}")),
+        };
+        Event::Counted { stats }
     })
 }

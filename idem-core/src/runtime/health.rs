@@ -75,8 +75,9 @@ impl Health {
         self.broker() && self.database() && self.all(works)
     }
 
-    /// Returns why nothing that handlers stage is published, if no relay of the worker's outbox has been alive for a minute.
-    /// Its messages are processed nevertheless. Of several workers: the reason of the first that has one.
+    /// Returns why what handlers stage is not published: no relay of the worker's outbox has been alive for a minute, while
+    /// its messages are processed nevertheless; or more messages wait than [`backlog`](crate::Worker::backlog) permits, so
+    /// consumption is paused until they are published. Of several workers: the reason of the first that has one.
     pub fn unrelayed(&self) -> Option<String> {
         self.0.iter().find_map(|state| state.unrelayed().clone())
     }

@@ -7,6 +7,7 @@ use crate::{Acker, Store};
 
 use super::extend::kept;
 use super::outage::Outage;
+use super::outbox_gate::OutboxGate;
 use super::pipeline::Pipeline;
 use super::refused::UNANSWERED;
 use super::step::{HoldReason, Progress};
@@ -27,6 +28,20 @@ impl Outage {
 }
 
 impl<S: Store> Pipeline<S> {
+    /// Returns whether more messages wait to be published than the user permits.
+    pub(crate) fn is_outbox_full(&self) -> bool {
+        self.settings.backlog.is_some() && self.outbox.as_ref().is_some_and(OutboxGate::is_full)
+    }
+
+    /// Waits until it is so, or until it is not. Cancel safe.
+    pub(crate) async fn outbox_full(&self, full: bool) {
+        match &self.outbox {
+            Some(gate) if full != self.is_outbox_full() => gate.becomes(full).await,
+            None if full => std::future::pending().await,
+            _ => {}
+        }
+    }
+
     /// Holds a delivery for a while, without a connection, row or transaction. The drain ends the wait.
     pub(crate) async fn hold(&self, hold: HoldReason, holds: usize) {
         if hold == HoldReason::Busy && holds >= UNANSWERED {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::runtime::{Health, Outage};
+use crate::Store;
+use crate::runtime::Pipeline;
 
 /// An outage that starts again within this time is the same outage: held deliveries are retried every two seconds.
 const SAME: Duration = Duration::from_secs(10);
@@ -13,18 +14,21 @@ const SAME: Duration = Duration::from_secs(10);
 /// a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker would take them
 /// back again and again, or other workers, which can handle them, would get nothing of them. Never completes if the
 /// broker has no such limit. Cancel safe.
-pub(super) async fn too_long(outage: &Outage, health: &Health, limit: Option<Duration>) -> &'static str {
+pub(super) async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {
+    let (outage, health) = (&pipeline.outage, &pipeline.health);
     let Some(long) = limit.map(|limit| limit / 4) else { return std::future::pending().await };
     tokio::select! {
         () = lasts(long, || outage.began(), || outage.over()) => "the database has been away for long",
         () = lasts(long, || health.pauses(), || health.resumed()) => "consumption has been paused for long",
+        () = lasts(long, || pipeline.outbox_full(true), || pipeline.outbox_full(false)) => "the outbox has been full for long",
     }
 }
 
 /// Waits until the worker can take deliveries again. Cancel safe.
-pub(super) async fn over(outage: &Outage, health: &Health) {
-    outage.over().await;
-    health.resumed().await;
+pub(super) async fn over<S: Store>(pipeline: &Pipeline<S>) {
+    pipeline.outage.over().await;
+    pipeline.health.resumed().await;
+    pipeline.outbox_full(false).await;
 }
 
 /// Waits until an outage has lasted for `long`.

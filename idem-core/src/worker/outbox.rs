@@ -5,49 +5,68 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::Store;
-use crate::runtime::{Pipeline, jittered};
+use crate::runtime::{OutboxGate, Pipeline, jittered};
+use crate::store::OutboxStats;
+use crate::telemetry::OutboxGauges;
 
 /// How long counting may take.
 const COUNT: Duration = Duration::from_secs(5);
+
+/// The number up to which messages are counted for the gauges.
+const COUNTED: u64 = 10_000;
 
 /// Watches the outbox, until the future is dropped: whether a relay of it is alive, and whether its backlog is longer
 /// than the user permits.
 pub(super) async fn watch<S: Store>(pipeline: &Pipeline<S>) {
     let Some(gate) = &pipeline.outbox else { return };
-    let (settings, mut relayed) = (&pipeline.settings, Instant::now());
+    let (settings, gauges) = (&pipeline.settings, OutboxGauges::new(&pipeline.consumer));
+    let limit = settings.backlog.unwrap_or(0).saturating_add(1).max(COUNTED);
+    let mut relayed = Instant::now();
     loop {
-        let limit = settings.backlog.map_or(1, |backlog| backlog.saturating_add(1));
-        if let Ok(Ok(stats)) = timeout(COUNT, pipeline.store.outbox_stats(gate.id, limit)).await {
-            if stats.relays > 0 {
-                relayed = Instant::now();
+        let began = Instant::now();
+        match timeout(COUNT, pipeline.store.outbox_stats(gate.id, limit)).await {
+            Ok(Ok(stats)) => {
+                gauges.set(&stats);
+                if stats.relays > 0 {
+                    relayed = Instant::now();
+                }
+                tell(pipeline, gate, &stats, relayed.elapsed() > settings.relay_patience);
             }
-            tell_of_relays(pipeline, relayed.elapsed() > settings.relay_patience);
-            let full = settings.backlog.is_some_and(|backlog| stats.waiting > backlog);
-            if full && !gate.set_full(true) {
-                let (consumer, backlog) = (&pipeline.consumer, settings.backlog);
-                tracing::warn!(consumer, backlog, "the outbox is full: handlers that stage messages fail");
-            } else if !full && gate.set_full(false) {
-                tracing::info!(consumer = pipeline.consumer, "handlers can stage messages again");
+            failed => {
+                // Relays could not renew their leases either.
+                relayed = Instant::now();
+                let error = failed.map_or("it takes too long".to_owned(), |answer| match answer {
+                    Ok(_) => String::new(),
+                    Err(fault) => crate::error::text(&fault),
+                });
+                tracing::warn!(consumer = pipeline.consumer, error, "the messages of the outbox could not be counted");
             }
         }
-        tokio::time::sleep(jittered(settings.relay_patience / 12)).await;
+        // However many messages wait, most of the time is not spent on counting them.
+        tokio::time::sleep(jittered(settings.relay_patience / 12).max(10 * began.elapsed())).await;
         pipeline.outage.over().await;
     }
 }
 
-/// Reports whether a relay is missing.
-fn tell_of_relays<S: Store>(pipeline: &Pipeline<S>, missing: bool) {
-    let consumer = &pipeline.consumer;
-    let was_missing = pipeline.health.unrelayed().is_some();
-    if missing && !was_missing {
-        let why = format!(
+/// Reports whether a relay is missing, and whether the outbox is full.
+fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, stats: &OutboxStats, missing: bool) {
+    let (consumer, told) = (&pipeline.consumer, pipeline.health.unrelayed());
+    let backlog = pipeline.settings.backlog.filter(|backlog| stats.waiting > *backlog);
+    gate.set_full(backlog.is_some());
+    let why = match backlog {
+        _ if missing => Some(format!(
             "no relay of the outbox {consumer:?} is alive, so nothing that handlers stage is published: run \
              `Relay::new({consumer:?}, ..)`"
-        );
-        tracing::error!(consumer, "{why}");
-        pipeline.health.set_unrelayed(Some(why));
-    } else if !missing && was_missing {
-        tracing::info!(consumer, "a relay of the outbox is alive again");
-        pipeline.health.set_unrelayed(None);
+        )),
+        Some(backlog) => Some(format!(
+            "consumption pauses, because more than {backlog} messages of the outbox {consumer:?} wait to be published"
+        )),
+        None => None,
+    };
+    match &why {
+        Some(why) if told.is_none() => tracing::error!(consumer, "{why}"),
+        None if told.is_some() => tracing::info!(consumer, "messages of the outbox are published again"),
+        _ => {}
     }
+    pipeline.health.set_unrelayed(why);
 }

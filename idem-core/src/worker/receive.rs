@@ -32,7 +32,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             biased;
             () = pipeline.draining.begun() => return,
             error = forward(pipeline, source, to) => Ok(error),
-            why = leave::too_long(&pipeline.outage, &pipeline.health, limit) => Err(why),
+            why = leave::too_long(pipeline, limit) => Err(why),
         };
         pipeline.health.set_broker(false);
         pipeline.lag.send_replace(None);
@@ -59,7 +59,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             () = pipeline.draining.begun() => return,
             () = async {
                 if left {
-                    leave::over(&pipeline.outage, &pipeline.health).await;
+                    leave::over(pipeline).await;
                 }
                 reopening.open(source, options, settled()).await;
             } => {}
@@ -75,7 +75,8 @@ pub(crate) async fn run<S: Store, Src: Source>(
     }
 }
 
-/// Takes deliveries until the source fails. Takes none while the database is unavailable or consumption is paused.
+/// Takes deliveries until the source fails. Takes none while the database is unavailable, consumption is paused, or the
+/// outbox is full.
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
@@ -84,6 +85,7 @@ async fn forward<S: Store, Src: Source>(
     loop {
         pipeline.outage.over().await;
         pipeline.health.resumed().await;
+        pipeline.outbox_full(false).await;
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
             Ok((mut delivery, acker)) => {

@@ -1,14 +1,19 @@
 //! The statements of the outbox.
 
-/// Inserts the name if it is new, and its lanes, and returns its number and namespace. No row: another process inserts it
-/// now.
+/// Inserts the name if it is new, and those of its lanes that are missing, and returns its number and namespace. No row:
+/// another process inserts it now.
 pub(super) const REGISTER: &str = "
     WITH made AS (
         INSERT INTO {schema}.outboxes (name) VALUES ($1) ON CONFLICT (name) DO NOTHING RETURNING id, namespace
+    ), known AS (
+        SELECT id, namespace FROM made UNION ALL SELECT id, namespace FROM {schema}.outboxes WHERE name = $1
     ), lanes AS (
-        INSERT INTO {schema}.outbox_lanes (outbox_id, lane) SELECT made.id, lane FROM made, generate_series(0, $2) AS lane
+        INSERT INTO {schema}.outbox_lanes (outbox_id, lane)
+        SELECT known.id, lane FROM known, generate_series(0, $2) AS lane
+        WHERE NOT EXISTS (SELECT FROM {schema}.outbox_lanes AS l WHERE l.outbox_id = known.id AND l.lane = lane.lane)
+        ON CONFLICT DO NOTHING
     )
-    SELECT id, namespace FROM made UNION ALL SELECT id, namespace FROM {schema}.outboxes WHERE name = $1";
+    SELECT id, namespace FROM known";
 
 /// The beginning of a statement that is followed by its rows.
 pub(super) const STAGE: &str = "

@@ -98,13 +98,13 @@ impl StoreOutbox<Postgres> {
         connection: &mut PgConnection,
         messages: impl IntoIterator<Item = Outgoing>,
     ) -> Result<(), Error> {
-        let messages = checked(messages)?;
-        if messages.is_empty() {
+        let mut messages = messages.into_iter().peekable();
+        if messages.peek().is_none() {
             return Ok(());
         }
         let outbox = self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
         let outbox = outbox.map_err(|error| Error::database("could not register the outbox", error))?;
-        let staged = Staged::new(&self.store, outbox, messages);
+        let staged = Staged::new(&self.store, outbox, checked(messages, self.store.0.bell.limit(outbox))?);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let row = staged.query(None).persistent(false).fetch_one(connection).await.map_err(failed)?;
         match row.try_get::<i64, _>(0).map_err(failed)? == staged.len() as i64 {

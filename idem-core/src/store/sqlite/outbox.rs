@@ -30,15 +30,18 @@ pub(super) async fn intern(
     let register = sqlx::query(store.prefix.sql(REGISTER)).bind(name).bind(Uuid::new_v4());
     register.execute(&mut *connection).await?;
     let (number, namespace) = find().fetch_one(&mut *connection).await?;
-    let outbox = OutboxId { number, namespace };
-    relays::make_lane(store, connection, outbox).await?;
-    Ok(outbox)
+    Ok(OutboxId { number, namespace })
 }
 
 impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, StoreError> {
         let mut connection = self.file.writer().await?;
-        let outbox = intern(self, connection.raw(), name).await.map_err(|error| self.file.fault(error))?;
+        let registered = async {
+            let outbox = intern(self, connection.raw(), name).await?;
+            relays::make_lane(self, connection.raw(), outbox).await?;
+            Ok(outbox)
+        };
+        let outbox = registered.await.map_err(|error| self.file.fault(error))?;
         connection.give_back();
         Ok(outbox)
     }

@@ -86,12 +86,13 @@ impl StoreOutbox<Sqlite> {
         connection: &mut SqliteConnection,
         messages: impl IntoIterator<Item = Outgoing>,
     ) -> Result<(), Error> {
-        let messages = checked(messages)?;
-        if messages.is_empty() {
+        let mut messages = messages.into_iter().peekable();
+        if messages.peek().is_none() {
             return Ok(());
         }
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let outbox = outbox::intern(&self.store, connection, &self.name).await.map_err(failed)?;
+        let messages = checked(messages, self.store.bell.limit(outbox))?;
         let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
         outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)
     }

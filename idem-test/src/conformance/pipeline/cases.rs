@@ -284,7 +284,7 @@ macro_rules! pipeline_suite {
             each_of_many_messages_stages_once
             a_batch_handler_stages_with_its_batch
             a_worker_without_a_relay_is_unready
-            a_backlog_makes_handlers_fail_until_it_is_published
+            a_backlog_pauses_consumption_until_it_is_published
             // replay
             a_replay_runs_it_once
             a_replay_twice_has_one_effect

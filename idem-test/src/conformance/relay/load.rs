@@ -4,13 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use idem_core::store::OutboxRows;
+use idem_core::store::{OutboxRows, StoreError};
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
+use crate::tapped_store::{StoreTap, TappedStore};
 use crate::{MemorySink, Reply};
 
 use super::line::{Line, message, text};
+
+/// Deletes so slowly that further messages are confirmed meanwhile.
+#[derive(Clone)]
+struct SlowDeletes;
+
+impl StoreTap for SlowDeletes {
+    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
+        if method == "delete_published" {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        Ok(())
+    }
+}
 
 /// A relay that works off a backlog gives lanes to another one that is started to help.
 pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world: W) {
@@ -18,11 +32,12 @@ pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world:
     if line.store.outbox_lanes() == 1 {
         return;
     }
-    let messages = 20_000;
+    let messages = 10_000;
     line.stage((0..messages).map(message)).await;
     let lease = Duration::from_millis(600);
+    let store = TappedStore::new(line.store.clone(), SlowDeletes);
     let relay = |sink: &MemorySink| {
-        line.start_with(line.relay(line.store.clone(), sink.clone()).concurrency(50).lease_duration(lease))
+        line.start_with(line.relay(store.clone(), sink.clone()).concurrency(50).lease_duration(lease))
     };
     let first = relay(&line.sink);
     line.published(500).await;

@@ -193,6 +193,7 @@ macro_rules! store_suite {
             many_rows_are_inserted_at_once
             // outbox
             an_outbox_keeps_its_number
+            lanes_that_are_missing_are_made_again
             staged_messages_are_committed_with_the_claim_and_in_order
             a_staged_message_is_read_as_it_was
             nothing_staged_survives_a_transaction_that_is_rolled_back

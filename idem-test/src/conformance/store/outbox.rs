@@ -56,6 +56,17 @@ pub async fn an_outbox_keeps_its_number<W: World>(world: W) {
     assert!(other.number != one.number && other.namespace != one.namespace, "{one:?} {other:?}");
 }
 
+/// In a restored database, or after a mistake of an operator, lanes may be missing: nothing of them would be published.
+pub async fn lanes_that_are_missing_are_made_again<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let outbox = stage.store.register_outbox("billing").await.unwrap();
+    let lanes = stage.world.own("outbox_lanes");
+    stage.world.run(&format!("DELETE FROM {lanes} WHERE lane IN (0, 1, 63)")).await;
+    assert_eq!(stage.store.register_outbox("billing").await.unwrap(), outbox);
+    let taken = stage.store.take_lanes(outbox, Uuid::new_v4(), std::time::Duration::from_secs(10), 64).await.unwrap();
+    assert_eq!(taken.len(), usize::from(stage.store.outbox_lanes()));
+}
+
 /// What was staged is there with the claim, in the order in which it was staged, and in this outbox only.
 pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>(world: W) {
     let stage = Stage::new(world).await;
