@@ -111,3 +111,62 @@ async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
     assert!(texts.is_sorted() && texts.len() == 501, "{texts:?}");
     relay.abort();
 }
+
+/// Index entries of deleted messages stay as long as a snapshot may need them, and are not read at each poll: neither while
+/// transactions of some seconds begin and end all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_index_entries_are_not_read_again_and_again() {
+    use std::time::Duration;
+
+    use idem_core::{Outgoing, Relay};
+    use idem_test::MemorySink;
+    use idem_test::conformance::store::{Setup, World};
+    use sqlx::{Connection, PgConnection, raw_sql};
+
+    const DEAD: i64 = 100_000;
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let outbox = store.outbox("billing");
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    outbox.stage(&mut own, [Outgoing::new("orders", "")]).await.unwrap();
+    let mut dump = PgConnection::connect(&world.url).await.unwrap();
+    raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").execute(&mut dump).await.unwrap();
+    let table = world.own("outbox_messages");
+    let columns = "outbox_id, lane, message_id, destination, envelope, payload";
+    world
+        .run(&format!(
+            "INSERT INTO {table} ({columns}) SELECT outbox_id, n % 64, message_id, destination, envelope, payload \
+             FROM {table}, generate_series(1, {DEAD}) AS n; DELETE FROM {table}"
+        ))
+        .await;
+    let sink = MemorySink::new();
+    let relay = tokio::spawn(Relay::new("billing", store.clone(), sink.clone()).run_until(std::future::pending()));
+    let mut short = tokio::task::JoinSet::new();
+    for n in 0..10 {
+        let url = world.url.clone();
+        short.spawn(async move {
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(300 * n)).await;
+            loop {
+                let text = "BEGIN; SELECT pg_current_xact_id(); SELECT pg_sleep(3); COMMIT";
+                raw_sql(text).execute(&mut connection).await.unwrap();
+            }
+        });
+    }
+    // Floors follow what is published.
+    for n in 0..40 {
+        outbox.stage(&mut own, (0..64).map(|key| Outgoing::new("orders", format!("{n} {key}")).key(key))).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let (schema, name) = table.split_once('.').unwrap();
+    let read = format!(
+        "SELECT idx_tup_read::bigint FROM pg_stat_all_indexes WHERE schemaname = '{schema}' AND relname = '{name}'"
+    );
+    let before = world.number(&read).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let entries = world.number(&read).await - before;
+    println!("{entries} index entries were read in 6 seconds");
+    assert!(entries < DEAD, "{entries}: all of them again, and more than once");
+    relay.abort();
+    drop(dump);
+}

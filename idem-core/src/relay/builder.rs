@@ -44,7 +44,7 @@ use super::settings::RelaySettings;
 /// arrive behind a later message of its key.
 ///
 /// Several relays of one name share its messages, in one process or many; each publishes a fair share of the 64 lanes
-/// over which keys are spread. (An outbox in SQLite has one lane, so one relay publishes, and others stand by.) If a relay
+/// over which keys are spread, and takes free lanes within seconds. (An outbox in SQLite has one lane, so one relay publishes, and others stand by.) If a relay
 /// dies, its lanes are taken over at the end of their leases.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
@@ -76,14 +76,15 @@ impl<S: Store, K: Sink> Relay<S, K> {
         self
     }
 
-    /// Sets how long the broker may take to confirm a message; 10 seconds by default. After that it counts as away.
+    /// Sets how long the broker may take to confirm a message; 10 seconds by default. After that the message is published
+    /// again, and if no other was confirmed meanwhile, the broker counts as away.
     pub fn publish_timeout(mut self, timeout: Duration) -> Self {
         self.settings.publish_timeout = timeout;
         self
     }
 
-    /// Sets the lease of a lane: how long its messages wait if this process dies; 10 seconds by default. It is renewed
-    /// after a third, and nothing is published when less than a third is left.
+    /// Sets the lease of a lane: how long its messages wait if this process dies; 10 seconds by default, at least 100 ms. It
+    /// is renewed after a third of it, or after 5 seconds, and nothing is published when less than a third is left.
     pub fn lease_duration(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self

@@ -162,7 +162,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         for Failed { entry, failure, .. } in failures.collect::<Vec<_>>() {
             match failure.next {
                 _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
-                Some(due) => self.queue.delay(&entry, now + due),
+                Some(due) => self.queue.delay(&entry, now, due),
                 None => {
                     self.forget([entry.id]);
                     self.queue.give_up(&entry);

@@ -3,6 +3,7 @@
 use std::collections::btree_map::OccupiedEntry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -11,6 +12,9 @@ use crate::outbox::StagedMessage;
 use crate::store::{OutboxRow, RowRef};
 
 use super::known::Known;
+
+/// A longer delay than this is divided.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// A message that was read.
 #[derive(Debug, Clone)]
@@ -93,7 +97,7 @@ impl Queue {
             let entry = Entry { lane: row.lane, id: row.id, message: Arc::new(row.message), staged, tries };
             match key {
                 // Its first attempt was made by another relay, or before this one took the lane.
-                _ if !row.due.is_zero() => self.delay(&entry, now + row.due),
+                _ if !row.due.is_zero() => self.delay(&entry, now, row.due),
                 None => self.ready(entry),
                 Some(key) => {
                     let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
@@ -176,8 +180,10 @@ impl Queue {
     }
 
     /// Keeps the id of a message that is not under way, until its next attempt. Messages of its key wait.
-    pub(super) fn delay(&mut self, entry: &Entry, until: Instant) {
+    pub(super) fn delay(&mut self, entry: &Entry, now: Instant, delay: Duration) {
         let delayed = self.put_aside(entry);
+        // What is read before its time is delayed again.
+        let until = now + delay.min(LONGEST);
         self.delayed.insert((until, entry.id), delayed);
     }
 
@@ -328,8 +334,6 @@ impl OfKey {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use uuid::Uuid;
 
     use super::*;
@@ -370,7 +374,7 @@ mod tests {
         queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
         let first = queue.next(true).unwrap();
         queue.hold(&first);
-        queue.delay(&first, now + Duration::from_secs(1));
+        queue.delay(&first, now, Duration::from_secs(1));
         assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
         assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 0, "their key is blocked");
         assert_eq!(ids(&mut queue), [3]);
@@ -420,7 +424,7 @@ mod tests {
         };
         queue.add(vec![large(1), large(2)], now);
         let first = queue.next(true).unwrap();
-        queue.delay(&first, now + Duration::from_secs(1));
+        queue.delay(&first, now, Duration::from_secs(1));
         assert_eq!((queue.bytes(), queue.len(), queue.delayed()), (1000, 1, 1));
         assert_eq!(queue.add(vec![large(1)], now), 0, "it is not read again before its time");
     }

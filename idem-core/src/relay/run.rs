@@ -20,6 +20,9 @@ use super::parts::Parts;
 use super::settings::RelaySettings;
 use super::state::Running;
 
+/// How many statements a relay runs at once at most: each kind once.
+const STATEMENTS: usize = 5;
+
 /// How long the end of the connection to the broker, or the return of the lanes, may take.
 const CLOSE: Duration = Duration::from_secs(5);
 
@@ -36,6 +39,8 @@ pub(super) async fn until<S: Store, K: Sink>(
         source: fault.into(),
     })?;
     telemetry::describe();
+    // Counted, so that the advice on connections is right. A store that is too small for a worker is no error here.
+    let _connections = store.share_connections(STATEMENTS).ok();
     let sink = Arc::new(sink);
     tokio::select! {
         opened = open(&*sink) => opened?,

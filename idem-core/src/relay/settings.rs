@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use crate::{Error, RetryPolicy};
 
+/// The most messages that are published at the same time.
+const MOST: usize = 100_000;
+
+/// The longest time of each option.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The options of a relay.
 #[derive(Debug, Clone)]
 pub(super) struct RelaySettings {
@@ -43,6 +49,32 @@ impl RelaySettings {
                  `.publish_timeout(..)` longer than zero",
             );
         }
+        let longest = [self.lease, self.poll, self.publish_timeout, self.shutdown_timeout].into_iter().max();
+        if self.concurrency > MOST || longest > Some(LONGEST) {
+            return refuse("a relay's `.concurrency(..)` must be at most 100,000, and its times at most a day");
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_are_refused() {
+        let fit = RelaySettings::default;
+        assert!(fit().check("billing").is_ok() && fit().check("").is_err());
+        let max = Duration::MAX;
+        for unfit in [
+            RelaySettings { concurrency: 0, ..fit() },
+            RelaySettings { concurrency: usize::MAX, ..fit() },
+            RelaySettings { lease: max, ..fit() },
+            RelaySettings { poll: max, ..fit() },
+            RelaySettings { publish_timeout: max, ..fit() },
+            RelaySettings { shutdown_timeout: max, ..fit() },
+        ] {
+            assert!(matches!(unfit.check("billing"), Err(Error::Config(_))), "{unfit:?}");
+        }
     }
 }

@@ -54,7 +54,7 @@ async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
     let outbox = world.store.register_outbox("billing").await.unwrap();
     let mut costs = Vec::new();
     for (key, size, messages) in
-        [("warm", 10, 1), ("one", 200, 1), ("some", 200, 100), ("warm large", 9000, 1), ("large", 9000, 1)]
+        [("warm", 10, 1), ("one", 200, 1), ("some", 200, 100), ("warm large", 9000, 1), ("large", 9000, 1), ("many", 3000, 100)]
     {
         proxy.trips();
         let mut txn = world.claimed(key).await;
@@ -65,7 +65,39 @@ async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
     }
     assert_eq!(costs[1..3], [("one", 2), ("some", 2)]);
     assert_eq!(costs[4], ("large", 4), "a guard, and the INSERT");
-    assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 104);
+    assert_eq!(costs[5], ("many", 4), "they have more than 256 KiB");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 204);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn staged_messages_cost_no_further_round_trip_in_a_batch_and_from_the_inbox() {
+    let Some((world, proxy)) = watched().await else { return };
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let stage = |txn: &mut idem_core::store::postgres::Txn, messages: usize| {
+        let message = |_| StagedMessage::new(uuid::Uuid::new_v4(), Outgoing::new("orders", "{}"));
+        world.store.stage(txn, outbox, (0..messages).map(message).collect()).unwrap();
+    };
+    let mut costs = Vec::new();
+    for (round, messages) in [("warm", 2), ("plain", 0), ("staged", 2)] {
+        proxy.trips();
+        let mut txn = world.claimed_many(&[&format!("{round} a"), &format!("{round} b")]).await;
+        stage(&mut txn, messages);
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
+        costs.push(proxy.trips());
+    }
+    assert_eq!(costs[1], costs[2], "of a batch");
+    for (key, messages) in [("row warm", 2), ("row plain", 0), ("row staged", 2)] {
+        world.schedule(key, Ok(std::time::Duration::ZERO)).await;
+        proxy.trips();
+        let row = world.take(RowKind::Ordinary, 1).await.remove(0);
+        let mut txn = world.store.begin(DEADLINE).await.unwrap();
+        assert!(world.store.start(&mut txn, &row).await.unwrap());
+        stage(&mut txn, messages);
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
+        costs.push(proxy.trips());
+    }
+    assert_eq!(costs[4], costs[5], "from the inbox");
     world.end().await;
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::Postgres as Pg;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
+use tokio::sync::Semaphore;
 
 use crate::outbox::Bell;
 use crate::store::names::Names;
@@ -42,6 +43,9 @@ pub(super) struct Inner {
     pub(super) retention: Duration,
     pub(super) shares: ConnectionShares,
     pub(super) bell: Bell,
+    /// Limits the statements of relays that may take long: one of idem's own statements can always run beside them, which
+    /// renews leases.
+    pub(super) long: Semaphore,
     /// Rows that an application has used in transactions of its own.
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
@@ -63,6 +67,13 @@ impl Postgres {
     /// Runs one statement in autocommit.
     pub(super) async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Nothing, query).await
+    }
+
+    /// Runs one statement of a relay in autocommit that may take long.
+    pub(super) async fn ask_long(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
+        // It is never closed.
+        let _place = self.0.long.acquire().await;
+        self.ask(query).await
     }
 
     pub(super) async fn ask_about(

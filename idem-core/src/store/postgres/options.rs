@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
+use tokio::sync::Semaphore;
 
 use crate::outbox::Bell;
 use crate::store::ConnectionShares;
@@ -13,7 +14,7 @@ use crate::{BoxError, Error};
 
 use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
-use super::pool::Pool;
+use super::pool::{Pool, own_at_once};
 use super::sql::Statements;
 use super::statement::quoted;
 use super::{address, check, migrate};
@@ -260,6 +261,7 @@ impl PostgresOptions {
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),
             bell: Bell::default(),
+            long: Semaphore::new(own_at_once(self.connections).saturating_sub(1).max(1)),
             handlers: Names::default(),
             outboxes: Names::default(),
         };

@@ -21,7 +21,8 @@ pub(super) const STAGE: &str = "
 
 /// The same for many or large messages. In any transaction but the one with the number $8, it inserts nothing: after a
 /// COMMIT of the handler there is none, and what this inserted would be committed at once. The order of the rows is
-/// that of the arrays. Returns how many rows it has inserted.
+/// that of the arrays. Without $8 the
+/// transaction gets its number before it draws ids, as relays rely on. Returns how many rows it has inserted.
 pub(super) const STAGE_MANY: &str = "
     WITH staged AS (
         INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)
@@ -29,8 +30,10 @@ pub(super) const STAGE_MANY: &str = "
         FROM unnest($2::pg_catalog.int2[], $3::pg_catalog.uuid[], $4::pg_catalog.bytea[], $5::pg_catalog.bytea[],
                     $6::pg_catalog.bytea[], $7::pg_catalog.bytea[])
             WITH ORDINALITY AS new (lane, message_id, destination, key, envelope, payload, place)
-        WHERE $8::pg_catalog.text IS NULL
-           OR pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = $8::pg_catalog.text
+        WHERE CASE
+            WHEN $8::pg_catalog.text IS NULL THEN pg_catalog.pg_current_xact_id() IS NOT NULL
+            ELSE pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = $8::pg_catalog.text
+        END
         ORDER BY new.place
         RETURNING 1
     )

@@ -34,8 +34,10 @@ impl Postgres {
     /// the same (consumer, handler, key) meanwhile waits until this transaction ends, for as long as its lock timeout
     /// permits.
     ///
-    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. Claims are removed
-    /// after the store's retention, like those of a worker. Use a consumer name that no worker has.
+    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. **Without an open
+    /// transaction** the claim is committed at once, and a failure behind it loses the message. Claims are removed after the
+    /// store's retention, by any worker that runs on this schema. Use a consumer name that no worker has. The role of the
+    /// connection needs what a worker needs on `processed_messages` and `handlers`.
     ///
     /// ```no_run
     /// # use idem_core::{BoxError, Fingerprint, Key, Postgres};
@@ -87,8 +89,9 @@ impl StoreOutbox<Postgres> {
     /// Writes messages to the outbox, in this order, in the transaction that is open on the connection. They leave after
     /// the application commits, and never if it rolls back. Their ids are random (UUIDv7), unless they have one.
     ///
-    /// Messages of one key leave in the order of this call, over all transactions that are serialized by a common lock,
-    /// such as that of the business row. Without an open transaction they are committed at once.
+    /// Messages of one key leave in the order of this call, over all transactions that take a common lock before it, such as
+    /// that of the business row. Without an open transaction they are committed at once. The role of the connection needs
+    /// INSERT on `outbox_messages`. If the future is dropped, either all or none of them are written; roll back then.
     ///
     /// # Errors
     /// [`Error::Config`]: a message cannot be sent, and none was written. [`Error::Database`]: a statement failed, which

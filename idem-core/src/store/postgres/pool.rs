@@ -23,10 +23,15 @@ const OWN_AT_ONCE: usize = 8;
 /// logins at the same time answers none in time, and all would be tried again.
 const LOGINS: usize = 4;
 
+/// How many of idem's own statements a store with so many connections runs at once.
+pub(super) fn own_at_once(connections: usize) -> usize {
+    (connections / 2).clamp(1, OWN_AT_ONCE)
+}
+
 impl Pool {
     /// Creates a pool of at most `connections` that log in this way.
     pub(super) fn new(login: Login, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
-        let own = Arc::new(Semaphore::new((connections / 2).clamp(1, OWN_AT_ONCE)));
+        let own = Arc::new(Semaphore::new(own_at_once(connections)));
         let room = Room::new(connections);
         let logins = Semaphore::new(LOGINS);
         Self(Arc::new(Shared {

@@ -78,7 +78,7 @@ impl Postgres {
         let query = query.bind(asked.iter().map(|look| i64::from(look.limit)).collect::<Vec<_>>());
         let query = query.bind(blocked.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
         let query = query.bind(i64::try_from(bytes).unwrap_or(i64::MAX)).bind(known).bind(marks);
-        let rows = self.ask(query).await?;
+        let rows = self.ask_long(query).await?;
         let Some(first) = rows.first() else { return Ok(OutboxFound::default()) };
         let (open, mark) = (first.try_get(11)?, first.try_get(12)?);
         let row = |row: &PgRow| {
@@ -103,7 +103,7 @@ impl Postgres {
         published: &[RowRef],
     ) -> Result<u64, StoreError> {
         let query = self.sql().delete_published.query().bind(outbox.number).bind(token);
-        let rows = self.ask(named(query, published.iter().copied())).await?;
+        let rows = self.ask_long(named(query, published.iter().copied())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
     }
 
@@ -131,7 +131,7 @@ impl Postgres {
 
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let query = self.sql().outbox_stats.query().bind(outbox.number).bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = self.ask(query).await?;
+        let rows = self.ask_long(query).await?;
         let Some(row) = rows.first() else { return Ok(OutboxStats::default()) };
         Ok(OutboxStats {
             waiting: row.try_get::<i64, _>(0)?.unsigned_abs(),

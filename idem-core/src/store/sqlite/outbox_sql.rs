@@ -12,7 +12,10 @@ pub(super) const LANE: i64 = 0;
 
 const STAGE: &str = r#"
 INSERT INTO "idem_outbox_messages" (outbox_id, lane, message_id, created_at, destination, key, envelope, payload)
-VALUES (?1, ?2, ?3, {now}, ?4, ?5, ?6, ?7)"#;
+VALUES "#;
+
+/// How many rows one statement inserts: SQLite binds at most 32,766 values.
+pub(super) const AT_ONCE: usize = 4000;
 
 /// A row to be inserted.
 pub(super) struct NewRow {
@@ -26,18 +29,19 @@ pub(super) async fn insert(
     connection: &mut SqliteConnection,
     rows: &[NewRow],
 ) -> Result<(), sqlx::Error> {
-    for NewRow { outbox, message } in rows {
-        let id: Uuid = message.id();
-        sqlx::query(store.prefix.sql(STAGE))
-            .bind(outbox.number)
-            .bind(LANE)
-            .bind(id)
-            .bind(message.to())
-            .bind(message.key().map_or(&[][..], |key| key.as_bytes()))
-            .bind(envelope::seal(message.message()))
-            .bind(message.payload().as_ref())
-            .execute(&mut *connection)
-            .await?;
+    // Many with one statement, so that none of them or all are inserted, even if the caller's future is dropped.
+    for rows in rows.chunks(AT_ONCE) {
+        let values = vec!["(?, ?, ?, {now}, ?, ?, ?, ?)"; rows.len()].join(", ");
+        let mut query = sqlx::query(store.prefix.sql(&format!("{STAGE}{values}")));
+        // Each of another length is another text.
+        query = query.persistent(rows.len() == 1);
+        for NewRow { outbox, message } in rows {
+            let id: Uuid = message.id();
+            query = query.bind(outbox.number).bind(LANE).bind(id).bind(message.to());
+            query = query.bind(message.key().map_or(&[][..], |key| key.as_bytes()));
+            query = query.bind(envelope::seal(message.message())).bind(message.payload().as_ref());
+        }
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }

@@ -32,8 +32,9 @@ impl Sqlite {
     /// one to the file of the store. Begin the transaction with `BEGIN IMMEDIATE`: SQLite refuses to write in one that
     /// has read before another one wrote.
     ///
-    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. Claims are removed
-    /// after the store's retention, like those of a worker. Use a consumer name that no worker has.
+    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. **Without an open
+    /// transaction** the claim is committed at once, and a failure behind it loses the message. Claims are removed after the
+    /// store's retention, by any worker that runs on this file. Use a consumer name that no worker has.
     ///
     /// ```no_run
     /// # use idem_core::{BoxError, Fingerprint, Key, Sqlite};
@@ -76,7 +77,9 @@ impl Sqlite {
 impl StoreOutbox<Sqlite> {
     /// Writes messages to the outbox, in this order, in the transaction that is open on the connection, which is one to
     /// the file of the store. They leave after the application commits, and never if it rolls back. Their ids are random
-    /// (UUIDv7), unless they have one. Without an open transaction each of them is committed at once.
+    /// (UUIDv7), unless they have one. Without an open transaction they are committed at once.
+    ///
+    /// If the future is dropped, either all or none of them are written, up to 4,000; roll back then.
     ///
     /// # Errors
     /// [`Error::Config`]: a message cannot be sent, and none was written. [`Error::Database`]: a statement failed, and

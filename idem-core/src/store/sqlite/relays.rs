@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use uuid::Uuid;
@@ -106,14 +107,15 @@ impl Sqlite {
         for look in lanes {
             let query =
                 self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
-            let rows = query.fetch_all(&mut reader.connection).await.map_err(|error| self.file.fault(error))?;
+            let mut rows = query.fetch(&mut reader.connection);
             let mut size = 0_u64;
-            for row in &rows {
+            // One after another, because a row is as large as its payload.
+            while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
                 size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
                 if size > bytes && found.last().is_some_and(|last: &OutboxRow| last.lane == look.lane) {
                     break;
                 }
-                found.push(outbox_row(row).map_err(|error| self.file.fault(error))?);
+                found.push(outbox_row(&row).map_err(|error| self.file.fault(error))?);
             }
         }
         reader.give_back();

@@ -169,7 +169,7 @@ pub async fn nothing_is_staged_by_a_run_that_fails<W: World>(world: W) {
     assert_eq!(staging.0.dead().await.len(), 5);
 }
 
-/// A handler that swallows an error has staged nothing, where the error has aborted its transaction.
+/// Messages are no part of the savepoint in which a handler stages them.
 pub async fn a_nested_rollback_keeps_what_was_staged<W: World>(world: W) {
     let staging = Staging::new(world).await;
     staging.publish("Staging", Order::new("a", &[Act::Nested]));
