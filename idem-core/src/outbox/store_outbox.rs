@@ -36,7 +36,10 @@ pub(crate) fn checked(
     limit: Option<usize>,
 ) -> Result<Vec<StagedMessage>, Error> {
     let checked = |(place, message): (usize, Outgoing)| {
-        message.check().and_then(|()| message.check_size(limit)).map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
+        message
+            .check()
+            .and_then(|()| message.check_size(limit))
+            .map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
         Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
     };
     messages.into_iter().enumerate().map(checked).collect()

@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 const UNANSWERED: Duration = Duration::from_secs(120);
 
 /// How many messages are published at once to find out whether the broker answers again.
-const PROBES: usize = 4;
+const PROBES: usize = 16;
 
 /// Whether the broker answers. A failure counts only if no message has been confirmed since the failed one was
 /// published: otherwise a queue that hangs would stop all others.
@@ -37,22 +37,24 @@ impl Broker {
         self.away.take().is_some()
     }
 
-    /// Records a failure of a message that was published at `began`. Returns whether the broker is away because of it, and
-    /// was not before.
-    pub(super) fn failed(&mut self, began: Instant, now: Instant) -> bool {
+    /// Records a failure of a message that was published at `began`. If it was `late`, it has waited for the timeout, and
+    /// nothing waits further: it may be one of many for a queue that hangs, behind which others are. Returns whether the
+    /// broker is away because of it, and was not before.
+    pub(super) fn failed(&mut self, began: Instant, now: Instant, late: bool) -> bool {
         if self.confirmed.is_some_and(|confirmed| confirmed > began) {
             return false;
         }
         match &mut self.away {
             // Of messages that failed together, the first one counts.
             Some(away) if began < away.until => false,
+            Some(_) if late => false,
             Some(away) => {
                 away.failures = away.failures.saturating_add(1);
                 away.until = now + wait(away.failures);
                 false
             }
             None => {
-                self.away = Some(Away { until: now + wait(0), failures: 0 });
+                self.away = Some(Away { until: if late { now } else { now + wait(0) }, failures: 0 });
                 true
             }
         }
@@ -63,7 +65,7 @@ impl Broker {
     pub(super) fn places(&self, most: usize, now: Instant) -> (usize, usize) {
         match &self.away {
             Some(away) if now < away.until => (0, 0),
-            Some(_) => (PROBES.min(most), PROBES.min(most).saturating_sub(1).max(1)),
+            Some(_) => (PROBES.min(most), (PROBES.min(most) / 4).max(1)),
             None => (most, (most / 4).max(1)),
         }
     }
@@ -97,13 +99,13 @@ mod tests {
         let now = Instant::now();
         let mut broker = Broker::default();
         assert_eq!(broker.places(500, now), (500, 125));
-        assert!(broker.failed(now, now));
+        assert!(broker.failed(now, now, false));
         assert_eq!(broker.places(500, now), (0, 0));
         let next = broker.until().unwrap();
-        assert_eq!((broker.places(500, next), broker.places(1, next)), ((4, 3), (1, 1)));
-        assert!(!broker.failed(now, next), "it was published before");
+        assert_eq!((broker.places(500, next), broker.places(1, next)), ((16, 4), (1, 1)));
+        assert!(!broker.failed(now, next, false), "it was published before");
         assert_eq!(broker.until(), Some(next));
-        assert!(!broker.failed(next, next));
+        assert!(!broker.failed(next, next, false));
         assert!(broker.until().unwrap() > next);
         assert!(broker.confirmed(next));
         assert_eq!(broker.places(500, next), (500, 125));
@@ -114,8 +116,19 @@ mod tests {
         let now = Instant::now();
         let mut broker = Broker::default();
         broker.confirmed(now + Duration::from_secs(1));
-        assert!(!broker.failed(now, now + Duration::from_secs(10)));
+        assert!(!broker.failed(now, now + Duration::from_secs(10), true));
         assert_eq!(broker.until(), None);
         assert!(broker.delay(0) < Duration::from_secs(1) && broker.delay(20) > Duration::from_secs(60));
+    }
+
+    #[tokio::test]
+    async fn after_a_timeout_others_are_tried_at_once() {
+        let now = Instant::now();
+        let mut broker = Broker::default();
+        let late = now + Duration::from_secs(10);
+        assert!(broker.failed(now, late, true) && !broker.failed(now, late, true));
+        assert_eq!(broker.places(500, late), (16, 4));
+        assert!(!broker.failed(late, late + Duration::from_secs(10), true));
+        assert_eq!(broker.until(), Some(late));
     }
 }

@@ -94,7 +94,9 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 }
                 self.health.set_broker(true);
             }
-            Answer::Away(error) if self.broker.failed(began, now) => {
+            Answer::Away(error) | Answer::Late(error)
+                if self.broker.failed(began, now, matches!(answer, Answer::Late(_))) =>
+            {
                 tracing::warn!(error, "the broker is away: the relay tries again, and no message is charged");
                 self.health.set_broker(false);
             }
@@ -102,7 +104,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 let text = text.clone();
                 self.defect.get_or_insert(Error::Panicked { task: "publishing", text });
             }
-            Answer::Away(_) | Answer::Cancelled => {}
+            Answer::Away(_) | Answer::Late(_) | Answer::Cancelled => {}
         }
         // Otherwise the message belongs to another relay, and is published again.
         if ours {
@@ -124,7 +126,9 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             }
             Answer::Refused(error) => self.refused(permit, entry, error),
             _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
-            Answer::Away(_) => self.queue.delay_unanswered(&entry, now + self.broker.delay(entry.tries)),
+            Answer::Away(_) | Answer::Late(_) => {
+                self.queue.delay_unanswered(&entry, now + self.broker.delay(entry.tries));
+            }
             Answer::Cancelled | Answer::Panicked(_) => self.queue.put_back(entry),
         }
     }

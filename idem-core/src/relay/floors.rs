@@ -39,8 +39,8 @@ pub(super) struct Floors {
     open: BTreeSet<i64>,
     /// The oldest transaction that has ended since, of which rows may be missing.
     ended: Option<i64>,
-    /// The highest id that was read.
-    highest: Ids,
+    /// The highest id that was read. Lanes draw their ids from one sequence, so it holds for those of which nothing was read.
+    highest: i64,
     /// Lanes that are read from a lower id once.
     once: Ids,
     /// The lowest level from which a lane was read since it has a blocked key, whose messages were left out.
@@ -83,7 +83,7 @@ impl Floors {
             levels: vec![Level { is_settled: true, ..Level::default() }],
             open: BTreeSet::new(),
             ended: None,
-            highest: Ids::new(),
+            highest: 0,
             once: Ids::new(),
             lowest: Ids::new(),
             asked: Asked::default(),
@@ -118,8 +118,12 @@ impl Floors {
 
     /// Returns whether the next read has to bring a mark.
     pub(super) fn wants_mark(&self, now: Instant) -> bool {
+        self.wants_level(now, &self.asked.read)
+    }
+
+    fn wants_level(&self, now: Instant, read: &Ids) -> bool {
         let Some(last) = self.levels.last() else { return false };
-        last.at.is_none_or(|at| now >= at + BETWEEN) && self.highest.iter().any(|(lane, id)| *id > last.read(*lane))
+        last.at.is_none_or(|at| now >= at + BETWEEN) && read.keys().any(|lane| last.read(*lane) < self.highest)
     }
 
     /// Reads this lane from this id, once: messages of a key were left out that is not blocked any more.
@@ -133,9 +137,7 @@ impl Floors {
 
     /// Reads this lane from its start, as if it had never been read.
     pub(super) fn forget(&mut self, lane: u8) {
-        for ids in [&mut self.highest, &mut self.once, &mut self.lowest] {
-            ids.remove(&lane);
-        }
+        self.lowest.remove(&lane);
         for level in &mut self.levels {
             level.read.remove(&lane);
         }
@@ -181,15 +183,15 @@ impl Floors {
         let mut last: Last = read.keys().filter(|lane| !dropped.contains(lane)).map(|lane| (*lane, None)).collect();
         for row in &found.rows {
             last.insert(row.lane, Some(row.id));
-            let highest = self.highest.entry(row.lane).or_default();
-            *highest = row.id.max(*highest);
+            self.highest = row.id.max(self.highest);
         }
         self.note_lowest(&read, &last, blocked);
         let base = self.levels.iter().rposition(|level| level.is_settled && level.mark <= mark).unwrap_or(0);
         let base = self.levels.get(base).map(|level| level.read.clone()).unwrap_or_default();
         self.lower(&base, &last);
-        if let Some(mark) = found.mark.filter(|_| self.wants_mark(began)) {
-            let read = self.highest.iter().map(|(lane, highest)| (*lane, known(*lane, *highest, &base, &last))).collect();
+        if let Some(mark) = found.mark.filter(|_| self.wants_level(began, &read)) {
+            let lanes = base.keys().chain(read.keys());
+            let read = lanes.map(|lane| (*lane, known(*lane, self.highest, &base, &last))).collect();
             self.levels.push(Level { at: Some(began), mark, read, is_settled: false });
         }
         self.settle(began);
@@ -253,148 +255,4 @@ fn known(lane: u8, id: i64, base: &Ids, last: &Last) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use uuid::Uuid;
-
-    use super::*;
-    use crate::outbox::StagedMessage;
-    use crate::{Outgoing, store::OutboxRow};
-
-    /// A lane, and the time since the relay has started.
-    struct Reader {
-        floors: Floors,
-        start: Instant,
-    }
-
-    impl Reader {
-        fn new() -> Self {
-            let start = Instant::now();
-            Self { floors: Floors::new(start), start }
-        }
-
-        fn floors(&mut self, at: f64) -> Vec<i64> {
-            let now = self.start + Duration::from_secs_f64(at);
-            self.floors.look(&[0, 1], 16, now).iter().map(|look| look.floor).collect()
-        }
-
-        /// Reads lane 0 from where it is to be read; returns that, and what was found.
-        fn read(&mut self, at: f64, ids: &[i64], open: &[i64], mark: i64) -> (i64, Vec<i64>) {
-            let floor = self.floors(at)[0];
-            let row = |id: &i64| OutboxRow {
-                id: *id,
-                lane: 0,
-                message: StagedMessage::new(Uuid::nil(), Outgoing::new("a", "")),
-                age: Duration::ZERO,
-                due: Duration::ZERO,
-            };
-            let mut found = OutboxFound { rows: ids.iter().map(row).collect(), open: open.to_vec(), mark: Some(mark) };
-            let now = self.start + Duration::from_secs_f64(at);
-            self.floors.found(&mut found, now, &BTreeSet::new(), &BTreeSet::from([0]));
-            (floor, found.rows.iter().map(|row| row.id).collect())
-        }
-    }
-
-    #[tokio::test]
-    async fn a_floor_follows_what_was_read_after_two_seconds() {
-        let mut reader = Reader::new();
-        reader.read(0.0, &[1, 2], &[], 100);
-        reader.read(1.0, &[3], &[], 110);
-        assert_eq!(reader.read(1.9, &[], &[], 120).0, 1);
-        assert_eq!(reader.read(2.0, &[4], &[], 130).0, 1);
-        assert_eq!(reader.read(2.1, &[], &[], 140).0, 3, "3 was read later");
-        reader.floors.forget(0);
-        assert_eq!(reader.floors(2.2), [0, 1]);
-    }
-
-    #[tokio::test]
-    async fn what_was_not_read_yet_is_above_each_floor() {
-        let mut reader = Reader::new();
-        // 9 is read, while the transaction 50 has not committed 1 to 8 yet.
-        reader.read(0.0, &[9], &[50], 100);
-        reader.read(1.0, &[1, 2, 3], &[], 110);
-        reader.read(2.0, &[4, 5, 6], &[], 120);
-        assert!(reader.floors(2.1)[0] <= 7, "7 and 8 are unread");
-    }
-
-    #[tokio::test]
-    async fn what_a_transaction_left_that_was_open_is_read_before_anything_else() {
-        let mut reader = Reader::new();
-        for at in 0..10 {
-            // The transaction 250 began to write at 2.5 s.
-            let open: &[i64] = if at > 2 { &[250] } else { &[] };
-            reader.read(at.into(), &[10 * i64::from(at) + 9], open, 100 * i64::from(at) + 100);
-        }
-        assert_eq!(reader.read(9.5, &[], &[250], 1001).0, 80);
-        // It has committed 25, and others behind it 100.
-        assert_eq!(reader.read(10.0, &[100], &[], 1002), (80, vec![]), "100 may be behind a message of its key");
-        assert_eq!(reader.read(10.1, &[25], &[], 1003), (20, vec![25]), "it has no id that is lower");
-        assert_eq!(reader.floors(10.2)[0], 26, "there may be more behind 25");
-        assert_eq!(reader.read(10.2, &[26, 100], &[], 1004).1, [26, 100]);
-    }
-
-    #[tokio::test]
-    async fn levels_are_kept_as_long_as_a_transaction_needs_them() {
-        let mut reader = Reader::new();
-        for at in 0..1000 {
-            reader.read(at.into(), &[at.into()], &[5, 20_050, i64::MAX / 2], 100 * i64::from(at));
-        }
-        assert!(reader.floors.levels.len() < 10, "{}", reader.floors.levels.len());
-        reader.read(1000.0, &[], &[5, i64::MAX / 2], 200_000);
-        assert_eq!(reader.read(1000.1, &[1000], &[5, i64::MAX / 2], 200_100), (201, vec![1000]));
-        reader.read(1000.2, &[], &[i64::MAX / 2], 200_200);
-        assert_eq!(reader.read(1000.3, &[], &[i64::MAX / 2], 200_300).0, 1);
-    }
-
-    #[tokio::test]
-    async fn a_key_that_is_not_blocked_any_more_is_read_from_where_it_was_left_out() {
-        let mut reader = Reader::new();
-        for at in 0..10 {
-            let open: &[i64] = if at > 2 { &[250] } else { &[] };
-            reader.read(at.into(), &[10 * i64::from(at) + 9], open, 100 * i64::from(at) + 100);
-        }
-        reader.floors.reopen(0, 60);
-        assert_eq!(reader.floors(9.1)[0], 60.min(reader.floors.lowest[&0]));
-        reader.floors.failed();
-        reader.floors.width = usize::MAX;
-        let floor = reader.read(9.2, &[], &[250], 1001).0;
-        assert!(floor <= 60, "the failed read is repeated: {floor}");
-        assert!(reader.floors(9.3)[0] > 60, "once");
-    }
-
-    #[tokio::test]
-    async fn each_lane_is_read_from_its_start_in_half_a_minute() {
-        let mut reader = Reader::new();
-        reader.floors.highest.insert(1, 7);
-        for at in 0..30 {
-            reader.read(at.into(), &[at.into()], &[], 0);
-        }
-        assert!(reader.read(29.9, &[], &[], 0).0 > 20);
-        assert_eq!(reader.read(30.0, &[], &[], 0).0, 0);
-        assert!(reader.read(30.1, &[], &[], 0).0 > 20);
-        assert_eq!(reader.floors(45.0)[1], 0);
-    }
-
-    #[tokio::test]
-    async fn a_read_that_fails_is_tried_with_fewer_lanes() {
-        let (now, lanes) = (Instant::now(), (0..64).collect::<Vec<u8>>());
-        let mut floors = Floors::new(now);
-        let ask = |floors: &mut Floors| floors.look(&lanes, 16, now).iter().map(|look| look.lane).collect::<Vec<u8>>();
-        assert_eq!(ask(&mut floors).len(), 64);
-        for lanes in [32, 16, 8] {
-            floors.failed();
-            assert_eq!(ask(&mut floors).len(), lanes);
-        }
-        let mut all: BTreeSet<u8> = BTreeSet::new();
-        for _ in 0..8 {
-            let slow = now.checked_sub(SLOW).unwrap();
-            floors.found(&mut OutboxFound::default(), slow, &BTreeSet::new(), &BTreeSet::new());
-            all.extend(ask(&mut floors));
-        }
-        assert_eq!(all.len(), 64, "all have their turn");
-        for _ in 0..8 {
-            floors.found(&mut OutboxFound::default(), now, &BTreeSet::new(), &BTreeSet::new());
-            ask(&mut floors);
-        }
-        assert_eq!(ask(&mut floors).len(), 64);
-    }
-}
+mod tests;

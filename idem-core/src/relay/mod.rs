@@ -5,7 +5,7 @@
 //! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
 //! | `run` | the lifecycle: start, run, drain |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
-//! | `queue`, `known` | the messages that are read, by key; those that need not be read again |
+//! | `queue`, `delays`, `known` | the messages that are read, by key; those that wait for their next attempt; those that need not be read again |
 //! | `floors` | from where lanes are read |
 //! | `lanes` | the lanes that are leased |
 //! | `broker` | whether the broker answers |
@@ -14,6 +14,7 @@
 
 mod broker;
 mod builder;
+mod delays;
 mod events;
 mod floors;
 mod known;

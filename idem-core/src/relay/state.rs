@@ -104,7 +104,8 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         metrics: RelayMetrics,
     ) -> Self {
         let now = Instant::now();
-        let next = Next { read: now, early: now, delete: now, record: now, renew: now, give: now, take: now, count: now };
+        let next =
+            Next { read: now, early: now, delete: now, record: now, renew: now, give: now, take: now, count: now };
         Self {
             store,
             sink,

@@ -39,6 +39,8 @@ pub(super) enum Answer {
     Confirmed,
     Refused(String),
     Away(String),
+    /// There was no answer in time.
+    Late(String),
     /// The lane was lost meanwhile.
     Cancelled,
     /// The sink panicked.
@@ -85,7 +87,7 @@ pub(super) fn publish<'a, K: Sink>(sink: &'a K, permit: Permit, entry: Entry, li
                 Ok(Ok(Err(SinkError::Message(error)))) => Answer::Refused(crate::error::text(error.as_ref())),
                 Ok(Ok(Err(SinkError::Broker(error)))) => Answer::Away(crate::error::text(error.as_ref())),
                 Ok(Err(panic)) => Answer::Panicked(panic_text(panic.as_ref()).to_owned()),
-                Err(_) => Answer::Away(format!("it did not confirm a message within {limit:?}")),
+                Err(_) => Answer::Late(format!("it did not confirm a message within {limit:?}")),
             },
         };
         Event::Published { permit, entry, began, answer }

@@ -7,8 +7,8 @@ use uuid::Uuid;
 use crate::outbox::{Bell, StagedMessage};
 
 use super::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError, Transactions,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure, RowRef, StoreError,
+    Transactions,
 };
 
 type Answer<T> = Result<T, StoreError>;

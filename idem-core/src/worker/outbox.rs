@@ -53,18 +53,21 @@ fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, stats: &OutboxStats
     let (consumer, told) = (&pipeline.consumer, pipeline.health.unrelayed());
     let backlog = pipeline.settings.backlog.filter(|backlog| stats.waiting > *backlog);
     gate.set_full(backlog.is_some());
-    let why = match backlog {
-        _ if missing => Some(format!(
+    let unrelayed = missing.then(|| {
+        format!(
             "no relay of the outbox {consumer:?} is alive, so nothing that handlers stage is published: run \
              `Relay::new({consumer:?}, ..)`"
-        )),
-        Some(backlog) => Some(format!(
+        )
+    });
+    let full = backlog.map(|backlog| {
+        format!(
             "consumption pauses, because more than {backlog} messages of the outbox {consumer:?} wait to be published"
-        )),
-        None => None,
-    };
+        )
+    });
+    let why: Vec<String> = unrelayed.into_iter().chain(full).collect();
+    let why = (!why.is_empty()).then(|| why.join("; "));
     match &why {
-        Some(why) if told.is_none() => tracing::error!(consumer, "{why}"),
+        Some(now) if told.as_ref() != Some(now) => tracing::error!(consumer, "{now}"),
         None if told.is_some() => tracing::info!(consumer, "messages of the outbox are published again"),
         _ => {}
     }

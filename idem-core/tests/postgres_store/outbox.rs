@@ -5,6 +5,7 @@ use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
+use crate::proxy::Proxy;
 use crate::world::{World, committed, raw, world};
 
 fn message(text: &str) -> StagedMessage {
@@ -140,7 +141,8 @@ async fn the_names_of_outboxes_are_apart_from_those_of_handlers() {
     // The first outbox and the first handler have the same number.
     world.store.outbox("billing").stage(&mut own, [Outgoing::new("orders", "")]).await.unwrap();
     committed(world.store.commit(world.claimed("a").await).await);
-    let claimed = world.store.claim_in(&mut own, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
+    let claimed =
+        world.store.claim_in(&mut own, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
     assert!(claimed.unwrap().is_new(), "it is a message of another handler");
     world.end().await;
 }
@@ -156,9 +158,35 @@ async fn a_relay_renews_its_lanes_although_another_one_does_so() {
     }
     tokio::time::sleep(20 * lease).await;
     let mut renewing = world.other.begin().await.unwrap();
-    sqlx::query("SELECT FROM outbox_relays WHERE token = $1 FOR UPDATE").bind(other).execute(&mut *renewing).await.unwrap();
+    sqlx::query("SELECT FROM outbox_relays WHERE token = $1 FOR UPDATE")
+        .bind(other)
+        .execute(&mut *renewing)
+        .await
+        .unwrap();
     world.store.renew_lanes(outbox, one, lease).await.unwrap();
     renewing.rollback().await.unwrap();
+    world.end().await;
+}
+
+/// Without an answer to COMMIT, the messages are there exactly if the claim is.
+#[tokio::test]
+async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
+    let Some(mut world) = world().await else { return };
+    let proxy = Proxy::before(&world.url).await;
+    world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    for (n, staged) in both().into_iter().enumerate() {
+        let mut txn = world.claimed(&format!("silent {n}")).await;
+        world.store.stage(&mut txn, outbox, vec![staged]).unwrap();
+        proxy.fall_silent();
+        tokio::time::pause();
+        let done = world.store.commit(txn).await;
+        assert!(!matches!(done, CommitResult::Done), "{done:?}");
+        tokio::time::resume();
+        proxy.recover();
+        world.store.ping().await.unwrap();
+        assert_eq!(world.number(STAGED).await, world.claims().await);
+    }
     world.end().await;
 }
 

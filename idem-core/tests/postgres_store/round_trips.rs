@@ -53,9 +53,14 @@ async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
     let Some((mut world, proxy)) = watched().await else { return };
     let outbox = world.store.register_outbox("billing").await.unwrap();
     let mut costs = Vec::new();
-    for (key, size, messages) in
-        [("warm", 10, 1), ("one", 200, 1), ("some", 200, 100), ("warm large", 9000, 1), ("large", 9000, 1), ("many", 3000, 100)]
-    {
+    for (key, size, messages) in [
+        ("warm", 10, 1),
+        ("one", 200, 1),
+        ("some", 200, 100),
+        ("warm large", 9000, 1),
+        ("large", 9000, 1),
+        ("many", 3000, 100),
+    ] {
         proxy.trips();
         let mut txn = world.claimed(key).await;
         let message = || StagedMessage::new(uuid::Uuid::new_v4(), Outgoing::new("orders", vec![b'x'; size]).key(7));

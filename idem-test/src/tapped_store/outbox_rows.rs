@@ -59,14 +59,12 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.within.read_outbox(outbox, read).await
     }
 
-    async fn delete_published(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        published: &[RowRef],
-    ) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.tap.before("delete_published", &[]).await?;
-        self.within.delete_published(outbox, token, published).await
+        let deleted = self.within.delete_published(outbox, token, published).await?;
+        // The answer may be lost.
+        self.tap.before("published_is_deleted", &[]).await?;
+        Ok(deleted)
     }
 
     async fn record_failures(

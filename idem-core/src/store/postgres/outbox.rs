@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::outbox::{Bell, LANES, StagedMessage};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    RowRef, StoreError,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure, RowRef,
+    StoreError,
 };
 
 use super::staged::Staged;
@@ -28,6 +28,7 @@ impl OutboxRows for Postgres {
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
         match &mut txn.staged {
+            _ if messages.is_empty() => {}
             Some(staged) => staged.extend(messages),
             none => *none = Some(Box::new(Staged::new(self, outbox, messages))),
         }
@@ -64,12 +65,7 @@ impl OutboxRows for Postgres {
         self.read_lanes(outbox, read).await
     }
 
-    async fn delete_published(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        published: &[RowRef],
-    ) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.delete(outbox, token, published).await
     }
 

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure,
-    RowRef, StoreError,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
+    StoreError,
 };
 
 use super::Postgres;
@@ -29,7 +29,10 @@ fn count(number: i64) -> u32 {
 }
 
 /// Binds the lanes, ids and message ids of rows.
-fn named<'q>(query: Query<'q, Pg, PgArguments>, rows: impl Iterator<Item = RowRef> + Clone) -> Query<'q, Pg, PgArguments> {
+fn named<'q>(
+    query: Query<'q, Pg, PgArguments>,
+    rows: impl Iterator<Item = RowRef> + Clone,
+) -> Query<'q, Pg, PgArguments> {
     let query = query.bind(lanes(rows.clone().map(|row| row.lane)));
     let query = query.bind(rows.clone().map(|row| row.id).collect::<Vec<_>>());
     query.bind(rows.map(|row| row.message_id).collect::<Vec<_>>())
@@ -61,7 +64,8 @@ impl Postgres {
         lease: Duration,
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
-        let query = self.sql().take_lanes.query().bind(outbox.number).bind(token).bind(secs(lease)).bind(i64::from(limit));
+        let query =
+            self.sql().take_lanes.query().bind(outbox.number).bind(token).bind(secs(lease)).bind(i64::from(limit));
         let rows = self.ask(query).await?;
         Ok(rows.iter().map(|row| row.try_get(0).map(lane)).collect::<Result<_, _>>()?)
     }
@@ -96,12 +100,7 @@ impl Postgres {
         Ok(OutboxFound { rows, open, mark })
     }
 
-    pub(super) async fn delete(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        published: &[RowRef],
-    ) -> Result<u64, StoreError> {
+    pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         let query = self.sql().delete_published.query().bind(outbox.number).bind(token);
         let rows = self.ask_long(named(query, published.iter().copied())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())

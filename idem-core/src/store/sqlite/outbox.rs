@@ -9,8 +9,8 @@ use super::outbox_sql::NewRow;
 use super::{Sqlite, Txn, relays};
 use crate::outbox::{Bell, StagedMessage};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    RowRef, StoreError,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure, RowRef,
+    StoreError,
 };
 
 const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name, namespace) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
@@ -77,12 +77,7 @@ impl OutboxRows for Sqlite {
         self.read_lanes(outbox, read).await
     }
 
-    async fn delete_published(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        published: &[RowRef],
-    ) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.delete(outbox, token, published).await
     }
 

@@ -15,8 +15,8 @@ use super::sql::{duration, millis, time};
 use super::{Sqlite, Txn};
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure,
-    RowRef, StoreError,
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
+    StoreError,
 };
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
@@ -122,12 +122,7 @@ impl Sqlite {
         Ok(OutboxFound { rows: found, mark: Some(0), ..OutboxFound::default() })
     }
 
-    pub(super) async fn delete(
-        &self,
-        outbox: OutboxId,
-        token: Uuid,
-        published: &[RowRef],
-    ) -> Result<u64, StoreError> {
+    pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.in_transaction(async |store, txn| {
             let mut deleted = 0;
             for row in published {

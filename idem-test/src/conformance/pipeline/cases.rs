@@ -284,6 +284,7 @@ macro_rules! pipeline_suite {
             each_of_many_messages_stages_once
             a_batch_handler_stages_with_its_batch
             a_worker_without_a_relay_is_unready
+            a_handler_that_stages_without_saying_so_fails
             a_backlog_pauses_consumption_until_it_is_published
             // replay
             a_replay_runs_it_once

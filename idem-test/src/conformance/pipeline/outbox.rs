@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::{LaneLook, OutboxRead, OutboxRow, OutboxRows};
-use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, Outbox, Outgoing, State, Worker};
+use idem_core::{
+    Batch, BoxError, Delivery, Extract, Extraction, Handler, Key, KeyError, Outbox, Outgoing, Param, State, Worker,
+};
 use uuid::Uuid;
 
 use crate::Publication;
@@ -80,6 +82,39 @@ impl<W: World> Handler for StagesBatch<W> {
                 return Err(idem_core::permanent("never"));
             }
         }
+        Ok(())
+    }
+}
+
+/// An extractor that passes on an outbox and does not say so.
+struct Undeclared(Outbox);
+
+impl Param for Undeclared {}
+
+impl<S> Extract<S> for Undeclared {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Outbox::extract(from).map(Self)
+    }
+}
+
+/// The handler of `Staging` events that takes it.
+struct StagesUndeclared<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for StagesUndeclared<W> {
+    const NAME: &'static str = "stages_undeclared";
+    const EVENT: Option<&'static str> = Some("Staging");
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (Undeclared,);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(order: Order, (outbox,): Self::Params, _: &mut W::Connection) -> Result<(), BoxError> {
+        outbox.0.publish("orders.paid", &order.id)?;
         Ok(())
     }
 }
@@ -228,6 +263,20 @@ pub async fn a_message_that_runs_again_stages_under_the_same_ids<W: World>(world
     }
     staging.run(4).await;
     assert_eq!(staging.ids().await, first);
+}
+
+/// It is told what its extractor has to declare, and nothing is lost silently.
+pub async fn a_handler_that_stages_without_saying_so_fails<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let settings = Settings { retry: idem_core::RetryPolicy::new().max_attempts(1), ..Settings::default() };
+    let worker = Worker::new(settings.consumer, staging.0.store.clone(), staging.0.queue.clone());
+    let worker =
+        staging.0.run_until_stopped(worker.state(staging.0.desk.clone()).handler::<StagesUndeclared<W>>(), settings);
+    staging.publish("Staging", Order::ok("a"));
+    staging.0.outcomes(1).await;
+    worker.stop().await;
+    let dead = staging.0.one_dead().await;
+    assert!(dead.error.contains("const STAGES: bool = true"), "{}", dead.error);
 }
 
 /// Many messages, some of which fail at first: each has staged once, whichever messages it ran with.

@@ -109,14 +109,27 @@ pub async fn a_lost_confirm_is_published_again_under_the_same_id<W: World>(world
 /// A queue that hangs does not make the broker look away.
 pub async fn a_message_without_an_answer_stops_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.sink.on_publish(|message| if text(message) == "hangs" { Reply::Hang } else { Reply::Confirm });
+    let hung = Arc::new(AtomicUsize::new(0));
+    let hangs = hung.clone();
+    line.sink.on_publish(move |message| match text(message) == "hangs" {
+        true => {
+            hangs.fetch_add(1, SeqCst);
+            Reply::Hang
+        }
+        false => Reply::Confirm,
+    });
     line.stage([message("hangs").key("k"), message("behind").key("k")]).await;
-    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_millis(200));
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_millis(300));
+    let health = relay.health();
     let relay = line.start_with(relay);
     soon(line.sink.wait_for(|sink| sink.calls() >= 1)).await;
-    for n in 0..20 {
+    let mut n = 0;
+    // Beyond its first timeouts.
+    while hung.load(SeqCst) < 4 {
         line.stage([message(n)]).await;
-        line.published(n + 1).await;
+        n += 1;
+        line.published(n).await;
+        assert!(health.broker(), "others are confirmed");
     }
     assert!(line.sink.published().iter().all(|message| text(message) != "behind"));
     assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1));

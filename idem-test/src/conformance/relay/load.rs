@@ -20,41 +20,43 @@ struct SlowDeletes;
 impl StoreTap for SlowDeletes {
     async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
         if method == "delete_published" {
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(())
     }
 }
 
-/// A relay that works off a backlog gives lanes to another one that is started to help.
+/// A relay that always has something to delete gives lanes to another one that is started to help.
 pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world: W) {
     let line = Line::new(world).await;
     if line.store.outbox_lanes() == 1 {
         return;
     }
-    let messages = 10_000;
-    line.stage((0..messages).map(message)).await;
-    let lease = Duration::from_millis(600);
     let store = TappedStore::new(line.store.clone(), SlowDeletes);
-    let relay = |sink: &MemorySink| {
-        line.start_with(line.relay(store.clone(), sink.clone()).concurrency(50).lease_duration(lease))
-    };
+    let lease = Duration::from_millis(600);
+    let relay = |sink: &MemorySink| line.start_with(line.relay(store.clone(), sink.clone()).lease_duration(lease));
     let first = relay(&line.sink);
-    line.published(500).await;
+    line.stage([message("first")]).await;
+    line.published(1).await;
     let other = MemorySink::new();
     let second = relay(&other);
-    soon(other.wait_for(|sink| sink.calls() > 0)).await;
-    let before = line.sink.published().len();
-    assert!(before < messages * 2 / 5, "the first relay had published all of its own, {before}");
+    let mut staged = 1;
+    soon(async {
+        while other.calls() == 0 {
+            line.stage((0..200).map(message)).await;
+            staged += 200;
+        }
+    })
+    .await;
     let both = || line.sink.published().len() + other.published().len();
     soon(async {
-        while both() < messages {
+        while both() < staged {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
     line.is_empty().await;
-    assert_eq!(both(), messages, "each once");
+    assert_eq!(both(), staged, "each once");
     for relay in [first, second] {
         relay.stop().await.unwrap();
     }
@@ -158,4 +160,26 @@ pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     }
     assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1));
     relay.crash().await;
+}
+
+/// The DELETE has run, and its answer is lost.
+pub async fn a_delete_without_an_answer_makes_no_copy<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lost = Arc::new(AtomicUsize::new(0));
+    let losing = lost.clone();
+    let store = line.failing(move |method| method == "published_is_deleted" && losing.fetch_add(1, SeqCst) < 2);
+    let relay = line.start_with(line.relay(store, line.sink.clone()));
+    line.stage([message("one").key("k"), message("two").key("k")]).await;
+    line.published(2).await;
+    soon(async {
+        while lost.load(SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    line.stage([message("three").key("k")]).await;
+    assert_eq!(line.published(3).await, ["one", "two", "three"]);
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    assert_eq!(line.sink.published().len(), 3);
 }

@@ -1,0 +1,117 @@
+//! Tests of the queue.
+
+use uuid::Uuid;
+
+use super::*;
+use crate::Outgoing;
+
+fn row(id: i64, key: Option<&str>) -> OutboxRow {
+    let message = Outgoing::new("a", "");
+    let message = match key {
+        Some(key) => message.key(key),
+        None => message,
+    };
+    let message = StagedMessage::new(Uuid::nil(), message);
+    OutboxRow { id, lane: 0, message, age: Duration::ZERO, due: Duration::ZERO }
+}
+
+fn ids(queue: &mut Queue) -> Vec<i64> {
+    std::iter::from_fn(|| queue.next(true)).map(|entry| entry.id).collect()
+}
+
+#[tokio::test]
+async fn of_each_key_one_message_is_ready_at_a_time() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let rows = vec![row(1, Some("k")), row(2, Some("k")), row(3, None), row(4, None), row(5, Some("l"))];
+    assert_eq!(queue.add(rows.clone(), now), 5);
+    assert_eq!(queue.add(rows, now), 0, "all are known");
+    let first = queue.next(true).unwrap();
+    assert_eq!((first.id, ids(&mut queue)), (1, vec![3, 4, 5]));
+    queue.advance(&first);
+    let second = queue.next(true).unwrap();
+    assert_eq!(second.id, 2);
+    queue.advance(&second);
+    assert!(queue.keys.keys().all(|key| *key == Key::of("l").unwrap()), "nothing is kept of a key that is done");
+}
+
+#[tokio::test]
+async fn a_delayed_message_keeps_those_behind_it() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
+    let first = queue.next(true).unwrap();
+    queue.hold(&first);
+    queue.delay(&first, now, Duration::from_secs(1));
+    assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
+    assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 0, "their key is blocked");
+    assert_eq!(ids(&mut queue), [3]);
+    assert!(queue.wake(now, 1).is_empty());
+    assert_eq!(queue.wake(now + Duration::from_secs(1), 1), [(0, 1)], "it and those behind it are read again");
+    assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(4, Some("k"))], now), 3);
+    let first = queue.next(true).unwrap();
+    assert_eq!((first.id, queue.next(true).is_none()), (1, true));
+    queue.advance(&first);
+    assert_eq!(ids(&mut queue), [2]);
+}
+
+#[tokio::test]
+async fn a_message_in_its_delay_is_not_overtaken_when_one_in_front_of_it_is_published() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let delayed = OutboxRow { due: Duration::from_secs(1), ..row(2, Some("k")) };
+    queue.add(vec![row(1, Some("k")), delayed, row(3, Some("k"))], now);
+    let first = queue.next(true).unwrap();
+    assert_eq!(first.id, 1);
+    queue.advance(&first);
+    queue.add(vec![row(3, Some("k"))], now);
+    assert!(queue.next(true).is_none(), "3 overtakes 2");
+}
+
+#[tokio::test]
+async fn a_message_that_comes_late_goes_in_front_of_one_in_its_delay() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.add(vec![row(2, Some("k")), row(3, Some("k"))], now);
+    let second = queue.next(true).unwrap();
+    queue.delay_unanswered(&second, now + Duration::from_secs(1));
+    queue.add(vec![row(1, Some("k"))], now);
+    let first = queue.next(true).unwrap();
+    assert_eq!(first.id, 1);
+    queue.delay_unanswered(&first, now + Duration::from_secs(2));
+    assert!(queue.wake(now + Duration::from_secs(1), 1).is_empty(), "2 is behind 1");
+    assert_eq!(queue.wake(now + Duration::from_secs(2), 1), [(0, 1)]);
+    assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k"))], now), 2);
+    assert_eq!(ids(&mut queue), [1]);
+}
+
+#[tokio::test]
+async fn of_a_delayed_message_only_the_id_is_kept() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let large = |id| {
+        let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", vec![0; 1000]));
+        OutboxRow { message, ..row(id, None) }
+    };
+    queue.add(vec![large(1), large(2)], now);
+    let first = queue.next(true).unwrap();
+    queue.delay(&first, now, Duration::from_secs(1));
+    assert_eq!((queue.bytes(), queue.len(), queue.delayed()), (1000, 1, 1));
+    assert_eq!(queue.add(vec![large(1)], now), 0, "it is not read again before its time");
+}
+
+#[tokio::test]
+async fn a_message_without_an_answer_stands_behind_others() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.add(vec![row(1, None)], now);
+    let first = queue.next(true).unwrap();
+    queue.delay_unanswered(&first, now);
+    assert!(queue.wake(now, 0).is_empty() && queue.next_due(0).is_none(), "there is no place for it");
+    assert_eq!(queue.wake(now, 1), [(0, 1)]);
+    queue.add(vec![row(1, None), row(2, None)], now);
+    assert_eq!((queue.next(false).unwrap().id, queue.next(false).is_none()), (2, true));
+    assert_eq!(queue.next(true).unwrap().tries, 1);
+}
+
+#[tokio::test]
+async fn a_lane_that_is_lost_is_forgotten() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
+    queue.drop_lanes(&BTreeSet::from([0]));
+    assert!(queue.next(true).is_none() && queue.keys.is_empty() && queue.known().is_empty());
+}
