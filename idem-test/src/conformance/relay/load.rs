@@ -20,7 +20,7 @@ struct SlowDeletes;
 impl StoreTap for SlowDeletes {
     async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
         if method == "delete_published" {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
         Ok(())
     }
@@ -148,10 +148,10 @@ pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     line.stage((0..100).map(|n| message(format!("hangs {n}")))).await;
     line.stage((0..10).map(|n| message(format!("good {n}")))).await;
     let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(1));
-    let relay = line.start_with(relay.concurrency(20));
+    let relay = line.start_with(relay.concurrency(8));
     line.published(10).await;
     // All that is left hangs, and has been tried before.
-    soon(line.sink.wait_for(|sink| sink.calls() > 130)).await;
+    soon(line.sink.wait_for(|sink| sink.calls() > 120)).await;
     for n in 0..5 {
         let began = Instant::now();
         line.stage([message(n)]).await;
