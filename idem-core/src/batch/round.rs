@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::execute::Unhandled;
 use crate::record::Classified;
@@ -115,7 +116,7 @@ impl<S: Store> Pipeline<S> {
     /// have left the transaction open: if it has ended, then by that call.
     async fn call_all(&self, txn: &mut S::Txn, calls: Vec<Call<'_, S>>) -> Result<Vec<usize>, Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
-        for Call { places, route, job } in calls {
+        for Call { places, route, job, span } in calls {
             if !before.is_empty() {
                 match self.store.check_between(txn).await {
                     Ok(TxnState::Open) => was_open = true,
@@ -132,7 +133,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let began = Instant::now();
-            let handled = self.handle(route, job, txn, began).await;
+            let handled = self.handle(route, job, txn, began).instrument(span).await;
             route.meters.handler.record(began.elapsed());
             if let Err(unhandled) = handled {
                 return Err(Failed { unhandled: Some(unhandled), places, is_first_to_end: was_open });

@@ -132,7 +132,7 @@ impl<S: Store> Taker<S> {
                 tracing::warn!(
                     id = row.id,
                     starts = row.starts,
-                    "a suspect runs: its earlier runs may have ended the process"
+                    "a suspect runs alone: its earlier runs may have ended the process; after four it is a dead letter"
                 );
             }
         }

@@ -28,11 +28,11 @@ pub(crate) async fn publish(consumer: &str, mut lag: watch::Receiver<Option<Lag>
             Ok(Err(_)) if lag.borrow().is_none() => continue,
             Ok(Err(error)) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(error, next = ?wait, "the lag could not be read");
+                tracing::warn!(consumer, error, next = ?wait, "the lag could not be read");
             }
             Err(_) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(limit = ?LIMIT, next = ?wait, "reading the lag timed out");
+                tracing::warn!(consumer, limit = ?LIMIT, next = ?wait, "reading the lag timed out");
             }
         }
         sleep(wait).await;
