@@ -64,7 +64,7 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
     let (away, shown) = (Away::new(), watch::Sender::new(None::<Health>));
     let worker = line.start_over(away.hook(), Settings { health: Some(shown.clone()), ..Settings::default() });
     soon(line.queue.delivered(1)).await;
-    soon(line.queue.given_back(3)).await;
+    assert_eq!(soon(line.queue.given_back()).await, 3);
     let health = shown.borrow().clone().unwrap();
     soon(async {
         while health.broker() {

@@ -75,9 +75,8 @@ pub async fn what_a_paused_worker_holds_goes_to_another<W: World>(world: W) {
     let worker = line.start_with(limited);
     let health = shown.borrow().clone().unwrap();
     until_paused(&line, &health).await;
-    let left = 20 - line.queue.counts().acks;
-    assert!(left > 0);
-    soon(line.queue.given_back(left)).await;
+    // Those that were being made dead letters as consumption paused are acked.
+    assert!(soon(line.queue.given_back()).await > 0);
     assert!(!health.broker() && health.paused().is_some());
     line.run_with(Settings { unfit_limit: None, ..Settings::default() }, 20).await;
     assert_eq!(line.dead().await.len(), 20);
