@@ -119,9 +119,8 @@ fn verdicts<'a>(
             (place, verdict)
         };
         let patience = times.get(&test).map_or(PATIENCE, |time| (*time * 5).max(SHORTEST)).min(PATIENCE);
-        let work = move |mut results: Results| {
-            tell(results.remove(&test).map_or(Verdict::Absent, |(verdict, _)| verdict))
-        };
+        let work =
+            move |mut results: Results| tell(results.remove(&test).map_or(Verdict::Absent, |(verdict, _)| verdict));
         workshop.try_with(Some(mutant), &mutant.suite(), &[&mutant.test], patience, &mut background, work)?;
     }
     let mut verdicts = background.end()?;
