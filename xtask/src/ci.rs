@@ -21,8 +21,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign on all brokers and all mutants, which takes longer than everything else, and have cargo verify
-    /// each package. Otherwise only one broker and one part of the mutants, which the commit chooses.
+    /// Run the small campaign in all modes and all mutants, which takes longer than everything else, and have cargo verify
+    /// each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
