@@ -68,7 +68,8 @@ impl Program {
         Ok(Self { executable, package: self.package.clone() })
     }
 
-    /// Returns the command that runs the program as cargo does.
+    /// Returns the command that runs the program as cargo does. The path of shared libraries, which the tests of macros
+    /// need, is inherited: `cargo run` has set it for this program.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
