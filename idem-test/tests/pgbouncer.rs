@@ -86,8 +86,8 @@ mod batch {
 
         cases! {
             PgBouncerWorld<true>:
-            a_rollback_in_a_batch_harms_nobody_else
-            a_rollback_and_begin_in_a_batch_harms_nobody_else
+            a_rollback_in_a_batch_harms_no_other_message
+            a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
             a_write_behind_a_rollback_runs_at_most_twice
             a_write_behind_a_rollback_at_the_end_runs_at_most_twice

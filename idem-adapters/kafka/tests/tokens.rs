@@ -13,7 +13,7 @@ use idem_kafka::{Credentials, Kafka};
 const SENTINEL: &str = "s3ntinel";
 
 #[tokio::test]
-async fn a_password_is_had_anew_whenever_the_source_is_opened() {
+async fn a_password_is_fetched_again_whenever_the_source_is_opened() {
     let Some(world) = World::new().await else { return };
     let Some(address) = world.login("PLAIN").await else { return };
     world.publish("x").await;
@@ -38,7 +38,7 @@ async fn a_password_is_had_anew_whenever_the_source_is_opened() {
 }
 
 #[tokio::test]
-async fn a_password_that_cannot_be_had_is_an_error_of_the_connection() {
+async fn a_password_that_cannot_be_fetched_is_a_connection_error() {
     let options = Kafka::options("127.0.0.1:1").sasl_credentials(async || Err("the vault is sealed".into()));
     let error = options.connect().await.unwrap_err();
     let said = texts(&error);
@@ -77,7 +77,7 @@ mod oauth {
     }
 
     #[tokio::test]
-    async fn a_token_lets_in_and_is_had_anew_before_it_expires() {
+    async fn a_token_is_accepted_and_fetched_again_before_it_expires() {
         let Some(world) = World::new().await else { return };
         let Some(address) = world.login("OAUTHBEARER").await else { return };
         world.publish("a").await;
@@ -107,7 +107,7 @@ mod oauth {
     }
 
     #[tokio::test]
-    async fn a_token_that_cannot_be_had_for_a_moment_ends_nothing() {
+    async fn a_token_that_briefly_cannot_be_fetched_ends_nothing() {
         let Some(world) = World::new().await else { return };
         let Some(address) = world.login("OAUTHBEARER").await else { return };
         let failed = Arc::new(AtomicU32::new(0));
@@ -147,7 +147,7 @@ mod oauth {
     }
 
     #[tokio::test]
-    async fn a_token_that_has_expired_or_cannot_be_had_is_an_error_of_the_connection() {
+    async fn a_token_that_has_expired_or_cannot_be_fetched_is_a_connection_error() {
         let old = async || Ok(Token::new(SENTINEL, "", SystemTime::UNIX_EPOCH));
         let error = Kafka::options("127.0.0.1:1").sasl_oauthbearer(old).connect().await.unwrap_err();
         let said = texts(&error);

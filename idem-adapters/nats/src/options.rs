@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_is_none_is_refused_and_not_repeated() {
+    fn an_invalid_seed_is_refused_and_not_repeated() {
         for seed in ["s3ntinel".to_owned(), KeyPair::new_account().seed().unwrap(), String::new()] {
             let error = options("nats://h").nkey(&seed).config().unwrap_err();
             let shown = format!("{error} {error:?}");

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_declared_without_a_limit_where_it_would_have_one() {
+    fn a_queue_that_would_get_a_limit_is_declared_without_one() {
         let declared = |major, by_policy| Limits { major, by_policy }.to_declare();
         let none = Some(AMQPValue::LongLongInt(-1));
         assert_eq!((declared(Some(4), false), declared(None, false)), (none.clone(), none));

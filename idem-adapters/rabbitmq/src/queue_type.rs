@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_is_no_quorum_queue() {
+    fn another_type_is_not_a_quorum_queue() {
         for rest in [
             "'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type 'longstr' but current is none",
             "'x-queue-type' for queue 'q' in vhost '/': received 'quorum' but current is 'stream'",

@@ -44,7 +44,7 @@ async fn a_negative_limit_is_refused_before_4_0() {
 }
 
 #[tokio::test]
-async fn a_queue_without_a_limit_of_its_own_needs_a_policy_from_4_0_on() {
+async fn a_queue_without_a_limit_needs_a_policy_from_4_0_on() {
     let Some(world) = World::empty().await else { return };
     world.declare_as_is("quorum", &[]).await;
     if world.major().await >= 4 {

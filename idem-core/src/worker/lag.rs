@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_read_that_fails_because_the_subscription_has_ended_is_no_failure() {
+    async fn a_read_that_ends_with_its_subscription_is_not_a_failure() {
         let slow = Lag::new(|| async {
             sleep(Duration::from_secs(1)).await;
             Err("the subscription has ended".into())

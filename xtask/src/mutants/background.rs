@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 
 /// How many trials run at once. A test that fails mostly waits for its timeout, and `cargo xtask test` runs four tests
-/// at once on two cores, where no build takes one of them.
+/// at once on two cores, where no build takes one of them. Tests share servers as they do there: each has a schema, queue
+/// or topic for itself, and one that needs a whole server starts a private one.
 const AT_ONCE: usize = 3;
 
 /// Work that goes on in the background, and its results.

@@ -23,12 +23,10 @@ use background::Background;
 use mutant::Mutant;
 pub(crate) use part::{Part, commit};
 use sound::sound;
-use trial::Results;
+use trial::{PATIENCE, Results};
 use verdict::Verdict;
 use workshop::Workshop;
 
-/// A test that runs longer than this hangs; a developer would notice that too.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// A test hangs if it takes five times as long as without a defect, and at least this long.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// After this long with mutants, CI begins no further one.

@@ -68,7 +68,8 @@ impl Program {
         Ok(Self { executable, package: self.package.clone() })
     }
 
-    /// Returns the command that runs the program as cargo does.
+    /// Returns the command that runs the program as cargo does. The path of shared libraries, which the tests of macros
+    /// need, is inherited: `cargo run` has set it for this program.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
@@ -86,7 +87,10 @@ pub(crate) fn outlives_its_build(suite: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::imports::collect;
 
     #[test]
     fn only_test_programs_are_taken_from_the_messages_of_cargo() {
@@ -98,6 +102,25 @@ mod tests {
         assert_eq!(programs.len(), 1);
         assert_eq!(programs[0].executable, Path::new("/t/deps/b-1"));
         assert_eq!(programs[0].package, Path::new("/a"));
+    }
+
+    #[test]
+    fn each_suite_that_runs_other_programs_of_the_build_is_bound_to_it() {
+        let mut files = Vec::new();
+        for dir in ["tests", "idem-core/tests", "idem-test/tests", "idem-adapters"] {
+            collect(&root().join(dir), &mut files).unwrap();
+        }
+        let marks = ["CARGO_BIN_EXE_", "ancestors().nth(2)", "TestCases", "Command::new(\"rustc\")"];
+        let mut bound = HashSet::new();
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            if marks.iter().any(|mark| text.contains(mark)) {
+                let path = file.with_extension("").to_string_lossy().into_owned();
+                let (_, inside) = path.rsplit_once("/tests/").unwrap();
+                bound.insert(inside.split('/').next().unwrap().to_owned());
+            }
+        }
+        assert_eq!(bound, BOUND_TO_THE_BUILD.map(str::to_owned).into());
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::PATIENCE;
 use super::background::Background;
 use super::mutant::Mutant;
+use super::trial::PATIENCE;
 use super::verdict::Verdict;
 use super::workshop::Workshop;
 

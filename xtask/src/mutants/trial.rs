@@ -14,6 +14,9 @@ use nix::unistd::Pid;
 use super::program::{Program, outlives_its_build};
 use super::verdict::{Verdict, has_ended};
 
+/// A test that runs longer than this hangs; a developer would notice that too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
 /// The verdict and the duration of each test.
 pub(crate) type Results = HashMap<String, (Verdict, Duration)>;
 

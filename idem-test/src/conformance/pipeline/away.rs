@@ -133,7 +133,7 @@ impl Tap for Useless {
 }
 
 /// It is opened less and less often, though each opening succeeds.
-pub async fn a_source_that_is_of_no_use_is_opened_less_and_less_often<W: World>(world: W) {
+pub async fn a_useless_source_is_opened_at_growing_intervals<W: World>(world: W) {
     let line = Line::new(world).await;
     let opened = watch::Sender::new(0);
     let source = Tapped::new(line.queue.clone(), Useless { opened: opened.clone() });

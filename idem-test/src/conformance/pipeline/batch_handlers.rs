@@ -7,7 +7,7 @@ use super::orders::{Act, Order};
 use super::together::{blocked, each_has_one_effect, ends, let_go, numbers};
 
 /// The batch handler is called once for the whole batch, then for halves of it until the one that rolls back is alone.
-pub async fn a_rollback_in_a_batch_handler_harms_nobody_else<W: World>(world: W) {
+pub async fn a_rollback_in_a_batch_handler_harms_no_other_message<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = blocked(&line).await;
     let mut orders = numbers(6);

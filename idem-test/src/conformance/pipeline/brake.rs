@@ -66,7 +66,7 @@ pub async fn a_paused_worker_drains<W: World>(world: W) {
 
 /// Where the broker lets deliveries stay unsettled for a limited time, or another worker can handle them: a newer version,
 /// for example.
-pub async fn what_a_paused_worker_holds_goes_to_another<W: World>(world: W) {
+pub async fn the_messages_of_a_paused_worker_go_to_another<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.unsettled_limit(Duration::from_secs(2));
     (0..20).for_each(|n| line.publish_raw(unknown(n)));

@@ -31,11 +31,11 @@ macro_rules! pipeline_suite {
             a_race_that_a_handler_loses_by_itself_costs_one_more_round
             nobody_is_charged_for_an_error_that_was_swallowed_before
             nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
-            a_rollback_in_a_batch_harms_nobody_else
-            a_rollback_and_begin_in_a_batch_harms_nobody_else
-            a_rollback_and_a_write_in_a_batch_harm_nobody_else
-            a_rollback_and_an_error_in_a_batch_harm_nobody_else
-            a_rollback_in_a_batch_handler_harms_nobody_else
+            a_rollback_in_a_batch_harms_no_other_message
+            a_rollback_and_begin_in_a_batch_harms_no_other_message
+            a_rollback_and_a_write_in_a_batch_harm_no_other_message
+            a_rollback_and_an_error_in_a_batch_harm_no_other_message
+            a_rollback_in_a_batch_handler_harms_no_other_message
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through
@@ -83,8 +83,8 @@ macro_rules! pipeline_suite {
             without_an_order_what_was_stored_ahead_runs_as_it_comes_again
             without_an_order_a_copy_makes_what_was_stored_ahead_due
             without_an_order_what_was_stored_ahead_runs_although_it_never_comes_again
-            what_waits_for_its_turn_is_kept_from_becoming_due
-            what_is_stored_already_is_not_claimed_again_before_its_turn
+            a_row_that_waits_for_its_turn_is_kept_from_becoming_due
+            a_stored_message_is_not_claimed_again_before_its_turn
             a_crash_in_the_middle_keeps_the_order
             a_drain_releases_a_key_that_waits
             a_drain_finishes_what_runs_before_its_key_goes_on
@@ -94,7 +94,7 @@ macro_rules! pipeline_suite {
             a_key_is_woken_when_its_row_has_run
             a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
-            what_was_stored_is_reported_to_the_source
+            a_stored_message_is_reported_to_the_source
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
             // unanswered
@@ -135,7 +135,7 @@ macro_rules! pipeline_suite {
             a_rollback_harms_no_neighbour
             a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well
-            a_nested_transaction_is_no_abuse
+            a_nested_transaction_is_allowed
             a_lost_race_is_retried_in_place
             lost_races_without_end_are_a_failure
             a_message_that_breaks_its_connection_is_given_up_and_others_go_on
@@ -199,12 +199,12 @@ macro_rules! pipeline_suite {
             // away
             an_outage_that_is_long_for_the_broker_costs_one_return
             an_outage_that_is_short_for_the_broker_costs_no_return
-            a_source_that_is_of_no_use_is_opened_less_and_less_often
+            a_useless_source_is_opened_at_growing_intervals
             an_ack_that_is_never_answered_ends
             // brake
             a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
             a_paused_worker_drains
-            what_a_paused_worker_holds_goes_to_another
+            the_messages_of_a_paused_worker_go_to_another
             one_bad_producer_among_good_ones_never_pauses
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
@@ -243,22 +243,22 @@ macro_rules! pipeline_suite {
             a_subject_of_two_patterns_reaches_both_handlers
             several_handlers_for_one_event_must_be_asked_for
             // options of one handler
-            a_timeout_of_its_own_ends_only_its_handler
+            the_timeout_of_a_handler_ends_only_it
             a_handler_may_run_for_longer_than_its_worker_allows_the_others
-            a_retry_policy_of_its_own_decides_attempts_and_delay
-            a_codec_of_its_own_decodes_for_its_handler_only
+            the_retry_policy_of_a_handler_decides_attempts_and_delay
+            the_codec_of_a_handler_decodes_for_it_only
             a_timeout_of_zero_refuses_the_start
             the_longest_timeout_is_reported_to_the_source
             whether_the_worker_has_run_before_is_reported_to_the_source
             // unprepared
             a_codec_sees_the_headers_and_the_content_type
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter
-            a_row_whose_registry_is_away_is_charged_with_nothing
+            a_row_is_not_charged_while_its_registry_is_away
             a_row_runs_as_soon_as_its_codec_is_prepared
             a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
             a_registry_that_hangs_delays_no_other_handler
             a_suspect_whose_registry_is_away_makes_its_process_quiet_once
-            a_replay_of_what_had_no_schema_asks_again
+            a_replay_of_a_row_without_a_schema_asks_again
             a_schema_that_does_not_exist_makes_a_dead_letter
             a_preparation_that_hangs_holds_up_nothing_but_its_message
             a_preparation_that_hangs_is_tried_again
@@ -268,8 +268,8 @@ macro_rules! pipeline_suite {
             a_renamed_handler_without_rows_is_named_with_its_update
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts
-            rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure
-            scheduled_rows_of_a_handler_that_nobody_has_can_be_discarded
+            rows_of_an_unknown_handler_refuse_the_start_with_each_cure
+            scheduled_rows_of_an_unknown_handler_can_be_discarded
             a_handler_takes_its_claims_along_to_a_consumer_of_its_own
             a_rename_never_replaces_a_handler_that_has_claims
             workers_show_that_their_handlers_are_alive
@@ -278,7 +278,7 @@ macro_rules! pipeline_suite {
             a_replay_runs_it_once
             a_replay_twice_has_one_effect
             a_replay_of_a_conflict_under_a_new_key_has_its_effect
-            a_replay_of_what_was_committed_needs_force
+            a_replay_of_a_committed_message_needs_force
             a_replay_of_an_unknown_type_finds_its_handler
             // drain
             a_drain_finishes_what_runs_and_releases_the_rest

@@ -182,7 +182,7 @@ pub async fn a_commit_by_the_handler_in_a_retry_is_dead_as_well<W: World>(world:
 }
 
 /// Nested transactions are savepoints: they never end the outer transaction.
-pub async fn a_nested_transaction_is_no_abuse<W: World>(world: W) {
+pub async fn a_nested_transaction_is_allowed<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Nested]));
     line.runs_to(Settings::default(), &["processed"]).await;

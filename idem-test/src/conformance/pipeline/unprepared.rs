@@ -63,7 +63,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
 }
 
 /// A new worker knows no schema, and the inbox already has rows.
-pub async fn a_row_whose_registry_is_away_is_charged_with_nothing<W: World>(world: W) {
+pub async fn a_row_is_not_charged_while_its_registry_is_away<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["a"]).await;
     let registry = Registry::default();
@@ -133,7 +133,7 @@ pub async fn a_suspect_whose_registry_is_away_makes_its_process_quiet_once<W: Wo
 }
 
 /// A verdict belongs to the try that has found it.
-pub async fn a_replay_of_what_had_no_schema_asks_again<W: World>(world: W) {
+pub async fn a_replay_of_a_row_without_a_schema_asks_again<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["a"]).await;
     let registry = Registry::default();
