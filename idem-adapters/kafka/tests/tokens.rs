@@ -51,30 +51,11 @@ mod oauth {
     use std::time::{Duration, SystemTime};
 
     use common::LONG;
+    use common::login::token;
     use idem_core::ReplayWindow;
     use idem_kafka::Token;
 
     use super::*;
-
-    /// An unsigned token, for a broker that accepts such tokens.
-    fn token(lifetime: Duration) -> Token {
-        let now = SystemTime::now();
-        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
-        let claims =
-            format!("{{\"sub\":\"billing\",\"iat\":{:.3},\"exp\":{:.3}}}", seconds(now) - 1.0, seconds(now + lifetime));
-        let token = format!("{}.{}.", base64(br#"{"alg":"none"}"#), base64(claims.as_bytes()));
-        Token::new(token, "billing", now + lifetime)
-    }
-
-    /// Base64 for URLs, without padding.
-    fn base64(bytes: &[u8]) -> String {
-        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let digits = bytes.chunks(3).flat_map(|chunk| {
-            let number = (0..3).fold(0, |number, at| number << 8 | usize::from(chunk.get(at).copied().unwrap_or(0)));
-            (0..=chunk.len()).map(move |at| char::from(DIGITS[number >> (18 - 6 * at) & 63]))
-        });
-        digits.collect()
-    }
 
     #[tokio::test]
     async fn a_token_is_accepted_and_fetched_again_before_it_expires() {
