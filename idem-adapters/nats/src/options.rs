@@ -137,7 +137,7 @@ impl Options {
                 None => format!("$JS.{domain}.API").into(),
                 Some(why) => {
                     return Err(Error::Config(format!(
-                        "no domain of JetStream has the name {domain:?}, since it {why}: give the one in the block \
+                        "{domain:?} is not a valid name of a JetStream domain, because it {why}: give the domain in the block \
                          `jetstream` of the server's configuration"
                     )));
                 }

@@ -77,8 +77,8 @@ pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
     refused(format!(
         "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
          connections count as deliveries. A queue's arguments cannot be changed, and no policy lifts their limit: declare a \
-         queue of another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), bind it as this one is bound, and \
-         move what is left"
+         queue with another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), give it the bindings of \
+         `{name}`, and move the remaining messages to it"
     ))
 }
 

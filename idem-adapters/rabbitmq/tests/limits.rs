@@ -23,7 +23,7 @@ async fn a_queue_with_a_delivery_limit_is_refused_with_the_cure() {
     world.declare_as_is("quorum", &[("x-delivery-limit", AMQPValue::LongInt(5))]).await;
     for error in refusals(&world).await {
         assert!(error.contains("x-delivery-limit=5") && error.contains(&world.queue), "{error}");
-        assert!(error.contains("declare a queue of another name"), "{error}");
+        assert!(error.contains("declare a queue with another name"), "{error}");
     }
     let said = RabbitMq::options(&world.url).delivery_limit_by_policy().connect().await.unwrap();
     assert!(said.queue(&world.queue).await.is_err(), "the argument goes before a policy");

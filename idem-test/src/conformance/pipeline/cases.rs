@@ -80,6 +80,7 @@ macro_rules! pipeline_suite {
             a_key_waits_for_the_row_of_a_known_message
             a_redelivered_message_keeps_its_order
             a_redelivered_message_is_stored_before_its_turn
+            a_message_delivered_five_times_is_stored_before_others_that_wait_for_their_turn
             without_an_order_what_was_stored_ahead_runs_as_it_comes_again
             without_an_order_a_copy_makes_what_was_stored_ahead_due
             without_an_order_what_was_stored_ahead_runs_although_it_never_comes_again
@@ -122,6 +123,7 @@ macro_rules! pipeline_suite {
             never_acks_before_commit
             redelivered_messages_are_stored_before_they_run
             a_redelivered_message_is_stored_while_no_lane_is_free
+            a_message_delivered_five_times_is_stored_before_others
             // failures
             an_error_rolls_back_and_schedules
             a_panic_rolls_back_and_schedules
@@ -252,6 +254,7 @@ macro_rules! pipeline_suite {
             whether_the_worker_has_run_before_is_reported_to_the_source
             // unprepared
             a_codec_sees_the_headers_and_the_content_type
+            a_codec_that_needs_nothing_is_never_prepared
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter
             a_row_is_not_charged_while_its_registry_is_away
             a_row_runs_as_soon_as_its_codec_is_prepared

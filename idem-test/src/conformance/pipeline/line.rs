@@ -151,8 +151,18 @@ impl<W: World> Line<W> {
         hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
         settings: Settings,
     ) -> Running {
+        self.start_over_at(self.queue.clone(), hook, settings)
+    }
+
+    /// Starts a worker whose store fails on demand, over any source.
+    pub(super) fn start_over_at(
+        &self,
+        source: impl Source,
+        hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
+        settings: Settings,
+    ) -> Running {
         let store = TappedStore::new(self.store.clone(), Faulty::new(hook));
-        let worker = Worker::new(settings.consumer, store, self.queue.clone()).state(self.desk.clone());
+        let worker = Worker::new(settings.consumer, store, source).state(self.desk.clone());
         self.run_until_stopped(worker.handler::<Over<Orders<W>, W::Store, Faulty>>(), settings)
     }
 

@@ -47,6 +47,7 @@ mod unanswered;
 mod unprepared;
 mod unrecorded;
 mod unregistered;
+mod urgent;
 mod watched;
 
 pub use super::store::World;
@@ -87,3 +88,4 @@ pub use unanswered::*;
 pub use unprepared::*;
 pub use unrecorded::*;
 pub use unregistered::*;
+pub use urgent::*;
