@@ -9,8 +9,9 @@ use idem_core::{HasConnection, Key, Reason};
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order};
+use super::running::Running;
 use super::settings::Settings;
 
 /// Short enough for a test that waits for it, long enough for one that does not.

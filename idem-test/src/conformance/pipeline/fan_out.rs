@@ -66,7 +66,7 @@ fn worker<W: World>(line: &Line<W>) -> Worker<W::Store, Queue, Desk, Json, NoHan
     Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone())
 }
 
-fn start<W: World>(line: &Line<W>) -> super::line::Running {
+fn start<W: World>(line: &Line<W>) -> super::running::Running {
     let worker = worker(line).handler::<Orders<W>>().handler::<Mails<W>>().fan_out();
     line.run_until_stopped(worker, Settings::default())
 }

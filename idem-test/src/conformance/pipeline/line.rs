@@ -8,7 +8,6 @@ use idem_core::{
     Codec, Delivery, Error, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker,
 };
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 
 use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
@@ -19,6 +18,7 @@ use super::faulty::{Do, Faulty};
 use super::handlers::{BatchHandler, Rows};
 use super::orders::{Desk, Order, Orders};
 use super::panicky::panics;
+use super::running::Running;
 use super::settings::Settings;
 
 const QUEUE: &str = "orders";
@@ -32,41 +32,6 @@ pub(super) struct Line<W: World> {
     pub(super) desk: Desk,
     observed: Arc<Mutex<Vec<String>>>,
     changed: watch::Sender<()>,
-}
-
-/// A running worker.
-pub(super) struct Running {
-    shutdown: oneshot::Sender<()>,
-    worker: JoinHandle<Result<(), Error>>,
-}
-
-impl Running {
-    /// Starts its shutdown.
-    pub(super) fn shut_down(self) -> JoinHandle<Result<(), Error>> {
-        let _ = self.shutdown.send(());
-        self.worker
-    }
-
-    /// Waits until it ends by itself.
-    pub(super) async fn ended(self) -> Result<(), Error> {
-        self.worker.await.unwrap()
-    }
-
-    /// Drains it and waits until it ends.
-    pub(super) async fn stop(self) {
-        soon(self.shut_down()).await.unwrap().unwrap();
-    }
-
-    /// Ends it as a crash does: every task vanishes where it is.
-    pub(super) async fn crash(self) {
-        self.worker.abort();
-        let _ = soon(self.worker).await;
-    }
-
-    /// Returns the error with which it refuses to start.
-    pub(super) async fn refused(self) -> String {
-        soon(self.worker).await.unwrap().unwrap_err().to_string()
-    }
 }
 
 impl<W: World> Line<W> {

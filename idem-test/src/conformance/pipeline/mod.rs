@@ -39,6 +39,7 @@ mod redelivered;
 mod refusals;
 mod replay;
 mod routes;
+mod running;
 mod schemas;
 mod settings;
 mod together;

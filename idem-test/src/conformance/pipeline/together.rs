@@ -10,8 +10,9 @@ use crate::conformance::store::{Setup, World};
 use crate::harness::Crash;
 
 use super::crashes::{order, trial};
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order};
+use super::running::Running;
 use super::settings::Settings;
 
 /// One lane, so that messages published while it is busy are there when it asks again.

@@ -13,8 +13,9 @@ use crate::conformance::store::World;
 use crate::{Publication, Queue, captured};
 
 use super::faulty::Do;
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order, Orders};
+use super::running::Running;
 use super::settings::Settings;
 
 fn once() -> Settings {

@@ -11,8 +11,9 @@ use crate::conformance::store::World;
 use crate::tap::{Tap, Tapped};
 
 use super::faulty::Do;
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order};
+use super::running::Running;
 use super::settings::Settings;
 
 /// How many messages are received before the urgent one, and are not stored yet.
