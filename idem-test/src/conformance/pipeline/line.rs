@@ -4,9 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{
-    Codec, Delivery, Error, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker,
-};
+use idem_core::{Codec, Delivery, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker};
 use tokio::sync::{oneshot, watch};
 
 use crate::conformance::soon;
