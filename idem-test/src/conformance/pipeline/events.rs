@@ -10,8 +10,9 @@ use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
+use super::desk::Desk;
 use super::line::{Line, Running};
-use super::orders::{Desk, Order};
+use super::orders::Order;
 use super::settings::Settings;
 
 /// Takes events of the type `order.paid`, or with `SENT` those of `order.sent`, keyed by their CloudEvent identity.

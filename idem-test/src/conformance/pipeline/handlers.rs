@@ -6,7 +6,8 @@ use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, State, perman
 
 use crate::conformance::store::World;
 
-use super::orders::{Act, Desk, Order, Orders};
+use super::desk::Desk;
+use super::orders::{Act, Order, Orders};
 use super::panicky::Extracted;
 
 /// The batch handler of `Batched` events: one statement for all of them. It fails if one of them is to fail.
