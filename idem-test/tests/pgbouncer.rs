@@ -73,6 +73,7 @@ mod batch {
             PgBouncerWorld:
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
+            a_write_behind_a_commit_never_exists
             a_commit_that_is_cut_off_harms_no_other_message
             a_transaction_that_its_handler_prepared_is_rolled_back
         }
@@ -94,6 +95,7 @@ mod batch {
             a_write_and_an_error_behind_a_rollback_run_at_most_twice
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
+            a_write_behind_a_commit_harms_no_other_message
             a_commit_that_is_cut_off_harms_no_other_message
             a_transaction_that_its_handler_prepared_is_rolled_back
         }

@@ -36,6 +36,7 @@ macro_rules! pipeline_suite {
             a_rollback_and_a_write_in_a_batch_harm_nobody_else
             a_rollback_and_an_error_in_a_batch_harm_nobody_else
             a_rollback_in_a_batch_handler_harms_nobody_else
+            a_commit_in_a_batch_handler_harms_nobody_else
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through

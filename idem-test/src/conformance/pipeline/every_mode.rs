@@ -43,6 +43,7 @@ macro_rules! __pipeline_in_every_mode {
             a_commit_before_the_end_of_the_patience_is_dead
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
+            a_write_behind_a_commit_never_exists
             a_commit_that_is_cut_off_harms_no_other_message
             a_commit_on_a_connection_that_is_lost_harms_no_other_message
             a_transaction_that_its_handler_prepared_is_rolled_back
