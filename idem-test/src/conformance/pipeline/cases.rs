@@ -47,6 +47,8 @@ macro_rules! pipeline_suite {
             a_batch_handler_gets_what_is_new
             a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone
             a_batch_refuses_an_order
+            // failures
+            the_messages_of_a_failing_batch_run_one_after_another
             // options of one handler
             in_a_batch_each_handler_has_its_own_timeout
             // refusals
