@@ -101,6 +101,8 @@ macro_rules! __pipeline_in_every_mode {
             an_ack_that_is_never_answered_ends
             // brake
             a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
+            a_queue_without_keys_pauses_until_an_operator_resumes_it
+            a_queue_of_another_format_pauses_until_an_operator_resumes_it
             a_paused_worker_drains
             what_a_paused_worker_holds_goes_to_another
             one_bad_producer_among_good_ones_never_pauses
