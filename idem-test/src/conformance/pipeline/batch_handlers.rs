@@ -20,6 +20,26 @@ pub async fn a_rollback_in_a_batch_handler_harms_no_other_message<W: World>(worl
     each_has_one_effect(&line, &numbers(6)).await;
 }
 
+/// Likewise for COMMIT, whether the handler looks at its result or writes behind it.
+pub async fn a_commit_in_a_batch_handler_harms_no_other_message<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(6);
+    orders.insert(2, Order::new("commits", &[Act::CommitFail]));
+    orders.insert(5, Order::new("writes", &[Act::CommitWrite]));
+    orders.iter().for_each(|order| line.publish_batched(order.clone()));
+    let_go(&line, 8).await;
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!(outcomes[..2], ["dead: committed by its handler", "dead: committed by its handler"]);
+    assert!(outcomes[2..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    // Each was committed by the run that was its own, where COMMIT is not refused.
+    for culprit in ["commits", "writes"] {
+        assert_eq!(line.effects(culprit).await, i64::from(!W::FEATURES.refuses_commit), "{culprit}");
+    }
+    assert_eq!(line.effects("behind its COMMIT").await, 0);
+    each_has_one_effect(&line, &numbers(6)).await;
+}
+
 /// A batch handler is called once with the new messages, and never with copies or duplicates.
 pub async fn a_batch_handler_gets_what_is_new<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -10,8 +10,9 @@ use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
+use super::desk::Desk;
 use super::line::Line;
-use super::orders::{Desk, Order};
+use super::orders::Order;
 use super::running::Running;
 use super::settings::Settings;
 

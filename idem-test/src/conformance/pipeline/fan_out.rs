@@ -16,10 +16,11 @@ use crate::conformance::soon;
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Publication, Queue};
 
+use super::desk::Desk;
 use super::faulty::{Do, Faulty};
 use super::line::Line;
 use super::orders::Order;
-use super::orders::{Act, Desk, Orders};
+use super::orders::{Act, Orders};
 use super::routes::Routed;
 use super::schemas::{Answer, Registry};
 use super::settings::Settings;

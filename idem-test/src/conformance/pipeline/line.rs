@@ -12,9 +12,10 @@ use crate::conformance::store::{Setup, World};
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
+use super::desk::Desk;
 use super::faulty::{Do, Faulty};
 use super::handlers::{BatchHandler, Rows};
-use super::orders::{Desk, Order, Orders};
+use super::orders::{Order, Orders};
 use super::panicky::panics;
 use super::running::Running;
 use super::settings::Settings;

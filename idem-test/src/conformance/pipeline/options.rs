@@ -9,9 +9,10 @@ use crate::conformance::soon;
 use crate::tap::Tap;
 use crate::{Publication, Queue, Tapped};
 
+use super::desk::Desk;
 use super::line::Line;
 use super::orders::Order;
-use super::orders::{Act, Desk, Orders};
+use super::orders::{Act, Orders};
 use super::schemas::{Answer, BACKWARDS, Registry};
 use super::settings::Settings;
 use crate::conformance::store::World;
