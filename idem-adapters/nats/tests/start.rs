@@ -32,7 +32,7 @@ async fn a_name_that_nats_does_not_take_is_refused() {
     let Some(world) = World::new().await else { return };
     for name in ["", "a.b", "a b", "*"] {
         let error = world.nats().await.stream(name).await.unwrap_err().to_string();
-        assert!(error.contains("give the name of one"), "{error}");
+        assert!(error.contains("give the name of an existing stream"), "{error}");
         let error = refusal(world.source().await, SubscribeOptions::new(name, 1)).await;
         assert!(error.contains(".durable(..)"), "{error}");
     }
