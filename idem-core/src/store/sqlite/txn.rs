@@ -62,12 +62,6 @@ impl Txn {
         self.connection.watch().refused()
     }
 
-    /// Returns whether the handler's last statement succeeded. If that transaction was rolled back, the handler did it: a
-    /// statement that makes SQLite roll back by itself (`INSERT OR ROLLBACK`, a full disk) fails.
-    async fn last_succeeded(&mut self) -> bool {
-        self.connection.raw().lock_handle().await.is_ok_and(|mut handle| handle.last_error().is_none())
-    }
-
     /// Marks the transaction as the one that inserted this claim. A savepoint cannot outlive its transaction, so
     /// releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them followed by
     /// a new BEGIN (where reading the claim again would find it).
@@ -155,9 +149,6 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
 
 pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackResult, StoreError> {
     txn.connection.watch().unlimited();
-    if txn.connection.watch().rolled_back() && txn.last_succeeded().await {
-        return Ok(RollbackResult::Ended);
-    }
     let ours = match txn.guarded {
         Some(_) => txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await,
         None => Ok(()),

@@ -42,8 +42,6 @@ pub(super) enum Act {
     Swallow,
     Rollback,
     RollbackBegin,
-    /// Runs ROLLBACK, and returns an error.
-    RollbackFail,
     /// Runs ROLLBACK, then writes an effect and swallows the error.
     RollbackWrite,
     /// Runs ROLLBACK, writes an effect, and returns an error.
@@ -200,10 +198,6 @@ pub(super) async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W:
     match act {
         Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
         Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
-        Act::RollbackFail => {
-            drop(W::execute(tx, "ROLLBACK").await);
-            return Err("failed behind its own ROLLBACK".into());
-        }
         Act::RollbackWrite | Act::RollbackWriteFail => {
             drop(W::execute(tx, "ROLLBACK").await);
             drop(desk.write::<W>(&[name], tx).await);

@@ -37,10 +37,14 @@ pub async fn a_codec_sees_the_headers_and_the_content_type<W: World>(world: W) {
 pub async fn a_codec_that_needs_nothing_is_never_prepared<W: World>(world: W) {
     let line = Line::new(world).await;
     let prepared = Arc::new(AtomicUsize::new(0));
-    let worker = line.start_with_codec(CountedJson(prepared.clone()), Settings::default());
+    let start = || line.start_with_codec(CountedJson(prepared.clone()), Settings::default());
+    let worker = start();
     line.publish(Order::new("a", &[Act::Fail, Act::Ok]).by_attempt());
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
+    worker.stop().await;
+    // Without a worker, which would take its first delivery.
     line.publish_redelivered(Order::ok("b")).await;
+    let worker = start();
     line.publish(Publication::new("no JSON"));
     let outcomes = line.outcomes(if W::INBOX { 4 } else { 5 }).await;
     assert!(outcomes.contains(&"dead: undecodable".to_owned()), "{outcomes:?}");

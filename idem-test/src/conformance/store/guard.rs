@@ -157,19 +157,16 @@ pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(wo
     let stage = Stage::new(world).await;
     let commit =
         if W::FEATURES.refuses_commit { RollbackResult::CommitRefused } else { RollbackResult::CommittedEarly };
+    // A database that rolls back by itself, for example when it is full, cannot tell a ROLLBACK from that.
+    let ended = if W::FEATURES.errors_abort { RollbackResult::Ended } else { RollbackResult::RolledBack };
     let abuses = [
         ("SELECT 1", RollbackResult::RolledBack),
-        ("SELECT 1 FROM there_is_no_such_table", RollbackResult::RolledBack),
-        ("ROLLBACK", RollbackResult::Ended),
-        ("ROLLBACK; BEGIN", RollbackResult::Ended),
-        // Not told from an error that makes the database roll back by itself, or from one within the transaction.
-        ("ROLLBACK; BEGIN; SELECT 1 FROM there_is_no_such_table", RollbackResult::RolledBack),
+        ("ROLLBACK", ended),
+        ("ROLLBACK; BEGIN", ended),
         ("COMMIT", commit),
         ("COMMIT; BEGIN", commit),
-        ("COMMIT; BEGIN; SELECT 1 FROM there_is_no_such_table", commit),
     ];
-    for (n, (abuse, expected)) in abuses.into_iter().enumerate() {
-        let key = &n.to_string();
+    for (key, (abuse, expected)) in ["a", "b", "c", "d", "e"].into_iter().zip(abuses) {
         let mut txn = stage.claimed(&stage.id(key)).await;
         stage.effect(&mut txn, key).await;
         let _ = stage.execute(&mut txn, abuse).await;
