@@ -54,13 +54,9 @@ async fn a_missing_column_is_named_at_the_start() {
         }
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN gone TO {column}")).await;
     }
-    for enabled in ["DISABLE", "ENABLE", "ENABLE REPLICA"] {
-        world.run(&format!("ALTER TABLE processed_messages {enabled} TRIGGER refuse_commit")).await;
-        let why = world.starts().await.unwrap_or_else(|| panic!("it starts with {enabled}"));
-        assert!(why.contains("the trigger `refuse_commit`") && why.contains("ALWAYS"), "{enabled}: {why}");
-    }
-    world.run("ALTER TABLE processed_messages ENABLE ALWAYS TRIGGER refuse_commit").await;
-    assert_eq!(world.starts().await, None);
+    world.run("ALTER TABLE processed_messages DISABLE TRIGGER refuse_commit").await;
+    assert!(world.starts().await.unwrap().contains("the enabled trigger `refuse_commit`"));
+    world.run("ALTER TABLE processed_messages ENABLE TRIGGER refuse_commit").await;
     world.run("DROP TABLE inbox_messages").await;
     assert!(world.starts().await.unwrap().contains("the table `inbox_messages`"));
     world.end().await;

@@ -107,14 +107,13 @@ const HERE: [(&str, &[&str]); 2] =
     [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "caught_up_to"])];
 
 /// Returns whether the trigger exists that refuses a COMMIT by a handler in a batch. Without it such a COMMIT would
-/// lose the later messages of the batch, so it has to be checked beforehand. It has to be enabled as ALWAYS: otherwise a
-/// handler that sets `session_replication_role` turns it off.
+/// lose the later messages of the batch, so it has to be checked beforehand.
 async fn refuses_commits(connection: &mut Connection, schema: &str) -> Result<bool, Failure> {
     let asked = sqlx::query(
         "SELECT FROM pg_catalog.pg_trigger AS t
          JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
          WHERE n.nspname = $1 AND c.relname = 'processed_messages' AND t.tgname = 'refuse_commit'
-           AND t.tgenabled = 'A' AND t.tgdeferrable",
+           AND t.tgenabled IN ('O', 'A') AND t.tgdeferrable",
     );
     Ok(!connection.autocommit(asked.bind(schema)).await?.is_empty())
 }
@@ -140,11 +139,7 @@ async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(),
     Ok(if refuses_commits(connection, schema).await? {
         Ok(())
     } else {
-        Err(tables::lacks(
-            &place,
-            CURE,
-            "the trigger `refuse_commit` of the table `processed_messages`, enabled as ALWAYS",
-        ))
+        Err(tables::lacks(&place, CURE, "the enabled trigger `refuse_commit` of the table `processed_messages`"))
     })
 }
 
