@@ -10,8 +10,8 @@ use crate::{Outcome, Reason, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
     /// Records the result of a row. Returns `false` if that was not written: another process has taken the row, the
-    /// worker stops, or the database refuses it. A refused row is given back, and waits longer each time; if that is
-    /// refused as well, its lease expires.
+    /// worker stops, or the database refuses it. A refused row is given back, uncharged, and waits longer each time; if
+    /// that is refused as well, its lease expires.
     pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
         let record = async |result: &RowResult| {
             self.outage.insist_unless_refused(&self.stop, || self.store.record_result(row, result)).await

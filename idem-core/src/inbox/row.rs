@@ -59,9 +59,6 @@ impl<S: Store> Pipeline<S> {
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
     async fn rerun(&self, row: &Row, quiet: &Quiet) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
-        if let Some(charge) = self.refusals.take_charge(row.id, row.attempts) {
-            return self.charge_row(row, charge).await;
-        }
         let taken = Instant::now();
         for rounds in 0.. {
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
@@ -169,17 +166,15 @@ impl<S: Store> Pipeline<S> {
         Ok(Some(outcome))
     }
 
-    /// Records a failure of the row. If the database refuses that, this process keeps the failure, and records it when
-    /// it has the row again.
+    /// Records a failure of the row.
     async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
-        let result = RowResult::Failed { next, error: error.clone() };
-        if !self.record_result(row, &result).await {
-            self.refusals.keep_charge(row.id, Charge { attempts, next, error });
-            return None;
+        let result = RowResult::Failed { next, error };
+        let recorded = self.record_result(row, &result).await;
+        if let (true, RowResult::Failed { error, .. }) = (recorded, &result) {
+            telemetry::tell(Some(row.id), attempts, next, error);
         }
-        telemetry::tell(Some(row.id), attempts, next, &error);
-        Some(match next {
+        recorded.then_some(match next {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
         })

@@ -1,10 +1,9 @@
-//! Rows of the inbox that the database refuses, or whose codec has to prepare.
+//! Rows of the inbox that could not start: the database refuses them, or their codec has to prepare.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::carried::Charge;
 use super::waits::refused_wait;
 
 /// How often this process has seen each row refused. Such rows run alone, and wait longer each time.
@@ -16,8 +15,6 @@ struct Refusal {
     tries: usize,
     last: Instant,
     preparation: RowPreparation,
-    /// A failure that could not be recorded yet.
-    charge: Option<Charge>,
 }
 
 /// The state of the codec's preparation for a row, as far as this process knows it.
@@ -46,20 +43,6 @@ impl Refusals {
         let wait = refused_wait(row.tries);
         row.tries += 1;
         (row.tries, wait)
-    }
-
-    /// Keeps a failure whose record was refused, so that only the write is retried, never the run.
-    pub(crate) fn keep_charge(&self, id: i64, charge: Charge) {
-        if let Some(row) = self.rows().get_mut(&id) {
-            row.charge = Some(charge);
-        }
-    }
-
-    /// Takes the failure that was kept for a row, unless another process has recorded one since. `attempts`: how often
-    /// the row has failed according to the database.
-    pub(crate) fn take_charge(&self, id: i64, attempts: u32) -> Option<Charge> {
-        let charge = self.rows().get_mut(&id)?.charge.take();
-        charge.filter(|charge| charge.attempts == attempts + 1)
     }
 
     /// Removes a row that has an outcome.
@@ -99,8 +82,7 @@ fn entry(rows: &mut HashMap<i64, Refusal>, id: i64) -> Option<&mut Refusal> {
         }
     }
     let now = Instant::now();
-    let row =
-        rows.entry(id).or_insert(Refusal { tries: 0, last: now, preparation: RowPreparation::None, charge: None });
+    let row = rows.entry(id).or_insert(Refusal { tries: 0, last: now, preparation: RowPreparation::None });
     row.last = now;
     Some(row)
 }
@@ -108,21 +90,6 @@ fn entry(rows: &mut HashMap<i64, Refusal>, id: i64) -> Option<&mut Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_failure_is_kept_for_a_row_that_nobody_has_charged_since() {
-        let refusals = Refusals::default();
-        let charge = || Charge { attempts: 3, next: Ok(Duration::ZERO), error: "failed".to_owned() };
-        refusals.keep_charge(7, charge());
-        assert!(refusals.take_charge(7, 2).is_none(), "its record was not refused");
-        refusals.count(7);
-        refusals.keep_charge(7, charge());
-        assert!(refusals.take_charge(8, 2).is_none(), "another row");
-        assert_eq!(refusals.take_charge(7, 2).unwrap().attempts, 3);
-        assert!(refusals.take_charge(7, 2).is_none(), "taken");
-        refusals.keep_charge(7, charge());
-        assert!(refusals.take_charge(7, 3).is_none(), "charged elsewhere");
-    }
 
     #[test]
     fn beyond_the_remembered_rows_a_refused_row_waits_longest_and_others_as_before() {

@@ -1,18 +1,14 @@
 //! Outcomes that the database refuses to record.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::store::{Claims, StoreError};
-use idem_core::{Delivery, Reason, RetryPolicy};
-use tokio::sync::watch;
+use idem_core::store::Claims;
+use idem_core::{Delivery, Reason};
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
-use super::crashes::{schedule, schedule_delivery};
-use super::faulty::Do;
+use super::crashes::schedule_delivery;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
@@ -91,8 +87,7 @@ pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(worl
     assert_eq!((line.effects("bad 1").await, line.effects("bad 2").await), (1, 1));
 }
 
-/// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does
-/// not run again before the failure is recorded.
+/// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time.
 pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         // There is no statement that adds a constraint.
@@ -102,56 +97,11 @@ pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W
     rows(&line, &[Act::Fail, Act::Ok]).await;
     let table = line.world.own("inbox_messages");
     line.world.run(&format!("ALTER TABLE {table} ADD CONSTRAINT untried CHECK (attempts = 0)")).await;
-    let records = ["bad 1", "bad 2"].map(|_| watch::Sender::new(0));
-    let counted = records.clone();
-    let hook = move |at: &str, key: &[u8]| {
-        for (id, records) in ["bad 1", "bad 2"].iter().zip(&counted) {
-            if at == "record_result" && key == id.as_bytes() {
-                records.send_modify(|records| *records += 1);
-            }
-        }
-        Do::Work
-    };
-    let worker = line.start_over(hook, Settings::default());
+    let worker = line.start();
     processed(&line, &["x", "y", "z"]).await;
-    // In each round the record of the failure is refused, and the row given back.
-    for row in &records {
-        soon(row.subscribe().wait_for(|records| *records > 4)).await.unwrap();
-    }
-    let scheduled = line.scheduled().await;
-    assert!(scheduled.iter().all(|row| row.attempts == 0 && row.breaks == 0), "{scheduled:?}");
-    let runs = ["bad 1", "bad 2"].map(|id| line.desk.runs(id));
-    // In a batch it has run once more, uncharged.
-    let most = if W::BATCH > 1 { 2 } else { 1 };
-    assert!(runs.iter().all(|runs| *runs <= most), "{runs:?}");
+    assert!(line.scheduled().await.iter().all(|row| row.attempts == 0 && row.breaks == 0));
     line.world.run(&format!("ALTER TABLE {table} DROP CONSTRAINT untried")).await;
     processed(&line, &["bad 1", "bad 2"]).await;
     worker.stop().await;
-    let outcomes = line.outcomes(0).await;
-    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "scheduled 1").count(), 2, "{outcomes:?}");
-    assert_eq!(["bad 1", "bad 2"].map(|id| line.desk.runs(id)), runs.map(|runs| runs + 1));
     assert!(line.dead().await.is_empty());
-}
-
-/// A row has failed, and the record is not written for a while: locked rows, a lost connection. Only the record is
-/// retried.
-pub async fn a_failure_of_a_row_is_recorded_again_and_its_handler_not_run_again<W: World>(world: W) {
-    let line = Line::new(world).await;
-    schedule(&line, "billing", Order::new("bad", &[Act::Fail])).await;
-    let tries = Arc::new(AtomicUsize::new(0));
-    let tried = tries.clone();
-    let hook = move |at: &str, key: &[u8]| match (at, key) {
-        ("record_result", b"bad") => match tried.fetch_add(1, SeqCst) {
-            0 | 2 => Do::Fail(StoreError::LockTimeout),
-            1 => Do::Fail(StoreError::ConnectionLost("closed by a test".into())),
-            _ => Do::Work,
-        },
-        _ => Do::Work,
-    };
-    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
-    let worker = line.start_over(hook, Settings { retry: late, ..Settings::default() });
-    assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
-    worker.stop().await;
-    let attempts = line.scheduled().await[0].attempts;
-    assert_eq!((tries.load(SeqCst), line.desk.runs("bad"), attempts), (4, 1, 1));
 }
