@@ -123,53 +123,6 @@ async fn a_role_whose_sessions_are_read_only_writes_nothing_behind_its_transacti
     world.drop_role().await;
 }
 
-/// A session keeps the role that a handler sets, and the pooler lends it to the next transaction.
-#[tokio::test]
-async fn a_role_that_a_handler_leaves_in_a_session_does_not_reach_the_next_message() {
-    let Some(world) = <PgBouncerWorld>::make().await else { return };
-    let effects = world.name("effects");
-    world.run(&format!("CREATE TABLE {effects} (name text)")).await;
-    let left = "SELECT count(*) FROM pg_roles WHERE rolname = 'pg_monitor' AND rolname IN (current_user, session_user)";
-    let handler_timeout = Duration::from_secs(5);
-    let leaves = ["SET ROLE pg_monitor", "SET SESSION AUTHORIZATION pg_monitor", "ROLLBACK; SET ROLE pg_monitor"];
-    for (round, sql) in leaves.into_iter().enumerate() {
-        let store = world.store(Setup::default()).await.unwrap();
-        let handler = store.register("billing", &["paid"]).await.unwrap()[0];
-        let identity = |key: &str| {
-            let key = Key::of(&format!("{round} {key}")).unwrap();
-            Identity { handler, key, fingerprint: Fingerprint::none() }
-        };
-        let claim = async |key: &str| {
-            let identity = identity(key);
-            let begun = store.begin_with_claim(handler_timeout, &identity, ClaimState::Processed).await;
-            begun.map(|(txn, _)| txn)
-        };
-        let mut careless = claim("careless").await.unwrap();
-        let tx = <Postgres as idem_core::HasConnection<sqlx::PgConnection>>::connection(&mut careless);
-        <PgBouncerWorld>::execute(tx, sql).await.unwrap();
-        store.commit(careless).await;
-        assert_eq!(world.session(left).await, 1, "{sql}: the session was not lent again, so nothing is tested");
-
-        let mut next = claim("next").await.unwrap();
-        let tx = <Postgres as idem_core::HasConnection<sqlx::PgConnection>>::connection(&mut next);
-        <PgBouncerWorld>::execute(tx, &format!("INSERT INTO {effects} VALUES ('next')")).await.unwrap();
-        // The reset is undone with its transaction, and made again in the next one.
-        store.rollback(next).await.unwrap();
-        store.ping().await.unwrap();
-        store.prune().await.unwrap();
-        let mut many = store.begin(handler_timeout).await.unwrap();
-        let identities = [identity("one"), identity("two")];
-        store.claim_many(&mut many, &identities.each_ref(), ClaimState::Processed).await.unwrap();
-        assert!(matches!(store.commit(many).await, CommitResult::Done), "{sql}");
-        // Another process starts, and its first session is one with that role.
-        let mut careless = claim("again").await.unwrap();
-        let tx = <Postgres as idem_core::HasConnection<sqlx::PgConnection>>::connection(&mut careless);
-        <PgBouncerWorld>::execute(tx, sql).await.unwrap();
-        store.commit(careless).await;
-        assert_eq!(world.session(left).await, 1, "{sql}");
-    }
-}
-
 #[tokio::test]
 async fn sessions_of_the_pooler_keep_no_setting_and_no_lock() {
     let Some(world) = <PgBouncerWorld>::make().await else { return };

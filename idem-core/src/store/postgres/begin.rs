@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::clean::ROLE;
 use super::limits::LOCK_WAIT;
 use super::session::Session;
 
@@ -26,17 +25,9 @@ const MARGIN: Duration = Duration::from_secs(10);
 pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let lock = lock_wait(session, handler_timeout);
     format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE{}; DISCARD SEQUENCES; {}",
-        role(kind.pooled),
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES; {}",
         limits(session, kind, handler_timeout, &lock.to_string())
     )
-}
-
-/// Returns the statements that follow BEGIN behind a pooler: a handler of any process may have left another role in the
-/// session, whose privileges idem's statements and the next handlers would have. They are part of the transaction, so a
-/// rollback undoes them; but each of idem's transactions begins with them.
-pub(super) fn role(pooled: bool) -> String {
-    if pooled { format!("; {ROLE}") } else { String::new() }
 }
 
 /// Returns the statements that set the limits of a transaction.

@@ -4,9 +4,6 @@
 pub(super) const RESET: &str =
     "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; DISCARD SEQUENCES";
 
-/// Resets the role and the session's user, to what they are after a login.
-pub(super) const ROLE: &str = "RESET SESSION AUTHORIZATION; RESET ROLE";
-
 /// Resets the state that survives `RESET ALL`.
 pub(super) const UNDO: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; UNLISTEN *; CLOSE ALL; DISCARD TEMP";
 

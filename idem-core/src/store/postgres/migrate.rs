@@ -10,7 +10,6 @@ use crate::store::ledger::{self, Applied};
 use crate::store::tables;
 
 use super::answer::Failure;
-use super::begin;
 use super::check::{self, Failed};
 use super::connection::Connection;
 use super::cure::{CURE, grants, place};
@@ -88,11 +87,9 @@ pub(super) async fn run(
 /// Begins one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done,
 /// and creates the schema. If anything fails, the connection is closed, which rolls the transaction back.
 async fn create(connection: &mut Connection, schema: &str) -> Result<(), Failure> {
-    let begin = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE{}; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0",
-        begin::role(connection.is_pooled())
-    );
-    connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+    let begin =
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
+    connection.ask(OWN, sqlx::raw_sql(begin)).await?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('idem migrate ' || $1, 0))");
     connection.bound(PATIENCE, lock.bind(schema)).await?;
     // Checked first, because IF NOT EXISTS requires the CREATE privilege even if the schema exists.
@@ -117,8 +114,7 @@ async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration
 
 /// Reads the ledger in a transaction, so that a pooler runs all of it in one session.
 async fn look(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
-    let begin = format!("BEGIN{}", begin::role(connection.is_pooled()));
-    connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+    connection.ask(OWN, sqlx::raw_sql("BEGIN")).await?;
     let applied = ledger(connection, schema).await?;
     connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
     Ok(applied)

@@ -172,10 +172,9 @@ impl PostgresOptions {
     /// [`connections`](Self::connections) here; otherwise messages wait in the pooler.
     ///
     /// A handler may prepare statements, as sqlx does implicitly: they are deallocated when the next transaction
-    /// begins. A role that a handler sets (`SET ROLE`, `SET SESSION AUTHORIZATION`) is reset when the next transaction
-    /// begins. Other session state that a handler sets (`SET`, `LISTEN`, a temporary table, a session-level advisory
-    /// lock) would reach other clients of the pooler, and the next message: use `SET LOCAL` and
-    /// `pg_advisory_xact_lock` instead.
+    /// begins. Session state that a handler sets (`SET`, `LISTEN`, a temporary table, a session-level advisory lock)
+    /// would reach other clients of the pooler, and the next message: use `SET LOCAL` and `pg_advisory_xact_lock`
+    /// instead.
     ///
     /// Set `ALTER ROLE .. SET default_transaction_read_only = on` for the role; idem begins its own transactions as
     /// READ WRITE. A handler that ends its transaction can then write nothing after it. Without this setting, each
@@ -203,9 +202,7 @@ impl PostgresOptions {
     /// the batch commits. If that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone
     /// or the date style, nothing of the batch is committed, and the batch is split until each message runs singly; a
     /// warning is logged. Any other setting, in particular those of the application, reaches the next handler. A
-    /// handler of `Batch<M>` is called once for a batch, and a message that runs singly always gets a clean session. It
-    /// is an option because of its cost, and because PostgreSQL lists no settings of the application: idem cannot find
-    /// out before the commit that a batch has changed one.
+    /// handler of `Batch<M>` is called once for a batch, and a message that runs singly always gets a clean session.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), idem_core::Error> {

@@ -75,7 +75,7 @@ impl Shared {
             false => session::started(options, of, self.durable, learnt),
         };
         let mut conn = self.login.connect(options).await?;
-        let mut session = Session::of(&mut conn, self.pooled).await?;
+        let mut session = Session::of(&mut conn).await?;
         let learnt = session.learn(&mut conn, learnt).await?;
         if of == Use::Own {
             *self.learnt() = Some(learnt);

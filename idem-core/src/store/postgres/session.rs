@@ -4,7 +4,6 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
-use super::clean::ROLE;
 use super::limits::{LOCK_WAIT, OWN, Use};
 
 /// The session before idem changed it, as determined by role, database and server.
@@ -75,15 +74,14 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 impl Session {
-    pub(super) async fn of(conn: &mut PgConnection, pooled: bool) -> Result<Self, Failure> {
-        // A pooler's session may have the role that another client has left in it.
-        let mut asked = if pooled { format!("{ROLE}; ") } else { String::new() };
-        asked += "SELECT current_setting('server_version_num')::int,
+    pub(super) async fn of(conn: &mut PgConnection) -> Result<Self, Failure> {
+        let mut asked = "SELECT current_setting('server_version_num')::int,
                     (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'lock_timeout'),
                     (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'),
                     current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
-                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()";
+                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()"
+            .to_owned();
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
