@@ -11,19 +11,8 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Block, ExprMatch, ImplItemFn, ItemFn, ItemMod, Signature, TraitItemFn};
 
-use crate::cargo::root;
+use crate::cargo::{FOLDERS, root};
 use crate::imports::collect;
-
-/// The published crates.
-const CRATES: [&str; 7] = [
-    ".",
-    "idem-adapters/kafka",
-    "idem-adapters/nats",
-    "idem-adapters/rabbitmq",
-    "idem-core",
-    "idem-macros",
-    "idem-test",
-];
 
 /// The most lines of a file, with its tests.
 const FILE: usize = 300;
@@ -35,7 +24,7 @@ const NESTING: usize = 4;
 /// Checks each file. The error lists each file and function that is too large.
 pub(crate) fn check() -> Result<()> {
     let mut wrong = Vec::new();
-    for name in CRATES {
+    for name in FOLDERS {
         let mut files = Vec::new();
         collect(&root().join(name).join("src"), &mut files)?;
         files.sort();

@@ -1,7 +1,5 @@
 //! The handler calls that a batch makes.
 
-use tracing::Span;
-
 use crate::Store;
 use crate::registry::Job;
 use crate::routes::Route;
@@ -13,8 +11,6 @@ pub(super) struct Call<'a, S: Store> {
     pub(super) places: Vec<usize>,
     pub(super) route: &'a Route<S>,
     pub(super) job: Box<dyn Job<S>>,
-    /// The span of its message. A batch handler has several messages, and none.
-    pub(super) span: Span,
 }
 
 /// The new items of a batch handler.
@@ -29,7 +25,7 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
         let route = items[place].route;
         let Some(job) = items[place].job.take() else { continue };
         if !route.handler.takes_batch() {
-            calls.push(Call { places: vec![place], route, job, span: items[place].span.clone() });
+            calls.push(Call { places: vec![place], route, job });
             continue;
         }
         match batched.iter_mut().find(|(of, ..)| of.id == route.id) {
@@ -40,9 +36,8 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
             None => batched.push((route, vec![place], vec![job])),
         }
     }
-    let joined = |(route, places, jobs): (&'a Route<S>, _, _)| {
-        route.handler.join(jobs).map(|job| Call { places, route, job, span: Span::none() })
-    };
+    let joined =
+        |(route, places, jobs): (&'a Route<S>, _, _)| route.handler.join(jobs).map(|job| Call { places, route, job });
     calls.extend(batched.into_iter().filter_map(joined));
     calls
 }

@@ -2,13 +2,11 @@
 
 use std::cmp::Ordering;
 
-use tracing::Span;
-
 use crate::registry::Job;
 use crate::routes::{Route, Work};
 use crate::runtime::{Carried, KeyTicket, Pipeline};
 use crate::store::{Identity, Row};
-use crate::telemetry::{self, Meters};
+use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
 
 /// A message of a batch that can run.
@@ -21,8 +19,6 @@ pub(super) struct Item<'a, S: Store> {
     pub(super) attempts: u32,
     /// `None` once a run has taken it; decoded again for another run.
     pub(super) job: Option<Box<dyn Job<S>>>,
-    /// The span in which its handler is called. Its result has another one, behind the batch.
-    pub(super) span: Span,
     /// Its duplicates in the same batch: they get their verdict from this one's.
     copies: Vec<usize>,
     /// Keeps out other deliveries of the key in this process while the batch is processed. `None` for an inbox row, and if one of
@@ -80,8 +76,7 @@ impl<S: Store> Pipeline<S> {
                 true => None,
                 false => Some(self.key_locks.first_place(key)?),
             };
-            let span = self.call_span(route, &identity, &deliveries[at]);
-            Some(Item { at, route, span, identity, attempts: 0, job: Some(job), copies, _key_lock: key_lock })
+            Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _key_lock: key_lock })
         };
         firsts.into_iter().filter_map(item).collect()
     }
@@ -98,28 +93,11 @@ impl<S: Store> Pipeline<S> {
             self.limit(&row.delivery).ok()?;
             let job = self.again(route, &row.delivery, &row.identity).ok();
             let (identity, attempts) = (row.identity.clone(), row.attempts);
-            let span = self.call_span(route, &identity, &row.delivery);
-            job.is_some().then(|| Item {
-                at,
-                route,
-                span,
-                identity,
-                attempts,
-                job,
-                copies: Vec::new(),
-                _key_lock: None,
-            })
+            job.is_some().then(|| Item { at, route, identity, attempts, job, copies: Vec::new(), _key_lock: None })
         };
         let mut items: Vec<Item<'_, S>> = rows.iter().enumerate().filter_map(item).collect();
         items.sort_unstable_by(|a, b| in_order(&a.identity, &b.identity));
         items
-    }
-
-    fn call_span(&self, route: &Route<S>, identity: &Identity, delivery: &Delivery) -> Span {
-        let span = telemetry::span(self.system, &self.consumer, delivery);
-        span.record("idem.handler", route.handler.name());
-        span.record("idem.key", tracing::field::display(&identity.key));
-        span
     }
 }
 

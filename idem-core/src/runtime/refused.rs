@@ -43,6 +43,6 @@ pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: usize, error: &(dyn st
         tries,
         error = crate::error::text(error),
         "the database refuses to write for a message; the message stays where it is, with the broker or in the inbox, and is \
-         tried again: check the constraints and triggers on idem's tables"
+         tried again: check the constraints and triggers on idem's tables, and the size of the message"
     );
 }
