@@ -189,6 +189,43 @@ async fn a_duplicate_is_a_debug_line_and_never_more() {
     }
 }
 
+#[idempotent(key = "id", name = "speak")]
+async fn speak(_order: Order, _tx: &mut SqliteConnection) -> Result<(), BoxError> {
+    tracing::info!("the handler speaks");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_lines_of_a_handler_are_inside_the_span_of_its_message() {
+    for (batch, inbox) in [(1, false), (20, false), (1, true), (20, true)] {
+        let file = tempfile::tempdir().unwrap();
+        let store = Sqlite::connect(&url(&file)).await.unwrap();
+        let broker = Broker::new();
+        (10..30).for_each(|id| broker.publish("orders", message(&id.to_string(), false)));
+        let (text, subscriber) = idem_test::captured();
+        let _events = idem_test::subscribe(subscriber);
+        let processed = watch::Sender::new(0);
+        let mut seen = processed.subscribe();
+        let worker = Worker::new("billing", store, broker.queue("orders")).handler::<speak>();
+        // One lane: while it runs the first messages, enough others arrive for a batch.
+        let worker = worker.concurrency(1).inbox_concurrency(1).batch(batch);
+        let worker = if inbox { worker.inbox() } else { worker }.observe(move |_, outcome| {
+            processed.send_modify(|processed| *processed += usize::from(*outcome == idem::Outcome::Processed));
+        });
+        let done = async move { drop(seen.wait_for(|seen| *seen == 20).await) };
+        timeout(Duration::from_secs(30), worker.run_until(done)).await.unwrap().unwrap();
+        let text = text.to_string();
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("the handler speaks")).collect();
+        assert_eq!(lines.len(), 20, "{text}");
+        for id in 10..30 {
+            let fields = [r#"idem.handler="speak""#.to_owned(), format!("idem.key={id}")];
+            let line =
+                lines.iter().find(|line| line.contains("process{") && fields.iter().all(|field| line.contains(field)));
+            assert!(line.is_some(), "{id}, batch {batch}, inbox {inbox}: {lines:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_dead_letter_is_an_error_line() {
     let (_, lines) = run(vec![message("a", true)]).await;

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_makes_a_message_makes_another_message_without_a_key() {
+    fn each_part_distinguishes_messages_without_a_key() {
         let plain = || Delivery::new("orders", "{}");
         let header =
             |name: &str, value: &str| plain().with_headers([(name.to_owned(), value.to_owned())].into_iter().collect());

@@ -119,7 +119,7 @@ reasons! {
     UnknownType = "unknown type",
     /// Another message was claimed under the same key. It can be replayed only under a new key.
     Conflict = "conflict",
-    /// It was published, by the broker's clock, before the newest pruned claim, so it is unknown whether it was
+    /// It was published, by the broker's clock, before the newest pruned claim or within five minutes after it, so it is unknown whether it was
     /// processed. It can be replayed only by force.
     TooOld = "too old",
     /// The process ended four times while the message ran from the inbox, the last two times while it ran in isolation.

@@ -42,7 +42,7 @@ pub(crate) fn flaw(pattern: &str) -> Option<String> {
     let tokens: Vec<&str> = pattern.split('.').collect();
     let inside = |token: &&str| token.len() > 1 && token.contains(['*', '>', '#']);
     if tokens.contains(&"") {
-        return Some("a token of it is empty: there is one on each side of a dot".to_owned());
+        return Some("it has an empty token: write a token before and after each dot".to_owned());
     }
     if tokens.contains(&"#") {
         return Some("`#` is no wildcard here: write `>` at the end for one token or more, and `*` for one".to_owned());

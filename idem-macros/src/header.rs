@@ -12,7 +12,8 @@ const NO_CONNECTION: &str = "a handler writes through the transaction of its cla
                              `tx: &mut SqliteConnection` (written out, without an alias for the reference)";
 const TWO_CONNECTIONS: &str = "a handler has one `&mut`, the connection; take other things by value, as `State<T>`";
 const METHOD: &str = "a handler is a free function: move it out of the `impl` block, and take `State<T>` for `self`";
-const UNSAFE: &str = "a handler is called by the worker, which can keep no promise for it: remove `unsafe`";
+const UNSAFE: &str = "a handler must not be `unsafe`: the worker calls it, and cannot ensure what an `unsafe` function \
+                      requires of its caller. Remove `unsafe`";
 const GENERIC: &str = "a handler has no type parameters: name the types";
 
 const OF_ONE: &str =

@@ -73,6 +73,7 @@ mod batch {
             PgBouncerWorld:
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
+            a_write_behind_a_commit_never_exists
             a_commit_that_is_cut_off_harms_no_other_message
             a_transaction_that_its_handler_prepared_is_rolled_back
         }
@@ -86,14 +87,15 @@ mod batch {
 
         cases! {
             PgBouncerWorld<true>:
-            a_rollback_in_a_batch_harms_nobody_else
-            a_rollback_and_begin_in_a_batch_harms_nobody_else
+            a_rollback_in_a_batch_harms_no_other_message
+            a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
             a_write_behind_a_rollback_runs_at_most_twice
             a_write_behind_a_rollback_at_the_end_runs_at_most_twice
             a_write_and_an_error_behind_a_rollback_run_at_most_twice
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
+            a_write_behind_a_commit_harms_no_other_message
             a_commit_that_is_cut_off_harms_no_other_message
             a_transaction_that_its_handler_prepared_is_rolled_back
         }

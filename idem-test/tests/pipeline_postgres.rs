@@ -1,5 +1,7 @@
 //! The pipeline suite over PostgreSQL.
 
+#[path = "postgres/tenants.rs"]
+mod tenants;
 #[path = "worlds/postgres.rs"]
 mod world;
 

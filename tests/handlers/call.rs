@@ -101,7 +101,7 @@ async fn the_functions_error_is_the_handlers() -> Result<(), BoxError> {
 }
 
 #[tokio::test]
-async fn extractors_arrive_where_they_stand() -> Result<(), BoxError> {
+async fn extractors_arrive_in_their_positions() -> Result<(), BoxError> {
     let mut headers = Headers::new();
     headers.push("tenant", "acme");
     let key = IdempotencyKey(Key::of("k")?);

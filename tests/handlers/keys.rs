@@ -110,7 +110,7 @@ fn a_header_is_the_key() -> Result<(), KeyError> {
 }
 
 #[test]
-fn a_header_that_is_not_there_makes_no_key() {
+fn a_missing_header_makes_no_key() {
     assert_eq!(key_of::<absent_header>(), Err(KeyError::Missing { what: "header `ce-source`".to_owned() }));
 }
 

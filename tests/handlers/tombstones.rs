@@ -64,7 +64,7 @@ fn anything_else_takes_none() {
 }
 
 #[test]
-fn json_makes_none_of_a_tombstone() {
+fn json_decodes_a_tombstone_as_none() {
     let message: Result<Option<String>, DecodeError> =
         Json.tombstone(&Delivery::new("orders", "").with_tombstone(true));
     assert!(matches!(message, Ok(None)), "{message:?}");

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{api, circles, demo, deny, layers, mutants, package, readme, test};
+use crate::{api, circles, demo, deny, layers, mutants, package, readme, sizes, test};
 
 /// The feature sets of the facade that a user may select, each checked separately.
 const FEATURES: &[&[&str]] = &[
@@ -21,8 +21,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign on all brokers and all mutants, which takes longer than everything else, and have cargo verify
-    /// each package. Otherwise only one broker and one part of the mutants, which the commit chooses.
+    /// Run the small campaign in all modes and all mutants, which takes longer than everything else, and have cargo verify
+    /// each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
@@ -32,6 +32,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
     layers::check()?;
     circles::check()?;
+    sizes::check()?;
     deny::check(&deny::Options::default())?;
     idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;

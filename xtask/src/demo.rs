@@ -10,7 +10,7 @@ use crate::cargo::{cargo, root, run};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// `--all [--small] [--only LINE] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole]
+    /// `--all [--small] [--only LINE | --turn N] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole]
     /// [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
@@ -24,13 +24,9 @@ pub(crate) fn demo(options: &Options) -> Result<()> {
     run(cargo(["run", "--release", "--package", "idem-demo", "--"]).args(&options.args))
 }
 
-/// The brokers of the campaign, as its lines begin.
-const BROKERS: &[&str] = &["rabbitmq", "nats", "kafka"];
-
-/// Runs the campaign for one of the brokers with a few messages each, chosen by this number.
+/// Runs the campaign with a few messages in one mode of each broker, chosen by this number. A run takes about 20 seconds.
 pub(crate) fn small_of(number: u64) -> Result<()> {
-    let broker = usize::try_from(number % BROKERS.len() as u64)?;
-    small(&["--only", BROKERS[broker]])
+    small(&["--turn", &number.to_string()])
 }
 
 /// Runs the whole campaign with a few messages each, or its lines that these arguments choose. It uses the build profile

@@ -17,6 +17,7 @@ mod mutants;
 mod package;
 mod readme;
 mod services;
+mod sizes;
 mod soak;
 mod test;
 mod tree;

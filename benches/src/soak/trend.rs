@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_without_a_trend_is_no_growth() {
+    fn noise_without_a_trend_is_not_growth() {
         let mut values = vec![5.0; 50];
         values[49] = 9.0;
         assert_eq!([growth(&values), growth(&[1.0]), growth(&[])], [0.0; 3]);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_just_before_the_thread_sleeps_keeps_it_awake_once() {
+    fn an_event_just_before_the_thread_sleeps_keeps_it_awake_once() {
         let mut bell = Bell::default();
         assert!(!bell.settled(true), "it is awake");
         assert!(!bell.sleep(Waits::Room));

@@ -43,8 +43,9 @@ fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
             topic,
             partition,
             offset,
-            "a record has no key, and the order is that of keys: the records without one share an ordering key in each \
-             partition. This is said once"
+            "a record has no key, but the worker uses DeliveryOrder::Key: all records of a partition that have no key share \
+             one ordering key. Publish records with a key, or use DeliveryOrder::Partition. The process logs this \
+             warning once"
         );
     });
 }

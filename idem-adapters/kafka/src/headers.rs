@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_no_text_is_told_by_its_bytes() {
+    fn a_name_that_is_not_text_is_shown_by_its_bytes() {
         let (headers, unfit) = named(vec![(b"a", b"1"), (&[0xfe, b'o'], &[0xff])]);
         let expected: [(&str, &[u8]); 2] = [("a", b"1"), ("\u{fffd}o", &[0xff])];
         assert_eq!(headers.iter().collect::<Vec<_>>(), expected);

@@ -99,6 +99,7 @@ impl Shared {
         loop {
             {
                 let mut inner = self.lock();
+                let now = time::Instant::now();
                 match &inner.phase {
                     Phase::Ended(loss) => return Err(loss.clone()),
                     Phase::Up if inner.joined => return Ok(()),
@@ -107,12 +108,10 @@ impl Shared {
                         inner.phase = Phase::Up;
                         return Ok(());
                     }
-                    Phase::Lost(loss) => {
-                        let now = time::Instant::now();
-                        if known || now >= *until.get_or_insert(now + SEEMINGLY) {
-                            return Err(loss.clone());
-                        }
+                    Phase::Lost(loss) if known || now >= *until.get_or_insert(now + SEEMINGLY) => {
+                        return Err(loss.clone());
                     }
+                    Phase::Lost(_) => {}
                 }
             }
             match until {

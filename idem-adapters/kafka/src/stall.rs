@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_at_longer_and_longer_intervals_until_a_record_comes() {
+    fn a_failing_partition_is_retried_at_growing_intervals_until_a_record_comes() {
         let (mut stall, mut now) = (Stall::default(), Instant::now());
         for delay in [1, 2, 4, 8, 16, 32, 60, 60] {
             assert!(stall.begin(Cause::Failing, now) && !stall.receives());
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stuck_is_not_tried_again() {
+    fn a_stuck_partition_is_not_tried_again() {
         let (mut stall, now) = (Stall::default(), Instant::now());
         assert!(stall.begin(Cause::Failing, now) && stall.begin(Cause::Stuck, now));
         assert!(!stall.begin(Cause::Failing, now) && !stall.lead(false) && !stall.lead(true));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_start_gets_one_before_anything_else() {
+    fn a_partition_without_a_start_gets_one_first() {
         let (mut stall, now) = (Stall::default(), Instant::now());
         assert!(stall.begin(Cause::Unplaced, now));
         assert!(!stall.begin(Cause::Stuck, now) && !stall.lead(true), "its position is none of the group's");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_leader_goes_on_by_itself() {
+    fn a_partition_without_a_leader_goes_on_when_it_has_one() {
         let (mut stall, now) = (Stall::default(), Instant::now());
         assert!(stall.lead(false) && !stall.lead(false) && stall.receives());
         assert!(!stall.is_due(now + LONGEST) && stall.lead(true) && !stall.lead(true));

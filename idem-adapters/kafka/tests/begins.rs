@@ -86,7 +86,7 @@ async fn a_group_that_has_committed_goes_on_there_whatever_the_start() {
 }
 
 #[tokio::test]
-async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
+async fn a_group_whose_offsets_have_expired_skips_nothing_silently() {
     let Some(world) = World::new().await else { return };
     world.publish("while nobody was there").await;
     let known = subscribe_options(4).with_history(true);
@@ -189,7 +189,7 @@ async fn a_partition_may_begin_at_an_offset_unless_the_group_has_committed_there
 }
 
 #[tokio::test]
-async fn an_offset_that_is_not_there_to_begin_at_is_refused() {
+async fn a_start_at_an_offset_that_does_not_exist_is_refused() {
     let Some(world) = World::new().await else { return };
     world.publish("a").await;
     for (partition, offset, said) in [(0, 2, "has 0 to 1"), (1, 0, "does not have"), (0, -1, "has 0 to 1")] {

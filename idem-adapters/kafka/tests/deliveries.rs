@@ -56,7 +56,7 @@ fn no_text(bytes: &[u8]) -> &str {
 }
 
 #[tokio::test]
-async fn a_header_name_that_is_no_text_is_unfit_and_its_neighbours_arrive() {
+async fn a_header_name_that_is_not_text_is_unfit_and_its_neighbours_arrive() {
     let Some(world) = World::new().await else { return };
     world.publish("before").await;
     let headers = OwnedHeaders::new().insert(Header { key: no_text(&[0xfe, b'o']), value: Some("v") });
@@ -109,7 +109,7 @@ async fn partitions_take_turns_and_each_has_one_delivery_of_an_order_out() {
 }
 
 #[tokio::test]
-async fn a_tombstone_is_no_empty_payload() {
+async fn a_tombstone_is_not_an_empty_payload() {
     let Some(world) = World::new().await else { return };
     world.send(FutureRecord::<[u8], [u8]>::to(&world.topic).partition(0).key(b"k")).await;
     world.send(FutureRecord::<[u8], [u8]>::to(&world.topic).partition(0).key(b"k").payload(b"")).await;

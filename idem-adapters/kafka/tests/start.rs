@@ -37,7 +37,7 @@ async fn a_host_that_does_not_exist_is_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
+async fn the_connection_to_a_silent_server_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = tokio::spawn(async move {

@@ -13,7 +13,7 @@ use idem_kafka::{Credentials, Kafka};
 const SENTINEL: &str = "s3ntinel";
 
 #[tokio::test]
-async fn a_password_is_had_anew_whenever_the_source_is_opened() {
+async fn a_password_is_fetched_again_whenever_the_source_is_opened() {
     let Some(world) = World::new().await else { return };
     let Some(address) = world.login("PLAIN").await else { return };
     world.publish("x").await;
@@ -38,7 +38,7 @@ async fn a_password_is_had_anew_whenever_the_source_is_opened() {
 }
 
 #[tokio::test]
-async fn a_password_that_cannot_be_had_is_an_error_of_the_connection() {
+async fn a_password_that_cannot_be_fetched_is_a_connection_error() {
     let options = Kafka::options("127.0.0.1:1").sasl_credentials(async || Err("the vault is sealed".into()));
     let error = options.connect().await.unwrap_err();
     let said = texts(&error);
@@ -51,33 +51,14 @@ mod oauth {
     use std::time::{Duration, SystemTime};
 
     use common::LONG;
+    use common::login::token;
     use idem_core::ReplayWindow;
     use idem_kafka::Token;
 
     use super::*;
 
-    /// An unsigned token, for a broker that accepts such tokens.
-    fn token(lifetime: Duration) -> Token {
-        let now = SystemTime::now();
-        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
-        let claims =
-            format!("{{\"sub\":\"billing\",\"iat\":{:.3},\"exp\":{:.3}}}", seconds(now) - 1.0, seconds(now + lifetime));
-        let token = format!("{}.{}.", base64(br#"{"alg":"none"}"#), base64(claims.as_bytes()));
-        Token::new(token, "billing", now + lifetime)
-    }
-
-    /// Base64 for URLs, without padding.
-    fn base64(bytes: &[u8]) -> String {
-        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let digits = bytes.chunks(3).flat_map(|chunk| {
-            let number = (0..3).fold(0, |number, at| number << 8 | usize::from(chunk.get(at).copied().unwrap_or(0)));
-            (0..=chunk.len()).map(move |at| char::from(DIGITS[number >> (18 - 6 * at) & 63]))
-        });
-        digits.collect()
-    }
-
     #[tokio::test]
-    async fn a_token_lets_in_and_is_had_anew_before_it_expires() {
+    async fn a_token_is_accepted_and_fetched_again_before_it_expires() {
         let Some(world) = World::new().await else { return };
         let Some(address) = world.login("OAUTHBEARER").await else { return };
         world.publish("a").await;
@@ -107,7 +88,7 @@ mod oauth {
     }
 
     #[tokio::test]
-    async fn a_token_that_cannot_be_had_for_a_moment_ends_nothing() {
+    async fn a_token_that_briefly_cannot_be_fetched_ends_nothing() {
         let Some(world) = World::new().await else { return };
         let Some(address) = world.login("OAUTHBEARER").await else { return };
         let failed = Arc::new(AtomicU32::new(0));
@@ -147,7 +128,7 @@ mod oauth {
     }
 
     #[tokio::test]
-    async fn a_token_that_has_expired_or_cannot_be_had_is_an_error_of_the_connection() {
+    async fn a_token_that_has_expired_or_cannot_be_fetched_is_a_connection_error() {
         let old = async || Ok(Token::new(SENTINEL, "", SystemTime::UNIX_EPOCH));
         let error = Kafka::options("127.0.0.1:1").sasl_oauthbearer(old).connect().await.unwrap_err();
         let said = texts(&error);

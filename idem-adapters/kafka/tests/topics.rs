@@ -101,7 +101,7 @@ async fn partitions_of_one_number_in_two_topics_are_two_ordering_keys_and_two_of
 }
 
 #[tokio::test]
-async fn a_topic_that_is_made_later_is_consumed_from_its_first_message_where_a_pattern_takes_it() {
+async fn a_later_topic_that_matches_a_pattern_is_consumed_from_its_first_message() {
     let Some(world) = World::new().await else { return };
     world.publish("old").await;
     let mut topic = opened(matching(&world).await.start(Start::Latest)).await;
@@ -125,7 +125,7 @@ async fn a_topic_that_is_made_later_is_consumed_from_its_first_message_where_a_p
 }
 
 #[tokio::test]
-async fn a_topic_of_a_pattern_that_is_deleted_stops_no_other_and_is_begun_anew_when_it_is_back() {
+async fn a_deleted_topic_of_a_pattern_stops_no_other_and_starts_over_when_it_is_back() {
     let Some((one, other)) = two().await else { return };
     for world in [&one, &other] {
         for payload in ["a", "b"] {
@@ -196,7 +196,7 @@ async fn an_offset_out_of_range_in_one_topic_leaves_the_other_alone() {
 }
 
 #[tokio::test]
-async fn a_group_without_a_place_in_any_of_the_topics_skips_nothing_without_a_word() {
+async fn a_group_without_offsets_in_any_topic_skips_nothing_silently() {
     let Some((one, other)) = two().await else { return };
     let mut topic = of(&one, &[&one.topic, &other.topic]).await.start(Start::Latest);
     let error = texts(topic.subscribe(subscribe_options(8).with_history(true)).await.unwrap_err().as_ref());

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_is_surely_ours_is_taken_over_to_be_released() {
+    async fn only_a_lease_that_is_certainly_held_is_taken_over_to_be_released() {
         let leases = Leases::default();
         let (_held, dropped, settling, late) =
             (lease(&leases, 1), lease(&leases, 2), lease(&leases, 3), lease(&leases, 4));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_of_before_is_settled_where_the_numbers_are_those_of_others() {
+    async fn no_delivery_is_settled_after_its_number_belongs_to_another() {
         let leases = Leases::default();
         let (earlier, old) = (lease(&leases, 1), lease(&leases, 1));
         leases.void();

@@ -137,7 +137,7 @@ impl Options {
                 None => format!("$JS.{domain}.API").into(),
                 Some(why) => {
                     return Err(Error::Config(format!(
-                        "no domain of JetStream has the name {domain:?}, since it {why}: give the one in the block \
+                        "{domain:?} is not a valid name of a JetStream domain, because it {why}: give the domain in the block \
                          `jetstream` of the server's configuration"
                     )));
                 }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_is_none_is_refused_and_not_repeated() {
+    fn an_invalid_seed_is_refused_and_not_repeated() {
         for seed in ["s3ntinel".to_owned(), KeyPair::new_account().seed().unwrap(), String::new()] {
             let error = options("nats://h").nkey(&seed).config().unwrap_err();
             let shown = format!("{error} {error:?}");

@@ -63,7 +63,7 @@ impl Nats {
         let name = name.into();
         if let Some(why) = unfit(&name) {
             return Err(Error::Config(format!(
-                "no stream has the name {name:?}, since it {why}: give the name of one"
+                "{name:?} is not a valid name of a stream, because it {why}: give the name of an existing stream"
             )));
         }
         let connection = Connection::open(&self.config, &name).await?;

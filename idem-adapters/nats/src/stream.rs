@@ -169,7 +169,7 @@ impl Stream {
         let name = self.durable.as_deref().unwrap_or(&options.consumer);
         match unfit(name) {
             Some(why) => refused(format!(
-                "no consumer of JetStream can have the name {name:?}, since it {why}: give it another by .durable(..)"
+                "{name:?} is not a valid name of a JetStream consumer, because it {why}: set another name with .durable(..)"
             )),
             None => Ok(name.to_owned()),
         }

@@ -108,7 +108,7 @@ async fn an_ack_wait_below_a_second_is_refused_before_anything_is_made() {
 }
 
 #[tokio::test]
-async fn a_filter_of_somebody_else_is_refused_or_updated() {
+async fn another_filter_is_refused_or_updated() {
     let Some(world) = World::new().await else { return };
     let (one, two) = (format!("{}.x", world.stream), format!("{}.y", world.stream));
     let filter = one.clone();

@@ -91,7 +91,7 @@ async fn a_position_has_the_number_and_the_time_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_position_is_another_one_where_the_stream_was_recreated() {
+async fn a_position_differs_after_the_stream_was_recreated() {
     let Some(world) = World::new().await else { return };
     let mut positions = Vec::new();
     for _ in 0..2 {

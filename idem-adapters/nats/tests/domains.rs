@@ -93,7 +93,7 @@ async fn an_unreadable_message_of_another_domain_is_delivered_as_unfit_and_taken
 }
 
 #[tokio::test]
-async fn a_domain_that_is_not_there_is_named() {
+async fn a_domain_that_does_not_exist_is_named() {
     let Some(server) = Server::start("jetstream: { domain: hub }") else { return };
     let nats = Nats::options(server.url()).domain("elsewhere").connect().await.unwrap();
     let error = nats.stream("ORDERS").await.unwrap_err().to_string();

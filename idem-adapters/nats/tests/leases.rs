@@ -58,7 +58,7 @@ async fn an_extension_holds_a_delivery_also_without_its_source() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_whose_work_has_ended() {
+async fn no_delivery_is_kept_after_its_work_has_ended() {
     let Some(world) = World::new().await else { return };
     world.publish("dropped").await;
     let mut stream = world.open_short(1).await;
@@ -69,7 +69,7 @@ async fn nothing_is_kept_whose_work_has_ended() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_whose_source_has_ended() {
+async fn no_delivery_is_kept_after_its_source_has_ended() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
     let mut stream = world.open_short(1).await;

@@ -75,7 +75,7 @@ async fn a_file_of_credentials_lets_in_and_is_read_again_for_each_connection() {
 }
 
 #[tokio::test]
-async fn credentials_are_had_anew_for_each_connection() {
+async fn credentials_are_fetched_for_each_connection() {
     let config = |token: &str| format!("jetstream: {{}}\nauthorization: {{ token: \"{token}\" }}");
     let Some(mut server) = Server::start(&config("first")) else { return };
     let (token, asked) = (Arc::new(Mutex::new("first".to_owned())), Arc::new(AtomicU32::new(0)));
@@ -137,7 +137,7 @@ async fn credentials_may_be_a_password_an_nkey_or_a_jwt() {
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_had_are_an_error_of_the_connection() {
+async fn credentials_that_cannot_be_fetched_are_a_connection_error() {
     let options = Nats::options("nats://127.0.0.1:1").credentials(async || Err("the vault is sealed".into()));
     let error = options.connect().await.unwrap_err();
     let said = texts(&error);
@@ -149,7 +149,7 @@ async fn credentials_that_cannot_be_had_are_an_error_of_the_connection() {
 }
 
 #[tokio::test]
-async fn a_file_of_credentials_that_is_none_is_refused_by_its_path() {
+async fn an_invalid_credentials_file_is_refused_with_its_path() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("billing.creds");
     for content in [None, Some(SENTINEL)] {

@@ -32,7 +32,7 @@ async fn a_name_that_nats_does_not_take_is_refused() {
     let Some(world) = World::new().await else { return };
     for name in ["", "a.b", "a b", "*"] {
         let error = world.nats().await.stream(name).await.unwrap_err().to_string();
-        assert!(error.contains("give the name of one"), "{error}");
+        assert!(error.contains("give the name of an existing stream"), "{error}");
         let error = refusal(world.source().await, SubscribeOptions::new(name, 1)).await;
         assert!(error.contains(".durable(..)"), "{error}");
     }
@@ -100,7 +100,7 @@ async fn a_new_consumer_begins_where_it_was_told_to() {
 
 /// What was published since the consumer was removed would be skipped.
 #[tokio::test]
-async fn a_start_with_what_is_new_is_refused_where_the_consumer_of_a_known_worker_is_gone() {
+async fn a_start_at_new_messages_is_refused_if_the_consumer_of_a_known_worker_is_gone() {
     let Some(world) = World::new().await else { return };
     world.publish("meanwhile").await;
     let known = || subscribe_options(1).with_history(true);
@@ -162,7 +162,7 @@ async fn a_server_that_is_away_is_named_without_the_password() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
+async fn the_connection_to_a_silent_server_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {

@@ -117,7 +117,7 @@ async fn a_ca_without_tls_is_refused() {
 }
 
 #[tokio::test]
-async fn a_ca_that_is_none_is_refused() {
+async fn an_invalid_ca_is_refused() {
     for pem in [String::new(), "nonsense".to_owned(), KeyPair::generate().unwrap().serialize_pem()] {
         let error = Nats::options("tls://localhost").tls_ca(pem).connect().await.unwrap_err();
         assert!(matches!(&error, Error::Config(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
@@ -155,7 +155,7 @@ async fn a_client_with_a_certificate_is_known_by_it() {
 }
 
 #[tokio::test]
-async fn a_client_without_a_certificate_or_with_one_that_does_not_count_is_told_so() {
+async fn a_client_without_a_valid_certificate_gets_an_error_that_says_so() {
     let ca = ca();
     let Some(server) = verifying(&ca) else { return };
     let stranger = identity(&ca_of_another(), named("billing.example"));
@@ -174,7 +174,7 @@ async fn a_client_without_a_certificate_or_with_one_that_does_not_count_is_told_
 }
 
 #[tokio::test]
-async fn an_identity_that_is_none_is_refused_and_not_repeated() {
+async fn an_invalid_identity_is_refused_and_not_repeated() {
     let ca = ca();
     let (certificate, key) = identity(&ca, named("billing.example"));
     let other = KeyPair::generate().unwrap().serialize_pem();

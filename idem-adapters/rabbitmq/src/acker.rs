@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_counts_also_where_the_connection_ends_behind_it() {
+    async fn an_answer_counts_even_if_the_connection_ends_behind_it() {
         assert_eq!(answered(ready(1), || false).await.unwrap(), 1);
     }
 }

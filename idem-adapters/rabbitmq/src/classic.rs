@@ -12,7 +12,7 @@ pub(crate) fn check(name: &str, address: &Address, text: &str) -> Result<(), Err
     if ["durable", "auto_delete", "exclusive"].into_iter().any(differs) {
         return Err(refused(format!(
             "queue `{name}` on {address} does not outlive its server or its consumers, and its messages are lost with it: \
-             declare a durable queue of another name, and bind it as this one is bound. The server says: {text}"
+             declare a durable queue with another name, and give it the bindings of `{name}`. The server says: {text}"
         )));
     }
     // A stream has these arguments, which are invalid for the declared quorum queue.

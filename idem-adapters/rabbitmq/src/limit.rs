@@ -77,8 +77,8 @@ pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
     refused(format!(
         "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
          connections count as deliveries. A queue's arguments cannot be changed, and no policy lifts their limit: declare a \
-         queue of another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), bind it as this one is bound, and \
-         move what is left"
+         queue with another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), give it the bindings of \
+         `{name}`, and move the remaining messages to it"
     ))
 }
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_declared_without_a_limit_where_it_would_have_one() {
+    fn a_queue_that_would_get_a_limit_is_declared_without_one() {
         let declared = |major, by_policy| Limits { major, by_policy }.to_declare();
         let none = Some(AMQPValue::LongLongInt(-1));
         assert_eq!((declared(Some(4), false), declared(None, false)), (none.clone(), none));

@@ -74,8 +74,8 @@ impl Member {
             ),
             _ => format!(
                 "{place} gives its messages to several consumers at a time, and DeliveryOrder::Queue needs one that does not: \
-                 declare a queue with x-single-active-consumer=true, bind it as this one is bound, and move what is left \
-                 (a queue's arguments cannot be changed); or ask for no order"
+                 declare a queue with another name and x-single-active-consumer=true, give it the bindings of this queue, \
+                 and move the remaining messages to it (a queue's arguments cannot be changed); or ask for no order"
             ),
         };
         Err(Error::Config(refused))

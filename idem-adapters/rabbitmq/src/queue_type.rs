@@ -151,8 +151,8 @@ async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<(), Er
 fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
     refused(format!(
         "queue `{name}` on {address} is not a quorum queue: a classic queue loses its messages with its node, and a stream is \
-         never acked. Declare a queue of another name with x-queue-type=quorum (or use .declare), bind it as this one is bound, \
-         and move what is left; or, for a classic queue whose messages may be lost, use .classic_queue(\"{name}\"). The server \
+         never acked. Declare a queue with another name and x-queue-type=quorum (or use .declare), give it the bindings of \
+         `{name}`, and move the remaining messages to it; or, for a classic queue whose messages may be lost, use .classic_queue(\"{name}\"). The server \
          says: {text}"
     ))
 }
@@ -160,8 +160,8 @@ fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
 fn other_value(name: &str, address: &Address, text: &str) -> Error {
     refused(format!(
         "queue `{name}` on {address} refuses an argument that .declare(..) requests. The arguments of an existing \
-         queue cannot be changed: request the value that it has, or declare a queue of another name, bind it as this one is bound, and \
-         move what is left. The server says: {text}"
+         queue cannot be changed: request the value that it has, or declare a queue with another name, give it the bindings of `{name}`, \
+         and move the remaining messages to it. The server says: {text}"
     ))
 }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_is_no_quorum_queue() {
+    fn another_type_is_not_a_quorum_queue() {
         for rest in [
             "'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type 'longstr' but current is none",
             "'x-queue-type' for queue 'q' in vhost '/': received 'quorum' but current is 'stream'",

@@ -97,7 +97,7 @@ async fn a_queue_that_was_deleted_comes_back_with_its_bindings() {
 }
 
 #[tokio::test]
-async fn a_binding_has_arguments_where_the_exchange_goes_by_headers() {
+async fn a_binding_to_a_headers_exchange_has_arguments() {
     let Some(world) = World::empty().await else { return };
     exchange(&world, ExchangeKind::Headers).await;
     let arguments = [("x-match", Argument::from("all")), ("kind", "order".into())];
@@ -121,7 +121,7 @@ async fn an_exchange_that_does_not_exist_is_refused_with_the_cure() {
 /// RabbitMQ delivers to the consumer with the higher priority while its prefetch has room, and otherwise to the one
 /// that has waited longest.
 #[tokio::test]
-async fn a_consumer_has_the_arguments_that_are_asked_for_however_it_consumes() {
+async fn a_consumer_has_the_requested_arguments_in_every_mode() {
     let Some(world) = World::new().await else { return };
     let name = world.queue.as_str();
     let mut queue = world.rabbit().await.queue(name).consumer_argument("x-priority", 10).await.unwrap();

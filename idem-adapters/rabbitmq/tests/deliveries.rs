@@ -100,7 +100,7 @@ async fn a_message_arrives_with_its_way_and_with_what_only_rabbitmq_says_of_it()
 }
 
 #[tokio::test]
-async fn a_time_that_no_clock_has_is_no_time() {
+async fn a_time_that_cannot_exist_is_ignored() {
     let Some(world) = World::new().await else { return };
     world.publish_with("x", BasicProperties::default().with_timestamp(u64::MAX)).await;
     world.publish("after").await;

@@ -23,7 +23,7 @@ async fn a_queue_with_a_delivery_limit_is_refused_with_the_cure() {
     world.declare_as_is("quorum", &[("x-delivery-limit", AMQPValue::LongInt(5))]).await;
     for error in refusals(&world).await {
         assert!(error.contains("x-delivery-limit=5") && error.contains(&world.queue), "{error}");
-        assert!(error.contains("declare a queue of another name"), "{error}");
+        assert!(error.contains("declare a queue with another name"), "{error}");
     }
     let said = RabbitMq::options(&world.url).delivery_limit_by_policy().connect().await.unwrap();
     assert!(said.queue(&world.queue).await.is_err(), "the argument goes before a policy");
@@ -44,7 +44,7 @@ async fn a_negative_limit_is_refused_before_4_0() {
 }
 
 #[tokio::test]
-async fn a_queue_without_a_limit_of_its_own_needs_a_policy_from_4_0_on() {
+async fn a_queue_without_a_limit_needs_a_policy_from_4_0_on() {
     let Some(world) = World::empty().await else { return };
     world.declare_as_is("quorum", &[]).await;
     if world.major().await >= 4 {

@@ -41,7 +41,7 @@ async fn several_queues_come_by_one_connection_and_each_delivery_names_its_own()
 }
 
 #[tokio::test]
-async fn each_queue_has_a_prefetch_of_its_own_and_they_take_turns() {
+async fn each_queue_has_its_own_prefetch_and_they_take_turns() {
     let Some((one, two)) = worlds().await else { return };
     for n in 0..12 {
         one.publish(n.to_string()).await;

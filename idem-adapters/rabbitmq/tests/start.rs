@@ -69,7 +69,7 @@ async fn a_stream_is_refused() {
 }
 
 #[tokio::test]
-async fn a_classic_queue_is_taken_whatever_its_arguments_where_it_is_asked_for() {
+async fn a_requested_classic_queue_is_accepted_with_any_arguments() {
     let Some(world) = World::empty().await else { return };
     world
         .declare("classic", &[("x-max-priority", AMQPValue::LongInt(5)), ("x-max-length", AMQPValue::LongInt(9))])
@@ -110,7 +110,7 @@ async fn every_other_queue_than_a_durable_classic_one_is_refused_as_such() {
 }
 
 #[tokio::test]
-async fn a_quorum_queue_is_taken_whatever_its_arguments() {
+async fn a_quorum_queue_is_accepted_with_any_arguments() {
     let Some(world) = World::empty().await else { return };
     let arguments = [
         ("x-dead-letter-exchange", text("it's")),
@@ -294,7 +294,7 @@ async fn a_server_that_is_away_is_named_without_the_password() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
+async fn the_connection_to_a_silent_server_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {

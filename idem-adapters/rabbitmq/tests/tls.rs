@@ -74,7 +74,7 @@ async fn a_ca_without_tls_is_refused() {
 }
 
 #[tokio::test]
-async fn a_ca_that_is_none_is_refused() {
+async fn an_invalid_ca_is_refused() {
     for pem in [String::new(), "nonsense".to_owned(), KeyPair::generate().unwrap().serialize_pem()] {
         let error = RabbitMq::options("amqps://localhost").tls_ca(pem).connect().await.unwrap_err();
         assert!(matches!(&error, Error::Config(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
@@ -88,7 +88,7 @@ async fn asking(url: &str, ca: &Authority, clients: &Authority) -> String {
 }
 
 #[tokio::test]
-async fn a_certificate_is_shown_beside_the_password_where_the_url_has_one() {
+async fn a_certificate_is_sent_with_the_password_if_the_url_has_one() {
     let Some(url) = url() else { return };
     let (servers, clients) = (ca(), ca());
     let client = Certificate::of(&clients, named("billing"));
@@ -145,7 +145,7 @@ async fn a_certificate_without_its_key_is_refused_and_the_key_is_not_shown() {
 /// Uses a separate RabbitMQ that accepts no other login. Both lapin's connections and those that read raw bytes log in
 /// with it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_is_the_login_where_the_url_names_no_user() {
+async fn a_certificate_is_the_login_if_the_url_names_no_user() {
     let Some(_) = url() else { return };
     let (servers, clients) = (ca(), ca());
     let server = Certificate::of(&servers, named("localhost"));

@@ -121,7 +121,7 @@ async fn one_consumer_at_a_time_keeps_its_order() {
 }
 
 #[tokio::test]
-async fn whatever_of_a_message_is_not_utf_8_it_is_taken_out() {
+async fn a_message_is_taken_out_whichever_part_is_not_utf_8() {
     let Some(world) = World::new().await else { return };
     let exchange = format!("{}-all", world.queue);
     let auto = lapin::options::ExchangeDeclareOptions { auto_delete: true, ..Default::default() };

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::execute::{Staged, Unhandled};
 use crate::record::Classified;
+use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{ClaimState, Claimed, Identity, Row, StoreError, TxnState};
-use crate::{Delivery, Outcome, Store};
+use crate::{Delivery, Outcome, Store, telemetry};
 
 use super::blame::Culprit;
 use super::calls::{Call, calls};
@@ -46,12 +48,13 @@ impl<S: Store> Pipeline<S> {
         };
         let new = places(&found, |found| *found == Opened::New);
         let calls = calls(items, &new);
+        let messages: Vec<_> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // A message that is claimed here and does not run would be lost.
         if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
             return self.rolled_back(txn, TransactionResult::Without(new)).await;
         }
         let mut staged = Staged::default();
-        let last = match self.call_all(&mut txn, calls, &mut staged).await {
+        let last = match self.call_all(&mut txn, calls, &messages, &mut staged).await {
             Ok(last) => last,
             Err(Failed { unhandled, places, is_first_to_end }) => {
                 let ran = match unhandled {
@@ -112,12 +115,13 @@ impl<S: Store> Pipeline<S> {
         Ok((txn, found))
     }
 
-    /// Calls the handlers, one after another, and collects what they stage. Returns the items of the last call if it is known that all calls before it
-    /// have left the transaction open: if it has ended, then by that call.
+    /// Calls the handlers, one after another, and collects what they stage. Returns the items of the last call if it is
+    /// known that all calls before it have left the transaction open: if it has ended, then by that call.
     async fn call_all(
         &self,
         txn: &mut S::Txn,
         calls: Vec<Call<'_, S>>,
+        messages: &[(&Identity, &Delivery)],
         staged: &mut Staged,
     ) -> Result<Vec<usize>, Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
@@ -137,9 +141,11 @@ impl<S: Store> Pipeline<S> {
                     }
                 }
             }
+            let span =
+                if route.handler.takes_batch() { Span::none() } else { self.call_span(route, messages[places[0]]) };
             let began = Instant::now();
             let outbox = job.outbox().cloned();
-            let mut handled = self.handle(route, job, txn, began).await;
+            let mut handled = self.handle(route, job, txn, began).instrument(span).await;
             route.meters.handler.record(began.elapsed());
             if let (Ok(()), Some(outbox)) = (&handled, outbox) {
                 handled = self.stage(staged, route, key.as_ref(), &outbox).map_err(Unhandled::Failed);
@@ -150,6 +156,14 @@ impl<S: Store> Pipeline<S> {
             before = places;
         }
         Ok(if was_open { before } else { Vec::new() })
+    }
+
+    /// Returns the span in which the handler is called for one message. The ack of the message has another one.
+    fn call_span(&self, route: &Route<S>, (identity, delivery): (&Identity, &Delivery)) -> Span {
+        let span = telemetry::span(self.system, &self.consumer, delivery);
+        span.record("idem.handler", route.handler.name());
+        span.record("idem.key", tracing::field::display(&identity.key));
+        span
     }
 
     /// Claims all messages, and classifies those that were claimed before.

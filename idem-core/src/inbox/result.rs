@@ -84,7 +84,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn report_crashed(&self, row: &Row) {
         let error = format!(
             "the process ended {MAX_STARTS} times while the message with the key {} ran, the last two times while nothing ran \
-             beside it",
+             beside it: replay it if the process was killed from outside",
             row.identity.key
         );
         let result = RowResult::Dead { reason: Reason::Crashed, error };

@@ -42,18 +42,16 @@ impl<S: Store> Taker<S> {
             let isolation = row.isolation();
             let (isolated, since) = match shared.take().filter(|_| isolation == SuspectIsolation::Inbox) {
                 Some(kept) => kept,
-                None => match self.isolated(&turn, isolation).await {
-                    Some((isolated, since)) => {
-                        closed = since;
-                        (isolated, Instant::now())
-                    }
-                    None => {
+                None => {
+                    let Some((isolated, since)) = self.isolated(&turn, isolation).await else {
                         // This may take as long as an outage of this worker's database.
                         drop(turn);
                         self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
                         return Ok(any);
-                    }
-                },
+                    };
+                    closed = since;
+                    (isolated, Instant::now())
+                }
             };
             match self.begin(&mut row).await {
                 Ok(true) => {}
@@ -132,7 +130,7 @@ impl<S: Store> Taker<S> {
                 tracing::warn!(
                     id = row.id,
                     starts = row.starts,
-                    "a suspect runs: its earlier runs may have ended the process"
+                    "a suspect runs alone: its earlier runs may have ended the process; after four it is a dead letter"
                 );
             }
         }

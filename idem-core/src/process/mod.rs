@@ -126,10 +126,7 @@ impl<S: Store> Pipeline<S> {
                     return self.set_aside(delivery, acker, carried, unanswered()).await;
                 }
                 Progress::Hold(hold) => {
-                    // A process or a connection may have died on it, so it now runs from the inbox.
-                    delivery.redelivered |= hold == HoldReason::Broke;
-                    self.meters(&delivery).held();
-                    delivery.holds += 1;
+                    self.count_hold(&mut delivery, hold);
                     if hold == HoldReason::Busy {
                         // Another transaction holds its claim, so the database does not refuse it.
                         delivery.refused = Refused::default();
@@ -150,6 +147,13 @@ impl<S: Store> Pipeline<S> {
             acker.stored();
         }
         self.answered(outcome);
+    }
+
+    fn count_hold(&self, delivery: &mut Delivery, hold: HoldReason) {
+        // A process or a connection may have died on it, so it now runs from the inbox.
+        delivery.redelivered |= hold == HoldReason::Broke;
+        self.meters(delivery).held();
+        delivery.holds += 1;
     }
 
     /// Settles, then reports. The database has responded, and nothing depends on the result.

@@ -52,7 +52,11 @@ pub(crate) fn classify(
         Claimed::Found(None) => Classified::Gone,
         Claimed::Found(Some(claim)) if identity.is_copy(claim.fingerprint) => Classified::Duplicate(claim.age),
         Claimed::Found(Some(_)) => {
-            let error = format!("another message was already claimed under the key {}", identity.key);
+            let error = format!(
+                "another message was already claimed under the key {}: use the id of the event as the key, not of its entity; \
+                 `Inbox::replay_as` runs it under another key",
+                identity.key
+            );
             Classified::Conflict(DeadByClaim::new(error))
         }
     }
@@ -110,7 +114,9 @@ mod tests {
         let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
         let dead = |error: &str| DeadByClaim::new(error.to_owned());
         let old = || Classified::TooOld(dead("old"));
-        let conflict = || Classified::Conflict(dead("another message was already claimed under the key a"));
+        let text = "another message was already claimed under the key a: use the id of the event as the key, not of its \
+                    entity; `Inbox::replay_as` runs it under another key";
+        let conflict = || Classified::Conflict(dead(text));
         let table = [
             (new, Classified::New),
             (pruned, old()),

@@ -53,7 +53,7 @@ impl Brake {
         drop(last);
         let why = format!(
             "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
-             none was processed. The last one: {}, {}. Check that event types, the `.event_type(..)` header, keys \
+             none was processed or stored. The last one: {}, {}. Check that event types, the `.event_type(..)` header, keys \
              and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes after \
              `Health::resume` or a restart; `.unfit_limit(..)` sets the limit",
             unfit.reason, unfit.error

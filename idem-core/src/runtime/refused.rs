@@ -42,6 +42,7 @@ pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: usize, error: &(dyn st
         position = delivery.position(),
         tries,
         error = crate::error::text(error),
-        "the database refuses the rows of a message; the message is held unacked and retried"
+        "the database refuses to write for a message; the message stays where it is, with the broker or in the inbox, and is \
+         tried again: check the constraints and triggers on idem's tables, and the size of the message"
     );
 }

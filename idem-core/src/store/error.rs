@@ -19,7 +19,7 @@ pub enum StoreError {
     /// added to idem's tables, a value that is too large, or a payload whose INSERT exceeds the statement timeout. It
     /// would refuse it again immediately, but accepts other messages. So only this message is held, with a growing
     /// delay of up to a minute; a batch is split until the message is alone. The message stays with the broker,
-    /// unacked, and is never dropped.
+    /// unacked, or in its inbox row, and is never dropped.
     #[error("the database refuses what is written for the message")]
     Message(#[source] BoxError),
     /// There was no response, or it was the session's last one (a lost connection, a terminated backend), or the

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_walked_is_worth_the_time_for_which_it_was_the_share() {
+    fn a_share_is_worth_the_time_that_it_was_computed_from() {
         let walk = walk(2_000_000, 20 * DAY);
         let worth = walk.worth(walk.share(MINUTE));
         assert!(worth.abs_diff(MINUTE) < Duration::from_secs(1), "{worth:?}");

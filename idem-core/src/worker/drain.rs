@@ -31,7 +31,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
     unsubscribe(&pipeline, &mut source).await;
     finish(&pipeline, &mut tasks.working, end).await;
     if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
-        tracing::warn!("the connection to the broker was not closed in time");
+        tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
     }
     pipeline.defect.error().map_or(Ok(()), Err)
 }
@@ -44,7 +44,7 @@ async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut
         && let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await
     {
         // A broker that hangs must not use up the shutdown timeout, which is meant for handlers.
-        tracing::warn!("the subscription was not ended in time");
+        tracing::warn!(consumer = pipeline.consumer, "the subscription was not ended in time");
     }
 }
 
@@ -54,7 +54,8 @@ async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end
         return;
     }
     let patience = pipeline.settings.shutdown_timeout;
-    tracing::warn!(?patience, "the shutdown timeout has elapsed: handlers that still run are rolled back");
+    let consumer = &pipeline.consumer;
+    tracing::warn!(consumer, ?patience, "`.shutdown_timeout(..)` has elapsed: handlers that still run are rolled back");
     pipeline.stop.cancel();
     if timeout(LAST_WORDS, all(working)).await.is_err() {
         working.shutdown().await;

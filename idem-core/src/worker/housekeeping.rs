@@ -37,11 +37,13 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
             }
             Ok(Err(fault)) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(error = crate::error::text(&fault), next = ?wait, "the inbox gauges could not be read");
+                let (consumer, error) = (&pipeline.consumer, crate::error::text(&fault));
+                tracing::warn!(consumer, error, next = ?wait, "the inbox gauges could not be read");
             }
             Err(_) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(limit = ?COUNT, next = ?wait, "reading the inbox gauges timed out");
+                let consumer = &pipeline.consumer;
+                tracing::warn!(consumer, limit = ?COUNT, next = ?wait, "reading the inbox gauges timed out");
             }
         }
         tokio::time::sleep(wait).await;

@@ -28,11 +28,11 @@ pub(crate) async fn publish(consumer: &str, mut lag: watch::Receiver<Option<Lag>
             Ok(Err(_)) if lag.borrow().is_none() => continue,
             Ok(Err(error)) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(error, next = ?wait, "the lag could not be read");
+                tracing::warn!(consumer, error, next = ?wait, "the lag could not be read");
             }
             Err(_) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(limit = ?LIMIT, next = ?wait, "reading the lag timed out");
+                tracing::warn!(consumer, limit = ?LIMIT, next = ?wait, "reading the lag timed out");
             }
         }
         sleep(wait).await;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_read_that_fails_because_the_subscription_has_ended_is_no_failure() {
+    async fn a_read_that_ends_with_its_subscription_is_not_a_failure() {
         let slow = Lag::new(|| async {
             sleep(Duration::from_secs(1)).await;
             Err("the subscription has ended".into())

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_no_name_is_new_or_nothing_would_be_new() {
+    fn nothing_is_reported_without_a_new_name_or_a_missing_one() {
         let all = ["orders", "invoices", "bills", "refunds"].map(|name| history(name, true));
         let rows = [HandlerRows::new("refunds", Duration::ZERO)];
         let cases: [(&[History], &[HandlerRows]); 4] =

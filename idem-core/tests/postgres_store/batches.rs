@@ -17,7 +17,7 @@ async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
 }
 
 #[tokio::test]
-async fn a_batch_is_committed_by_nobody_but_idem() {
+async fn only_idem_commits_a_batch() {
     let Some(mut world) = world().await else { return };
     let claims = format!("{}.processed_messages", world.schema);
     let disabled = format!("ALTER TABLE {claims} DISABLE TRIGGER ALL; COMMIT");
@@ -64,7 +64,7 @@ async fn a_batch_is_committed_by_nobody_but_idem() {
 
 /// Beside claims of other transactions, and when rows start.
 #[tokio::test]
-async fn a_batch_is_committed_by_nobody_but_idem_however_it_begins() {
+async fn only_idem_commits_a_batch_however_it_begins() {
     let Some(mut world) = world().await else { return };
     let mut beside = world.store.begin(DEADLINE).await.unwrap();
     raw(&mut beside, "SELECT 1").await;

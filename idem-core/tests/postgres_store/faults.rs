@@ -84,7 +84,7 @@ const CODES: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn each_answer_to_a_claim_is_somebodys_fault_and_is_named_with_its_code() {
+async fn each_error_of_a_claim_has_a_cause_and_is_named_with_its_code() {
     let Some(mut world) = world().await else { return };
     for (n, (code, fault)) in CODES.iter().enumerate() {
         on_insert(&mut world, "processed_messages", &raises(code)).await;
@@ -103,7 +103,7 @@ async fn each_answer_to_a_claim_is_somebodys_fault_and_is_named_with_its_code() 
 }
 
 #[tokio::test]
-async fn each_answer_to_a_payload_is_somebodys_fault() {
+async fn each_error_of_a_payload_has_a_cause() {
     let Some(mut world) = world().await else { return };
     for (n, (code, fault)) in CODES.iter().enumerate() {
         on_insert(&mut world, "inbox_messages", &raises(code)).await;

@@ -199,7 +199,7 @@ async fn the_tenth_break_is_the_last() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
+async fn a_conflict_is_replayed_only_under_an_unused_key() {
     let Some(mut world) = world().await else { return };
     world.process("taken").await;
     let identity =

@@ -44,7 +44,7 @@ async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
 }
 
 #[tokio::test]
-async fn a_claim_that_somebody_looks_at_is_skipped() {
+async fn a_claim_that_another_transaction_has_locked_is_skipped() {
     let Some(mut world) = world().await else { return };
     old_claims(&mut world, 3, 8).await;
     let mut looking = world.store.begin(DEADLINE).await.unwrap();

@@ -31,7 +31,7 @@ async fn a_full_and_a_read_only_database_are_the_databases_fault() {
 }
 
 #[tokio::test]
-async fn a_constraint_of_somebody_else_is_the_messages_fault() {
+async fn a_constraint_of_the_user_is_the_messages_fault() {
     let world = World::new().await;
     let trigger = "CREATE TRIGGER small BEFORE INSERT ON idem_inbox_messages WHEN length(NEW.payload) > 100
                    BEGIN SELECT RAISE(ABORT, 'too large'); END";

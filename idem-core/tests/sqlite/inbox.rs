@@ -134,7 +134,7 @@ async fn discarding_dates_the_claim_that_the_row_owned_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
+async fn a_conflict_is_replayed_only_under_an_unused_key() {
     let world = World::new().await;
     world.process("k").await;
     world.process("taken").await;

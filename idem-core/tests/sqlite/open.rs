@@ -149,7 +149,7 @@ async fn the_migration_run_by_hand_is_what_connect_finds() {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_reads_goes_into_wal_mode_when_they_have_ended() {
+async fn a_file_with_readers_enters_wal_mode_when_they_have_ended() {
     let dir = Dir::new();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
     let mut reader = sqlx::ConnectOptions::connect(&options).await.unwrap();

@@ -64,10 +64,11 @@ impl Queue {
         self.shared.until(|state| state.counts(&self.name).deliveries >= deliveries).await;
     }
 
-    /// Waits until `ready` messages are in the queue and none is handed out.
-    pub(crate) async fn given_back(&self, ready: usize) {
-        let are_back = |counts: Counts| counts.ready == ready && counts.unsettled == 0;
+    /// Waits until each message that was not acked is in the queue and none is handed out. Returns their number.
+    pub(crate) async fn given_back(&self) -> usize {
+        let are_back = |counts: Counts| counts.ready == counts.published - counts.acks && counts.unsettled == 0;
         self.shared.until(|state| are_back(state.counts(&self.name))).await;
+        self.counts().ready
     }
 
     /// Waits until the queue is empty and nothing is unsettled.

@@ -52,6 +52,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
+use crate::campaign::{Campaign, Chosen};
 use crate::faults::Fault;
 use crate::load::Load;
 use crate::mode::Mode;
@@ -75,6 +76,9 @@ enum Command {
         /// Only the runs whose lines begin with this, for example "nats batch".
         #[arg(long)]
         only: Option<String>,
+        /// Only one run per broker, chosen by this number. Five successive numbers choose every run once.
+        #[arg(long, conflicts_with = "only")]
+        turn: Option<u64>,
         /// The seed; the same seed gives the same random choices.
         #[arg(long)]
         seed: Option<u64>,
@@ -123,12 +127,17 @@ async fn main() -> ExitCode {
 
 async fn work(command: Command) -> Result<()> {
     match command {
-        Command::All { small, only, seed } => {
+        Command::All { small, only, turn, seed } => {
             let load = match small {
                 true => Load { messages: 300, duplicates: 20, kills: 2, workers: 2 },
                 false => Load { messages: 4000, duplicates: 20, kills: 5, workers: 3 },
             };
-            campaign::all(&load, only.as_deref(), small, seed.unwrap_or_else(any)).await
+            let chosen = match (only, turn) {
+                (Some(only), _) => Chosen::Lines(only),
+                (None, Some(turn)) => Chosen::Turn(turn),
+                (None, None) => Chosen::All,
+            };
+            campaign::all(&Campaign { load, chosen, small, seed: seed.unwrap_or_else(any) }).await
         }
         Command::Rabbitmq(options) => one::<RabbitMq>(&options).await,
         Command::Nats(options) => one::<Nats>(&options).await,

@@ -1,5 +1,5 @@
-//! `cargo xtask matrix`: runs the tests that depend on server versions, on the servers of this machine and on newer
-//! ones.
+//! `cargo xtask matrix`: runs the tests that depend on server versions, on the installed servers, which must be those of
+//! Debian 12, and on newer ones.
 
 mod newest;
 mod suite;

@@ -16,6 +16,11 @@ const UNPACK: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unp
 /// The release of Debian with RabbitMQ 4.0.
 const DEBIAN: &str = "trixie";
 
+/// The oldest versions that idem supports, as the packages of Debian 12 name them.
+const OLD_POSTGRES: &str = "15.";
+const OLD_RABBITMQ: &str = "rabbitmq_server-3.10.";
+const OLD_NATS: &str = "v2.9.";
+
 /// The result of looking for a server.
 pub(crate) struct Found {
     name: &'static str,
@@ -35,8 +40,20 @@ impl Found {
         self.version.is_err()
     }
 
+    /// The installed server, whatever its version.
     fn installed(name: &'static str, version: Result<String>) -> Self {
         Self { name, version, choice: None }
+    }
+
+    /// The installed server if it has the old version. Otherwise the old version is missing. Docker has it, but tests
+    /// start private servers from the installed programs, so that they would run on two versions.
+    fn old(name: &'static str, version: Result<String>, wanted: &str) -> Self {
+        let version = version.and_then(|version| {
+            let wanted_name = wanted.trim_end_matches('.');
+            ensure!(is(&version, wanted), "{version} is not {wanted_name}, the version of Debian 12");
+            Ok(version)
+        });
+        Self::installed(name, version)
     }
 
     fn got(name: &'static str, variable: &'static str, got: Result<(PathBuf, String)>) -> Self {
@@ -56,13 +73,13 @@ impl fmt::Display for Found {
     }
 }
 
-/// Returns the servers that are installed.
+/// Returns the servers that are installed. Each that does not have the old version says so.
 pub(crate) fn installed() -> Vec<Found> {
     let postgres = said("sh", &["-c", "$(ls -d /usr/lib/postgresql/*/bin/postgres | sort -V | tail -1) --version"]);
     vec![
-        Found::installed("PostgreSQL", postgres),
-        Found::installed("RabbitMQ", rabbitmq_of(Path::new("/"))),
-        Found::installed("NATS", said("sh", &["-c", "PATH=$PATH:/usr/sbin nats-server -v"])),
+        Found::old("PostgreSQL", postgres, OLD_POSTGRES),
+        Found::old("RabbitMQ", rabbitmq_of(Path::new("/")), OLD_RABBITMQ),
+        Found::old("NATS", said("sh", &["-c", "PATH=$PATH:/usr/sbin nats-server -v"]), OLD_NATS),
         kafka(),
     ]
 }
@@ -111,8 +128,13 @@ fn nats() -> Result<(PathBuf, String)> {
 /// Checks that a program that was downloaded earlier still has the wanted version.
 fn check(version: &str, wanted: Option<&str>) -> Result<()> {
     let wanted = wanted.context("a version is not pinned")?;
-    ensure!(version.split(' ').any(|word| word.starts_with(wanted)), "{version} is not {wanted}: remove {HOME}");
+    ensure!(is(version, wanted), "{version} is not {wanted}: remove {HOME}");
     Ok(())
+}
+
+/// Returns whether a program that says this has a version that begins with the wanted one.
+fn is(version: &str, wanted: &str) -> bool {
+    version.split(' ').any(|word| word.starts_with(wanted))
 }
 
 /// Installs RabbitMQ in a separate Debian system, which requires root.
@@ -148,4 +170,41 @@ fn said(program: &str, args: &[&str]) -> Result<String> {
         bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_versions_of_debian_12_are_accepted() {
+        for (said, wanted) in [
+            ("postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)", OLD_POSTGRES),
+            ("rabbitmq_server-3.10.8", OLD_RABBITMQ),
+            ("nats-server: v2.9.10", OLD_NATS),
+        ] {
+            let found = Found::old("a server", Ok(said.to_owned()), wanted);
+            assert!(!found.is_missing(), "{found}");
+        }
+    }
+
+    #[test]
+    fn another_installed_version_is_named_and_the_old_one_is_missing() {
+        for (said, wanted, missing) in [
+            ("postgres (PostgreSQL) 17.2 (Debian 17.2-1)", OLD_POSTGRES, "is not 15,"),
+            ("rabbitmq_server-3.12.1", OLD_RABBITMQ, "is not rabbitmq_server-3.10,"),
+            ("nats-server: v2.10.27", OLD_NATS, "is not v2.9,"),
+        ] {
+            let found = Found::old("a server", Ok(said.to_owned()), wanted);
+            assert!(found.is_missing());
+            let text = found.to_string();
+            assert!(text.contains(said) && text.contains(missing), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_installed_is_missing() {
+        let found = Found::old("a server", Err(anyhow::anyhow!("cannot run it")), OLD_NATS);
+        assert!(found.is_missing() && found.to_string().contains("cannot run it"));
+    }
 }

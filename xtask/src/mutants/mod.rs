@@ -2,11 +2,16 @@
 //!
 //! A mutant is a file in `xtask/mutants`. The defects are applied to a copy of the repository under `target/mutants`.
 
+mod background;
 mod mutant;
 mod part;
+mod program;
+mod sound;
 mod trial;
+mod verdict;
+mod workshop;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -14,13 +19,14 @@ use clap::Args;
 
 use crate::cargo::root;
 use crate::services::Up;
-use crate::tree::Tree;
+use background::Background;
 use mutant::Mutant;
 pub(crate) use part::{Part, commit};
-use trial::{Trial, Verdict};
+use sound::sound;
+use trial::{PATIENCE, Results};
+use verdict::Verdict;
+use workshop::Workshop;
 
-/// A test that runs longer than this hangs; a developer would notice that too.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// A test hangs if it takes five times as long as without a defect, and at least this long.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// After this long with mutants, CI begins no further one.
@@ -79,33 +85,45 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         mutants.rotate_left(begin);
         eprintln!("\npart {part} of the mutants: {} of them", mutants.len());
     }
-    let tree = Tree::copy("mutants/tree")?;
     idem_services::prepare()?;
     idem_services::pooler()?;
     let servers = Up::new(options.keep)?;
-    let trial = Trial { tree: &tree, env: &servers.env };
-    let times = sound(&trial, &mutants)?;
-    // From here: the first build depends on what was built before.
-    let start = Instant::now();
+    let workshop = Workshop::new(servers.env.clone())?;
+    let times = sound(&workshop, &mutants)?;
+    report(&verdicts(&workshop, &mutants, &times, options.seconds)?)
+}
 
-    let mut verdicts = Vec::new();
-    for mutant in &mutants {
-        let is_late = options.seconds.is_some_and(|seconds| start.elapsed().as_secs() >= seconds);
-        if is_late && !verdicts.is_empty() {
-            verdicts.push((mutant, Verdict::Untried));
+/// Tries the mutants, in their order: builds one after another, and runs the tests of those that are built in the
+/// background. Returns the verdicts in the order of the mutants.
+fn verdicts<'a>(
+    workshop: &Workshop,
+    mutants: &'a [Mutant],
+    times: &HashMap<String, Duration>,
+    seconds: Option<u64>,
+) -> Result<Vec<(&'a Mutant, Verdict)>> {
+    // The first build depends on what was built before.
+    let start = Instant::now();
+    let mut background = Background::new();
+    for (place, mutant) in mutants.iter().enumerate() {
+        if place > 0 && seconds.is_some_and(|seconds| start.elapsed().as_secs() >= seconds) {
+            background.add((place, Verdict::Untried));
             continue;
         }
         eprintln!("\n{}: {}", mutant.name, mutant.proves);
+        let (name, test) = (mutant.name.clone(), mutant.test.clone());
         let began = Instant::now();
-        tree.write(&mutant.file, &mutant.applied(tree.path())?)?;
-        let patience = times.get(&mutant.test).map_or(PATIENCE, |time| (*time * 5).max(SHORTEST));
-        let verdict = trial.run(&mutant.suite(), &[&mutant.test], patience.min(PATIENCE));
-        tree.restore(&mutant.file)?;
-        let verdict = verdict?.remove(&mutant.test).map_or(Verdict::Absent, |(verdict, _)| verdict);
-        eprintln!("{}: {verdict} ({:.0} s)", mutant.name, began.elapsed().as_secs_f64());
-        verdicts.push((mutant, verdict));
+        let tell = move |verdict| {
+            eprintln!("{name}: {verdict} ({:.0} s)", began.elapsed().as_secs_f64());
+            (place, verdict)
+        };
+        let patience = times.get(&test).map_or(PATIENCE, |time| (*time * 5).max(SHORTEST)).min(PATIENCE);
+        let work =
+            move |mut results: Results| tell(results.remove(&test).map_or(Verdict::Absent, |(verdict, _)| verdict));
+        workshop.try_with(Some(mutant), &mutant.suite(), &[&mutant.test], patience, &mut background, work)?;
     }
-    report(&verdicts)
+    let mut verdicts = background.end()?;
+    verdicts.sort_by_key(|(place, _)| *place);
+    Ok(verdicts.into_iter().map(|(place, verdict)| (&mutants[place], verdict)).collect())
 }
 
 /// Checks all mutants against the code. The error lists each mutant that does not apply.
@@ -116,35 +134,6 @@ fn check(mutants: &[Mutant]) -> Result<()> {
         bail!("the code has moved on, and these must follow:\n{}", unfit.join("\n"));
     }
     Ok(())
-}
-
-/// Checks that each named test exists and passes without a defect. Returns how long each test took, rounded up a
-/// little. Each suite runs once.
-fn sound(trial: &Trial<'_>, mutants: &[Mutant]) -> Result<HashMap<String, Duration>> {
-    eprintln!("\nwithout a defect");
-    let mut suites = BTreeMap::<_, Vec<&str>>::new();
-    for mutant in mutants {
-        suites.entry(mutant.suite()).or_default().push(&mutant.test);
-    }
-    let (mut times, mut wrong) = (HashMap::new(), Vec::new());
-    for (suite, mut tests) in suites {
-        tests.sort_unstable();
-        tests.dedup();
-        let mut verdicts = trial.run(&suite, &tests, PATIENCE)?;
-        for test in tests {
-            match verdicts.remove(test) {
-                Some((Verdict::Survived, time)) => _ = times.insert(test.to_owned(), time),
-                Some((Verdict::Absent, _)) | None => {
-                    wrong.push(format!("there is no test {test} in cargo test {}", suite.join(" ")));
-                }
-                Some((verdict, _)) => wrong.push(format!("{test} does not pass without a defect either: {verdict}")),
-            }
-        }
-    }
-    if !wrong.is_empty() {
-        bail!("{}", wrong.join("\n"));
-    }
-    Ok(times)
 }
 
 /// Prints the table. Fails unless all mutants that were tried were caught.

@@ -8,7 +8,7 @@ use anyhow::{Context, Error, Result, ensure};
 
 use crate::cargo::root;
 
-/// How many parts CI chooses from. A part takes about four minutes.
+/// How many parts CI chooses from. A part takes about three minutes.
 const PARTS: usize = 12;
 
 /// One of several parts that have about the same size. Each mutant belongs to exactly one.

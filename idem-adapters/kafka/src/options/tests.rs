@@ -92,7 +92,7 @@ fn a_callback_may_be_given_again() {
 
 #[cfg(feature = "ssl")]
 #[test]
-fn an_identity_that_is_none_is_refused_and_not_repeated() {
+fn an_invalid_identity_is_refused_and_not_repeated() {
     let said = refused(options("h:1").tls_identity("nonsense", SENTINEL));
     assert!(said.contains(".tls_identity"), "{said}");
 }

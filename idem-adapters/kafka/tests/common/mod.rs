@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
+pub(crate) mod login;
 pub(crate) mod relay;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,20 +73,6 @@ impl World {
         let topic = format!("{}.{name}", self.topic);
         let (brokers, group) = (self.brokers.clone(), self.group.clone());
         Self { brokers, topic, group, admin: client.create().unwrap(), producer: client.create().unwrap() }
-    }
-
-    /// The address of the listener that requires a login with this mechanism, if there is one.
-    pub(crate) async fn login(&self, mechanism: &str) -> Option<String> {
-        let asked = [ResourceSpecifier::Broker(1)];
-        let answer = self.admin.describe_configs(&asked, &AdminOptions::new()).await.unwrap().remove(0).unwrap();
-        let value = |name: &str| answer.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
-        let listeners = value("advertised.listeners");
-        let found = listeners.split(',').find_map(|listener| listener.strip_prefix("SASL_PLAINTEXT://"));
-        let found = found.filter(|_| value("sasl.enabled.mechanisms").split(',').any(|one| one == mechanism));
-        if found.is_none() {
-            println!("skipped: the broker has no listener SASL_PLAINTEXT for {mechanism}");
-        }
-        found.map(str::to_owned)
     }
 
     pub(crate) async fn create(&self, partitions: i32, settings: &[(&str, &str)]) {

@@ -27,7 +27,7 @@ fn reopened(delivery: &Delivery) -> Delivery {
 }
 
 #[test]
-fn the_facts_of_a_delivery_come_back_whatever_they_hold() {
+fn the_facts_of_a_delivery_are_restored_with_any_content() {
     let headers = Headers::from_iter([
         ("text", Bytes::from_static("é \0 \u{1b}".as_bytes())),
         ("bytes", Bytes::from_static(b"\xff\x00")),
@@ -86,7 +86,7 @@ fn an_envelope_with_more_than_is_known_opens() {
 }
 
 #[test]
-fn a_tombstone_comes_back_as_one_and_older_rows_are_none() {
+fn a_tombstone_is_restored_as_one_and_older_rows_are_not() {
     let delivery = Delivery::new("orders", "");
     let sealed = seal(&delivery);
     assert!(!String::from_utf8_lossy(&sealed).contains("tombstone"));

@@ -99,7 +99,8 @@ impl Postgres {
     }
 
     /// Returns the SQL that [`connect`](PostgresOptions::connect) runs, for a database in which the role of the workers
-    /// may not create tables: print it, and run it in a transaction of a role that may, as its head says.
+    /// may not create tables: print it, and run it in a transaction of a role that may. The comment at the top
+    /// of the SQL shows the command.
     ///
     /// ```
     /// for migration in idem_core::Postgres::migrations() {

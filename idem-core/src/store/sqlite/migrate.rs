@@ -79,7 +79,7 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
     }
     Err(Error::Config(format!(
         "the SQLite file {path} lacks migration {} under the prefix {:?}: connect once without verify_only(), or run the \
-         SQL of `Sqlite::migrations()` by hand, as its head says",
+         SQL of `Sqlite::migrations()` by hand (the comment at the top of the SQL shows the command)",
         missing.join(", "),
         prefix.as_str()
     )))

@@ -58,7 +58,7 @@ pub async fn without_an_order_what_was_stored_ahead_runs_although_it_never_comes
 }
 
 /// A worker with the order that waits for the turn of a stored message renews its row's due time.
-pub async fn what_waits_for_its_turn_is_kept_from_becoming_due<W: World>(world: W) {
+pub async fn a_row_that_waits_for_its_turn_is_kept_from_becoming_due<W: World>(world: W) {
     let line = ahead(world).await;
     let inbox = line.world.own("inbox_messages");
     let late = async |by| {
@@ -79,7 +79,7 @@ pub async fn what_waits_for_its_turn_is_kept_from_becoming_due<W: World>(world: 
 }
 
 /// A process that lives short would otherwise claim those that are stored again, and end before it comes to the others.
-pub async fn what_is_stored_already_is_not_claimed_again_before_its_turn<W: World>(world: W) {
+pub async fn a_stored_message_is_not_claimed_again_before_its_turn<W: World>(world: W) {
     let line = ahead(world).await;
     let (claims, reads) = (Arc::new(AtomicUsize::new(0)), watch::Sender::new(0));
     let hook = {

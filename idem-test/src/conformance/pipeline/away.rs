@@ -64,7 +64,7 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
     let (away, shown) = (Away::new(), watch::Sender::new(None::<Health>));
     let worker = line.start_over(away.hook(), Settings { health: Some(shown.clone()), ..Settings::default() });
     soon(line.queue.delivered(1)).await;
-    soon(line.queue.given_back(3)).await;
+    assert_eq!(soon(line.queue.given_back()).await, 3);
     let health = shown.borrow().clone().unwrap();
     soon(async {
         while health.broker() {
@@ -133,7 +133,7 @@ impl Tap for Useless {
 }
 
 /// It is opened less and less often, though each opening succeeds.
-pub async fn a_source_that_is_of_no_use_is_opened_less_and_less_often<W: World>(world: W) {
+pub async fn a_useless_source_is_opened_at_growing_intervals<W: World>(world: W) {
     let line = Line::new(world).await;
     let opened = watch::Sender::new(0);
     let source = Tapped::new(line.queue.clone(), Useless { opened: opened.clone() });

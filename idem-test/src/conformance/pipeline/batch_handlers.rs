@@ -7,7 +7,7 @@ use super::orders::{Act, Order};
 use super::together::{blocked, each_has_one_effect, ends, let_go, numbers};
 
 /// The batch handler is called once for the whole batch, then for halves of it until the one that rolls back is alone.
-pub async fn a_rollback_in_a_batch_handler_harms_nobody_else<W: World>(world: W) {
+pub async fn a_rollback_in_a_batch_handler_harms_no_other_message<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = blocked(&line).await;
     let mut orders = numbers(6);
@@ -17,6 +17,26 @@ pub async fn a_rollback_in_a_batch_handler_harms_nobody_else<W: World>(world: W)
     let outcomes = ends(&line, worker, 7).await;
     assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: rolled back by its handler", "processed"));
     assert_eq!((line.effects("culprit").await, line.one_dead().await.attempts), (0, 1));
+    each_has_one_effect(&line, &numbers(6)).await;
+}
+
+/// Likewise for COMMIT, whether the handler looks at its result or writes behind it.
+pub async fn a_commit_in_a_batch_handler_harms_no_other_message<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(6);
+    orders.insert(2, Order::new("commits", &[Act::CommitFail]));
+    orders.insert(5, Order::new("writes", &[Act::CommitWrite]));
+    orders.iter().for_each(|order| line.publish_batched(order.clone()));
+    let_go(&line, 8).await;
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!(outcomes[..2], ["dead: committed by its handler", "dead: committed by its handler"]);
+    assert!(outcomes[2..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    // Each was committed by the run that was its own, where COMMIT is not refused.
+    for culprit in ["commits", "writes"] {
+        assert_eq!(line.effects(culprit).await, i64::from(!W::FEATURES.refuses_commit), "{culprit}");
+    }
+    assert_eq!(line.effects("behind its COMMIT").await, 0);
     each_has_one_effect(&line, &numbers(6)).await;
 }
 

@@ -12,8 +12,9 @@ use crate::harness::Crash;
 
 use super::crashes::{order, trial};
 use super::duplicates::Witness;
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order};
+use super::running::Running;
 use super::settings::Settings;
 
 /// Prefetches what the cases publish. The poll interval is long: storing a message wakes the worker.

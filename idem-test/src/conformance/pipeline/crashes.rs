@@ -16,9 +16,10 @@ use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
 use crate::harness::{Crash, Trial};
 
+use super::desk::Desk;
 use super::faulty::Do;
 use super::line::Line;
-use super::orders::{Act, Desk, Order, Orders};
+use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
 
 /// A trial of the suite's handler; each process has a separate store.

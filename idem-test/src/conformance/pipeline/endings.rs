@@ -9,8 +9,9 @@ use idem_core::{HasConnection, Key, Reason};
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order};
+use super::running::Running;
 use super::settings::Settings;
 
 /// Short enough for a test that waits for it, long enough for one that does not.
@@ -121,9 +122,26 @@ pub async fn a_commit_harms_no_other_message<W: World>(world: W) {
     commits_among_others(world, &[Act::CommitFail]).await;
 }
 
-/// It ignores the result of its COMMIT, and may write again.
+/// It ignores the result of its COMMIT.
 pub async fn a_commit_that_is_not_looked_at_harms_no_other_message<W: World>(world: W) {
-    commits_among_others(world, &[Act::Commit, Act::CommitBegin, Act::CommitWrite]).await;
+    commits_among_others(world, &[Act::Commit, Act::CommitBegin]).await;
+}
+
+/// It writes again: behind a COMMIT that is refused, and in a run where COMMIT is not refused. Neither write exists.
+pub async fn a_write_behind_a_commit_never_exists<W: World>(world: W) {
+    let line = Line::new(world).await;
+    writes_behind_its_commit(&line).await;
+    assert_eq!(line.effects("behind its COMMIT").await, 0);
+}
+
+/// Where the sessions may write, such a write remains, but harms no other message.
+pub async fn a_write_behind_a_commit_harms_no_other_message<W: World>(world: W) {
+    writes_behind_its_commit(&Line::new(world).await).await;
+}
+
+async fn writes_behind_its_commit<W: World>(line: &Line<W>) {
+    among_others(line, 0, Order::new("writes", &[Act::CommitWrite]), 1).await;
+    assert_eq!(line.dead().await[0].reason, Some(Reason::Committed));
 }
 
 /// Past the handler timeout.

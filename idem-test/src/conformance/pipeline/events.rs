@@ -10,8 +10,10 @@ use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
-use super::line::{Line, Running};
-use super::orders::{Desk, Order};
+use super::desk::Desk;
+use super::line::Line;
+use super::orders::Order;
+use super::running::Running;
 use super::settings::Settings;
 
 /// Takes events of the type `order.paid`, or with `SENT` those of `order.sent`, keyed by their CloudEvent identity.

@@ -9,8 +9,9 @@ use idem_core::{BoxError, Delivery, Handler, Headers, Key, KeyError, State, Work
 use crate::Publication;
 use crate::conformance::store::World;
 
+use super::desk::Desk;
 use super::line::Line;
-use super::orders::{Desk, Order};
+use super::orders::Order;
 use super::settings::Settings;
 
 /// A handler that logs the properties of each delivery. Until `go` it fails at its first attempt, and gives up at its

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::Reason;
+use idem_core::{Reason, RetryPolicy};
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -26,7 +26,7 @@ async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &st
 
     // The error of the attempt is kept.
     line.publish(Order::new("b", &[act]));
-    let late = idem_core::RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
     line.run_with(Settings { retry: late, ..settings }, 5).await;
     let row = &line.scheduled().await[0];
     assert!(row.error.contains(error), "{:?}", row.error);
@@ -93,7 +93,7 @@ pub async fn an_error_that_names_a_time_is_retried_after_it<W: World>(world: W) 
     assert!((3599..3700).contains(&delay.as_secs()), "{delay:?}");
     assert_eq!((row.attempts, row.error.as_str(), line.effects("a").await), (1, "not for an hour", 0));
 
-    let last = Settings { retry: idem_core::RetryPolicy::new().max_attempts(1), ..Settings::default() };
+    let last = Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() };
     line.publish(Order::new("b", &[Act::RetryAfter]));
     assert_eq!(line.run_with(last, 3).await[2], "dead: exhausted", "no attempt is left");
 }
@@ -182,7 +182,7 @@ pub async fn a_commit_by_the_handler_in_a_retry_is_dead_as_well<W: World>(world:
 }
 
 /// Nested transactions are savepoints: they never end the outer transaction.
-pub async fn a_nested_transaction_is_no_abuse<W: World>(world: W) {
+pub async fn a_nested_transaction_is_allowed<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Nested]));
     line.runs_to(Settings::default(), &["processed"]).await;
@@ -255,4 +255,19 @@ pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W
     for other in 0..others {
         assert_eq!(line.effects(&format!("other-{other}")).await, 1);
     }
+}
+
+/// The messages of a batch whose handlers fail run again singly, one after another on the connection of their lane.
+pub async fn the_messages_of_a_failing_batch_run_one_after_another<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let ids = ["a", "b", "c", "d"];
+    ids.iter().for_each(|id| line.publish(Order::new(id, &[Act::SlowFail])));
+    // Nothing runs again from the inbox meanwhile.
+    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    let linger = Duration::from_millis(300);
+    let outcomes = line.run_with(Settings { concurrency: 1, linger, retry: late, ..Settings::default() }, 4).await;
+    assert_eq!(outcomes, ["scheduled 1"; 4]);
+    let runs: usize = ids.iter().map(|id| line.desk.runs(id)).sum();
+    assert!(runs > 4, "they did not run in a batch first");
+    assert_eq!(line.desk.most_at_once(), 1);
 }

@@ -16,10 +16,11 @@ use crate::conformance::soon;
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Publication, Queue};
 
+use super::desk::Desk;
 use super::faulty::{Do, Faulty};
 use super::line::Line;
 use super::orders::Order;
-use super::orders::{Act, Desk, Orders};
+use super::orders::{Act, Orders};
 use super::routes::Routed;
 use super::schemas::{Answer, Registry};
 use super::settings::Settings;
@@ -66,7 +67,7 @@ fn worker<W: World>(line: &Line<W>) -> Worker<W::Store, Queue, Desk, Json, NoHan
     Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone())
 }
 
-fn start<W: World>(line: &Line<W>) -> super::line::Running {
+fn start<W: World>(line: &Line<W>) -> super::running::Running {
     let worker = worker(line).handler::<Orders<W>>().handler::<Mails<W>>().fan_out();
     line.run_until_stopped(worker, Settings::default())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use idem_core::store::StoreError;
+use tokio::sync::watch;
 
 use crate::tapped_store::StoreTap;
 
@@ -12,6 +13,8 @@ pub(super) enum Do {
     Fail(StoreError),
     Panic,
     Hang,
+    /// Works once the test opens the gate.
+    Wait(watch::Receiver<bool>),
     /// Hangs, and drops this value when it is given up.
     HangWith(Box<dyn Send>),
 }
@@ -36,6 +39,10 @@ impl StoreTap for Faulty {
             Do::Fail(fault) => Err(fault),
             Do::Panic => panic!("the store panics"),
             Do::Hang => std::future::pending().await,
+            Do::Wait(mut gate) => {
+                let _ = gate.wait_for(|open| *open).await;
+                Ok(())
+            }
             Do::HangWith(_held) => std::future::pending().await,
         }
     }

@@ -6,7 +6,8 @@ use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, State, perman
 
 use crate::conformance::store::World;
 
-use super::orders::{Act, Desk, Order, Orders};
+use super::desk::Desk;
+use super::orders::{Act, Order, Orders, end};
 use super::panicky::Extracted;
 
 /// The batch handler of `Batched` events: one statement for all of them. It fails if one of them is to fail.
@@ -32,11 +33,8 @@ impl<W: World> Handler for BatchHandler<W> {
         for order in orders.iter() {
             match order.does(1) {
                 Act::Permanent => return Err(permanent("never")),
-                Act::RollbackWrite => {
-                    drop(W::execute(tx, "ROLLBACK").await);
-                    drop(desk.write::<W>(&[&order.id], tx).await);
-                }
-                _ => {}
+                Act::Ok => {}
+                ends => end::<W>(ends, &desk, &order.id, tx).await?,
             }
         }
         Ok(())

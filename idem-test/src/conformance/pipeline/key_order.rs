@@ -277,7 +277,7 @@ pub async fn an_order_refuses_the_inbox<W: World>(world: W) {
 }
 
 /// A source that has no redelivery mark counts messages that had no claim and were stored before their first run.
-pub async fn what_was_stored_is_reported_to_the_source<W: World>(world: W) {
+pub async fn a_stored_message_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("direct"));
     line.publish(Order::new("fails", &[Act::Fail, Act::Ok]));

@@ -4,21 +4,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{
-    Codec, Delivery, Error, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker,
-};
+use idem_core::{Codec, Delivery, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 
 use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
+use super::desk::Desk;
 use super::faulty::{Do, Faulty};
 use super::handlers::{BatchHandler, Rows};
-use super::orders::{Desk, Order, Orders};
+use super::orders::{Order, Orders};
 use super::panicky::panics;
+use super::running::Running;
 use super::settings::Settings;
 
 const QUEUE: &str = "orders";
@@ -32,41 +31,6 @@ pub(super) struct Line<W: World> {
     pub(super) desk: Desk,
     observed: Arc<Mutex<Vec<String>>>,
     changed: watch::Sender<()>,
-}
-
-/// A running worker.
-pub(super) struct Running {
-    shutdown: oneshot::Sender<()>,
-    worker: JoinHandle<Result<(), Error>>,
-}
-
-impl Running {
-    /// Starts its shutdown.
-    pub(super) fn shut_down(self) -> JoinHandle<Result<(), Error>> {
-        let _ = self.shutdown.send(());
-        self.worker
-    }
-
-    /// Waits until it ends by itself.
-    pub(super) async fn ended(self) -> Result<(), Error> {
-        self.worker.await.unwrap()
-    }
-
-    /// Drains it and waits until it ends.
-    pub(super) async fn stop(self) {
-        soon(self.shut_down()).await.unwrap().unwrap();
-    }
-
-    /// Ends it as a crash does: every task vanishes where it is.
-    pub(super) async fn crash(self) {
-        self.worker.abort();
-        let _ = soon(self.worker).await;
-    }
-
-    /// Returns the error with which it refuses to start.
-    pub(super) async fn refused(self) -> String {
-        soon(self.worker).await.unwrap().unwrap_err().to_string()
-    }
 }
 
 impl<W: World> Line<W> {
@@ -151,8 +115,18 @@ impl<W: World> Line<W> {
         hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
         settings: Settings,
     ) -> Running {
+        self.start_over_at(self.queue.clone(), hook, settings)
+    }
+
+    /// Starts a worker whose store fails on demand, over any source.
+    pub(super) fn start_over_at(
+        &self,
+        source: impl Source,
+        hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
+        settings: Settings,
+    ) -> Running {
         let store = TappedStore::new(self.store.clone(), Faulty::new(hook));
-        let worker = Worker::new(settings.consumer, store, self.queue.clone()).state(self.desk.clone());
+        let worker = Worker::new(settings.consumer, store, source).state(self.desk.clone());
         self.run_until_stopped(worker.handler::<Over<Orders<W>, W::Store, Faulty>>(), settings)
     }
 

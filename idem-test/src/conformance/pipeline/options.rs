@@ -9,9 +9,10 @@ use crate::conformance::soon;
 use crate::tap::Tap;
 use crate::{Publication, Queue, Tapped};
 
+use super::desk::Desk;
 use super::line::Line;
 use super::orders::Order;
-use super::orders::{Act, Desk, Orders};
+use super::orders::{Act, Orders};
 use super::schemas::{Answer, BACKWARDS, Registry};
 use super::settings::Settings;
 use crate::conformance::store::World;
@@ -31,7 +32,7 @@ fn refund(id: &str, acts: &[Act]) -> Publication {
 
 /// The run of one handler ends after its own timeout, from the broker and from the inbox. Another one of the same worker
 /// may run for longer.
-pub async fn a_timeout_of_its_own_ends_only_its_handler<W: World>(world: W) {
+pub async fn the_timeout_of_a_handler_ends_only_it<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(SHORT);
     let worker = worker(&line).handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
@@ -87,7 +88,7 @@ pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
 }
 
 /// Also from the inbox. Another handler has the worker's policy.
-pub async fn a_retry_policy_of_its_own_decides_attempts_and_delay<W: World>(world: W) {
+pub async fn the_retry_policy_of_a_handler_decides_attempts_and_delay<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_millis(1));
     let twice = worker(&line).handler_with::<Orders<W>>(HandlerOptions::new().retry(own)).handler::<Orders<W, true>>();
@@ -111,7 +112,7 @@ pub async fn a_retry_policy_of_its_own_decides_attempts_and_delay<W: World>(worl
 }
 
 /// It also prepares with it. Another handler decodes with the worker's codec.
-pub async fn a_codec_of_its_own_decodes_for_its_handler_only<W: World>(world: W) {
+pub async fn the_codec_of_a_handler_decodes_for_it_only<W: World>(world: W) {
     let line = Line::new(world).await;
     let registry = Registry::default();
     registry.answers("v1", Answer::Known);

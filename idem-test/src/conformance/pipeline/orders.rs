@@ -1,17 +1,15 @@
 //! The message of the suite, which tells its handler what to do.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent, retry_after};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::store::{End, World};
 
+use super::desk::Desk;
 use super::panicky::{Bomb, Extracted, panics};
 
 /// How long a slow handler runs.
@@ -115,60 +113,6 @@ impl From<Order> for Publication {
     }
 }
 
-/// The state that handlers and test share.
-#[derive(Clone)]
-pub(super) struct Desk {
-    runs: Arc<Mutex<BTreeMap<String, usize>>>,
-    log: Arc<Mutex<Vec<String>>>,
-    effects: String,
-    /// How many runs are waiting.
-    pub(super) waiting: watch::Sender<usize>,
-    pub(super) go: watch::Sender<bool>,
-}
-
-impl Desk {
-    pub(super) fn new(effects: String) -> Self {
-        Self {
-            runs: Arc::default(),
-            log: Arc::default(),
-            effects,
-            waiting: watch::Sender::new(0),
-            go: watch::Sender::new(false),
-        }
-    }
-
-    /// How often the handler was called for this message.
-    pub(super) fn runs(&self, id: &str) -> usize {
-        self.runs.lock().unwrap().get(id).copied().unwrap_or_default()
-    }
-
-    /// The messages for which the handler was called, in order.
-    pub(super) fn log(&self) -> Vec<String> {
-        self.log.lock().unwrap().clone()
-    }
-
-    /// Writes an effect for each of these names.
-    pub(super) async fn write<W: World>(&self, names: &[&str], tx: &mut W::Connection) -> Result<(), BoxError> {
-        let rows = names.iter().map(|name| format!("('{name}')")).collect::<Vec<_>>().join(", ");
-        W::execute(tx, &format!("INSERT INTO {} (name) VALUES {rows}", self.effects)).await
-    }
-
-    /// Waits until the test releases it.
-    async fn wait(&self) -> Result<(), BoxError> {
-        self.waiting.send_modify(|waiting| *waiting += 1);
-        self.go.subscribe().wait_for(|go| *go).await?;
-        Ok(())
-    }
-
-    pub(super) fn run(&self, id: &str) -> usize {
-        self.log.lock().unwrap().push(id.to_owned());
-        let mut runs = self.runs.lock().unwrap();
-        let run = runs.entry(id.to_owned()).or_default();
-        *run += 1;
-        *run
-    }
-}
-
 /// The handler of the suite; with `REFUND` it takes refund events.
 pub(super) struct Orders<W, const REFUND: bool = false>(PhantomData<fn() -> W>);
 
@@ -196,6 +140,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
         (State(desk), delivery, Extracted): Self::Params,
         tx: &mut W::Connection,
     ) -> Result<(), BoxError> {
+        let _handling = desk.handling();
         let run = desk.run(&order.id);
         let name = if REFUND { format!("refund {}", order.id) } else { order.id.clone() };
         desk.write::<W>(&[&name], tx).await?;
@@ -249,7 +194,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
 }
 
 /// Ends the transaction, which a handler must not do.
-async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W::Connection) -> Result<(), BoxError> {
+pub(super) async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W::Connection) -> Result<(), BoxError> {
     match act {
         Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
         Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),

@@ -170,7 +170,7 @@ impl<W: World> Staging<W> {
 
 /// With its effect, in its order, and with its key and headers; also a message that is too large for the string of
 /// COMMIT.
-pub async fn what_a_handler_stages_is_written_with_its_effect<W: World>(world: W) {
+pub async fn messages_that_a_handler_stages_are_written_with_its_effect<W: World>(world: W) {
     let staging = Staging::new(world).await;
     staging.publish("Staging", Order::ok("a"));
     staging.run(1).await;

@@ -62,7 +62,7 @@ pub async fn a_replay_of_a_conflict_under_a_new_key_has_its_effect<W: World>(wor
 }
 
 /// Its effect may already exist, so the operator must confirm.
-pub async fn a_replay_of_what_was_committed_needs_force<W: World>(world: W) {
+pub async fn a_replay_of_a_committed_message_needs_force<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Commit, Act::Ok]));
     line.run(1).await;

@@ -7,8 +7,9 @@ use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Reason, State, Worke
 use crate::Publication;
 use crate::conformance::store::World;
 
+use super::desk::Desk;
 use super::line::Line;
-use super::orders::{Desk, Order, Orders};
+use super::orders::{Order, Orders};
 use super::settings::Settings;
 
 fn both() -> Settings {

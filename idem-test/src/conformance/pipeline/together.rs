@@ -10,8 +10,9 @@ use crate::conformance::store::{Setup, World};
 use crate::harness::Crash;
 
 use super::crashes::{order, trial};
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order};
+use super::running::Running;
 use super::settings::Settings;
 
 /// One lane, so that messages published while it is busy are there when it asks again.
@@ -134,22 +135,22 @@ async fn one_rolls_back<W: World>(world: W, act: Act, place: usize) {
 }
 
 /// No write follows it, so that the next messages are the first to write.
-pub async fn a_rollback_in_a_batch_harms_nobody_else<W: World>(world: W) {
+pub async fn a_rollback_in_a_batch_harms_no_other_message<W: World>(world: W) {
     one_rolls_back(world, Act::Rollback, 0).await;
 }
 
 /// With a new transaction.
-pub async fn a_rollback_and_begin_in_a_batch_harms_nobody_else<W: World>(world: W) {
+pub async fn a_rollback_and_begin_in_a_batch_harms_no_other_message<W: World>(world: W) {
     one_rolls_back(world, Act::RollbackBegin, 3).await;
 }
 
 /// Followed by a write.
-pub async fn a_rollback_and_a_write_in_a_batch_harm_nobody_else<W: World>(world: W) {
+pub async fn a_rollback_and_a_write_in_a_batch_harm_no_other_message<W: World>(world: W) {
     one_rolls_back(world, Act::RollbackWrite, 3).await;
 }
 
 /// Followed by an error.
-pub async fn a_rollback_and_an_error_in_a_batch_harm_nobody_else<W: World>(world: W) {
+pub async fn a_rollback_and_an_error_in_a_batch_harm_no_other_message<W: World>(world: W) {
     // Elsewhere the error may have rolled back by itself, and is an ordinary failure.
     if W::FEATURES.errors_abort {
         one_rolls_back(world, Act::RollbackWriteFail, 5).await;

@@ -8,9 +8,10 @@ use crate::conformance::store::World;
 use crate::tap::Tap;
 use crate::{Publication, Tapped};
 
+use super::desk::Desk;
 use super::handlers::Rows;
 use super::line::Line;
-use super::orders::{Desk, Order};
+use super::orders::Order;
 use super::settings::Settings;
 
 fn row(id: &str) -> Publication {

@@ -1,9 +1,11 @@
 //! Codecs that see the whole delivery, and must fetch something before they can decode it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{Reason, SuspectLock};
+use idem_core::{Codec, DecodeError, Delivery, Json, PrepareError, Reason, SuspectLock};
 
 use crate::Publication;
 use crate::conformance::soon;
@@ -28,6 +30,42 @@ pub async fn a_codec_sees_the_headers_and_the_content_type<W: World>(world: W) {
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
     worker.stop().await;
     assert_eq!((line.effects("a").await, registry.times_asked()), (1, 1));
+}
+
+/// JSON, for example: neither for a message that runs directly, nor for one that runs from the inbox, nor for one that is
+/// not JSON.
+pub async fn a_codec_that_needs_nothing_is_never_prepared<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let prepared = Arc::new(AtomicUsize::new(0));
+    let start = || line.start_with_codec(CountedJson(prepared.clone()), Settings::default());
+    let worker = start();
+    line.publish(Order::new("a", &[Act::Fail, Act::Ok]).by_attempt());
+    assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
+    worker.stop().await;
+    // Without a worker, which would take its first delivery.
+    line.publish_redelivered(Order::ok("b")).await;
+    let worker = start();
+    line.publish(Publication::new("no JSON"));
+    let outcomes = line.outcomes(if W::INBOX { 4 } else { 5 }).await;
+    assert!(outcomes.contains(&"dead: undecodable".to_owned()), "{outcomes:?}");
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+    assert_eq!(prepared.load(SeqCst), 0);
+}
+
+/// JSON that counts its preparations.
+struct CountedJson(Arc<AtomicUsize>);
+
+impl Codec<Order> for CountedJson {
+    fn decode(&self, delivery: &Delivery) -> Result<Order, DecodeError> {
+        Json.decode(delivery)
+    }
+
+    async fn prepare(&self, delivery: &Delivery) -> Result<(), PrepareError> {
+        self.0.fetch_add(1, SeqCst);
+        Codec::<Order>::prepare(&Json, delivery).await
+    }
 }
 
 /// All other messages are processed meanwhile. Those that need the registry are held, uncharged, and processed when it
@@ -63,7 +101,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
 }
 
 /// A new worker knows no schema, and the inbox already has rows.
-pub async fn a_row_whose_registry_is_away_is_charged_with_nothing<W: World>(world: W) {
+pub async fn a_row_is_not_charged_while_its_registry_is_away<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["a"]).await;
     let registry = Registry::default();
@@ -133,7 +171,7 @@ pub async fn a_suspect_whose_registry_is_away_makes_its_process_quiet_once<W: Wo
 }
 
 /// A verdict belongs to the try that has found it.
-pub async fn a_replay_of_what_had_no_schema_asks_again<W: World>(world: W) {
+pub async fn a_replay_of_a_row_without_a_schema_asks_again<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["a"]).await;
     let registry = Registry::default();

@@ -13,8 +13,9 @@ use crate::conformance::store::World;
 use crate::{Publication, Queue, captured};
 
 use super::faulty::Do;
-use super::line::{Line, Running};
+use super::line::Line;
 use super::orders::{Act, Order, Orders};
+use super::running::Running;
 use super::settings::Settings;
 
 fn once() -> Settings {
@@ -87,7 +88,7 @@ pub async fn a_release_that_was_rolled_back_starts<W: World>(world: W) {
 }
 
 /// No worker would ever run them. The commands in the error work as written.
-pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W: World>(world: W) {
+pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_cure<W: World>(world: W) {
     let line = Line::new(world).await;
     dead_refund(&line, "a").await;
     unseen(&line, SEEN_RECENTLY).await;
@@ -113,7 +114,7 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
 }
 
 /// The operator's commands discard dead letters only.
-pub async fn scheduled_rows_of_a_handler_that_nobody_has_can_be_discarded<W: World>(world: W) {
+pub async fn scheduled_rows_of_an_unknown_handler_can_be_discarded<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_raw(refund("a", Act::Fail));
     let later = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));

@@ -148,14 +148,14 @@ macro_rules! store_suite {
             a_row_is_found_by_its_id
             a_replay_of_many_leaves_what_needs_a_decision
             a_replayed_row_has_fresh_attempts
-            a_consumer_that_nobody_has_is_an_error
+            an_unknown_consumer_is_an_error
             replay_finds_dead_rows_only
             replay_of_what_its_handler_committed_needs_force
             replay_of_what_is_too_old_needs_force
             replay_of_a_conflict_needs_a_key
             a_replayed_crash_runs_as_a_suspect
-            replay_as_moves_a_conflict_to_a_key_of_its_own
-            replay_as_is_refused_where_the_key_is_taken
+            replay_as_moves_a_conflict_to_another_key
+            replay_as_is_refused_if_the_key_is_taken
             discard_dates_the_claim_that_the_row_owned
             discard_of_a_conflict_leaves_the_claim_alone
             discard_of_a_row_without_a_key_leaves_claims_alone

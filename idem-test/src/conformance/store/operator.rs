@@ -132,7 +132,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
 }
 
 /// The new key is claimed for the conflict, and the first message keeps its key.
-pub async fn replay_as_moves_a_conflict_to_a_key_of_its_own<W: World>(world: W) {
+pub async fn replay_as_moves_a_conflict_to_another_key<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
     let id = stage.conflict("a", "another").await;
@@ -154,7 +154,7 @@ pub async fn replay_as_moves_a_conflict_to_a_key_of_its_own<W: World>(world: W) 
 }
 
 /// A key that belongs to another message, processed or waiting, is refused.
-pub async fn replay_as_is_refused_where_the_key_is_taken<W: World>(world: W) {
+pub async fn replay_as_is_refused_if_the_key_is_taken<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
     stage.process("b").await;

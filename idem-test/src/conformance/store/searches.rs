@@ -79,7 +79,7 @@ pub async fn a_replayed_row_has_fresh_attempts<W: World>(world: W) {
 }
 
 /// A misspelled name is an error with the names that there are, and no empty list.
-pub async fn a_consumer_that_nobody_has_is_an_error<W: World>(world: W) {
+pub async fn an_unknown_consumer_is_an_error<W: World>(world: W) {
     let stage = Stage::new(world).await;
     Inbox::open(&stage.store, "billing").await.unwrap();
     let refused = Inbox::open(&stage.store, "biling").await.map(drop).unwrap_err().to_string();

@@ -90,6 +90,56 @@ async fn costs_each_message_one_return_while_the_database_can_only_be_read() {
     site.end().await;
 }
 
+/// The server answers, and no claim can be written while another transaction has locked the table of claims.
+#[tokio::test(flavor = "multi_thread")]
+async fn costs_each_message_one_return_while_the_table_of_claims_is_locked() {
+    locked(true).await;
+}
+
+/// No connection has prepared the statement of the claim, which waits for the lock as well, and longer than a claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn costs_each_message_one_return_if_the_table_was_locked_before_the_first_claim() {
+    locked(false).await;
+}
+
+/// Locks the table for longer than the consumer timeout, after a first claim or before any.
+async fn locked(after_a_claim: bool) {
+    let Some(world) = World::new().await else { return };
+    let Some(site) = RabbitMq::new().await else { return };
+    let store = world.options().connections(64).connect().await.unwrap();
+    let timeout = Duration::from_secs(16);
+    let rabbit = idem::RabbitMq::options(&site.address).consumer_timeout(timeout).connect().await.unwrap();
+    let (returns, source) = (Returns::default(), rabbit.queue(&site.name).await.unwrap());
+    let worker = world.start(&store, source, |worker| returns.watch(&world.journal, worker));
+    until("the worker consumes", || async { worker.health.is_ready() }).await;
+    let before = if after_a_claim { 3 } else { 0 };
+    if after_a_claim {
+        publish(&site, "before").await;
+        world.journal.processed(before).await;
+    }
+
+    let mut other = world.pool.begin().await.unwrap();
+    sqlx::query(world.stage.sql("LOCK TABLE {schema}.processed_messages")).execute(&mut *other).await.unwrap();
+    publish(&site, "meanwhile").await;
+    until("what is held goes back", || async { !worker.health.broker() && site.left().await == 3 }).await;
+    // The duration itself is tested.
+    for _ in 0..timeout.as_millis() / 100 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!worker.health.broker(), "it subscribes although no claim can be written");
+    }
+    other.rollback().await.unwrap();
+
+    world.journal.processed(before + 3).await;
+    until("all is settled", || async { site.left().await == 0 }).await;
+    assert!(worker.health.is_ready());
+    worker.stop().await.unwrap();
+    assert_eq!(world.all_effects().await.len(), before + 3);
+    assert_eq!(returns.most(), 1, "each was returned once");
+    assert!(world.rows(&store).await.is_empty());
+    site.end().await;
+    world.end().await;
+}
+
 /// The leases of NATS are extended while a worker lives, so a worker that has lost its database would keep what it holds
 /// from one that reaches its own.
 #[tokio::test(flavor = "multi_thread")]

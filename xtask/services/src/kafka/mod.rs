@@ -1,5 +1,6 @@
 //! Apache Kafka.
 
+mod certificate;
 mod java;
 mod libs;
 
@@ -10,11 +11,13 @@ use std::path::Path;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
+use self::certificate::Certificate;
 use crate::server::Server;
 use crate::{daemon, place, process};
 
 /// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not created
-/// automatically. A second listener, named in its configuration, requires a login: `idem` with password `idem`.
+/// automatically. Two more listeners, named in its configuration, require a login: `idem` with password `idem`. One of them
+/// speaks TLS, with a certificate for `localhost` from an authority that its configuration names as `ssl.truststore.location`.
 ///
 /// The programs are those in `KAFKA_HOME` or `/opt/kafka` (Kafka 4), else they are downloaded from Maven Central. Java
 /// 17 or newer runs them.
@@ -49,18 +52,29 @@ impl Server for Kafka {
     }
 
     fn create(&self, home: &Path, port: u16) -> Result<()> {
-        let (controller, login, dir) = (place::free_port()?, place::free_port()?, home.display());
-        let clients = format!("PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{login}");
+        let (controller, dir) = (place::free_port()?, home.display());
+        let clients = format!(
+            "PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{},SASL_SSL://localhost:{}",
+            place::free_port()?,
+            place::free_port()?
+        );
         let place = format!(
             "listeners={clients},CONTROLLER://127.0.0.1:{controller}\nadvertised.listeners={clients}\n\
-             controller.quorum.voters=1@127.0.0.1:{controller}\nlog.dirs={dir}/data\n"
+             controller.quorum.voters=1@127.0.0.1:{controller}\nlog.dirs={dir}/data\n\
+             ssl.keystore.location={dir}/broker.pem\nssl.truststore.location={dir}/authority.pem\n"
         );
+        let certificate = Certificate::new("localhost")?;
+        place::write(&home.join("broker.pem"), &certificate.broker)?;
+        place::write(&home.join("authority.pem"), &certificate.authority)?;
         place::write(&home.join("server.properties"), &format!("{}{place}", include_str!("server.properties")))?;
         place::write(&home.join("log4j2.properties"), include_str!("log4j2.properties"))?;
         // A cluster id is 16 bytes in base64, whose last character holds only two bits.
         let id = format!("idem{port:017}A");
         let mut format = java::command(home, &libs::find()?)?;
         format.args(["kafka.tools.StorageTool", "format", "-t", &id, "-c", "server.properties"]);
+        for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+            format.arg("--add-scram").arg(format!("{mechanism}=[name=idem,password=idem]"));
+        }
         process::run(&mut format)?;
         Ok(())
     }
