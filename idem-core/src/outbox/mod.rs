@@ -7,10 +7,12 @@
 //! | `staged`, `identity` | the same message with its id, as a relay reads it; ids and lanes |
 //! | `store_outbox` | the outbox of a store, for an application |
 //! | `envelope` | the encoding of a message's facts in a row |
+//! | `cloud_event` | a staged message as a CloudEvent |
 //! | `bell` | wakes the relays of the same process |
 //! | `sink` | the interface to brokers, to which a relay publishes |
 
 mod bell;
+mod cloud_event;
 pub(crate) mod envelope;
 mod handle;
 mod identity;
