@@ -59,7 +59,7 @@ impl Publisher {
     pub(super) fn new(stream: Box<dyn Duplex>, heartbeat: Option<Duration>, host: usize, frame_max: usize) -> Self {
         let (writes, asked) = mpsc::unbounded_channel();
         let state = Arc::<State>::default();
-        let task = tokio::spawn(run(stream, heartbeat, asked, Arc::clone(&state)));
+        let task = tokio::spawn(run(stream, heartbeat, asked, Ending(Arc::clone(&state))));
         Self { writes, state, task, host, frame_max }
     }
 
@@ -102,25 +102,33 @@ impl Drop for Publisher {
     }
 }
 
-/// Drives the connection until it ends. Dropping what is unconfirmed answers the calls.
+/// Answers all calls when it is dropped: the task may also be aborted, or panic.
+struct Ending(Arc<State>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        *self.0.outstanding() = Outstanding::default();
+    }
+}
+
+/// Drives the connection until it ends.
 async fn run(
     stream: Box<dyn Duplex>,
     heartbeat: Option<Duration>,
     mut asked: mpsc::UnboundedReceiver<Write>,
-    state: Arc<State>,
+    ending: Ending,
 ) {
+    let state = &ending.0;
     let (from, to) = stream.split();
     let end = {
-        let reading = pin!(confirms::read(BufReader::new(from), heartbeat.map(|heartbeat| heartbeat * 2), &state));
-        let writing = pin!(writes::write(to, &mut asked, heartbeat, &state));
+        let reading = pin!(confirms::read(BufReader::new(from), heartbeat.map(|heartbeat| heartbeat * 2), state));
+        let writing = pin!(writes::write(to, &mut asked, heartbeat, state));
         match future::select(reading, writing).await {
             future::Either::Left((end, _)) => end,
             future::Either::Right((Ok(()), _)) => End::Lost("the connection was closed".to_owned()),
             future::Either::Right((Err(error), _)) => End::Lost(error.to_string()),
         }
     };
-    // First, so that each call that is dropped below finds the reason.
+    // Before the calls are answered, so that each finds the reason.
     let _ = state.end.set(Arc::new(end));
-    drop(asked);
-    *state.outstanding() = Outstanding::default();
 }
