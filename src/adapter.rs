@@ -1,7 +1,7 @@
 //! The interface between a worker and a broker, for authors of adapters: [`Source`] and [`Acker`], and the types that they
-//! exchange with a worker.
+//! exchange with a worker; and [`Sink`], to which a relay publishes.
 
 pub use idem_core::{
-    Acker, BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Headers, Lag, Properties, ReplayWindow, Settled,
-    Source, SubscribeOptions,
+    Acker, BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Headers, Lag, Outgoing, Properties, ReplayWindow,
+    Settled, Sink, SinkError, Source, StagedMessage, SubscribeOptions,
 };

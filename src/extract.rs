@@ -1,5 +1,5 @@
 //! The parameters of a handler beside its message and its transaction.
 
 pub use idem_core::{
-    CloudEvent, Extract, Extraction, FromRef, Headers, IdempotencyKey, Param, PartitionKey, State, Subject,
+    CloudEvent, Extract, Extraction, FromRef, Headers, IdempotencyKey, Outbox, Param, PartitionKey, State, Subject,
 };

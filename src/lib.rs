@@ -7,12 +7,13 @@ pub mod docs;
 pub mod extract;
 pub mod handler;
 mod missing;
+pub mod outbox;
 pub mod prelude;
 
 pub use idem_core::{
     Batch, BoxError, Delivery, DeliveryOrder, Error, Fingerprint, Handler, Headers, Health, Inbox, Key, KeyPart,
-    Outcome, Reason, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after, shutdown_signal,
-    store,
+    Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after,
+    shutdown_signal, store,
 };
 pub use idem_macros::{KeyPart, idempotent};
 

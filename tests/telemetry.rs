@@ -100,7 +100,7 @@ async fn run_on(
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
     let lines = Lines::default();
-    let _lines = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+    let _lines = idem_test::subscribe(tracing_subscriber::registry().with(lines.clone()));
 
     let store = Sqlite::connect(url).await.unwrap();
     let broker = Broker::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
-    Filter, HandlerId, HandlerRows, History, Identity, InboxRows, OutboxRows, NewRow, Operator, Page, Pruned, Replayed,
+    Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, OutboxRows, Page, Pruned, Replayed,
     RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions,
 };
 use idem::{Error, Key};

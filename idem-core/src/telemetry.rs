@@ -96,6 +96,35 @@ impl ConsumerMetrics {
     }
 }
 
+/// The metrics of one relay.
+pub(crate) struct RelayMetrics {
+    pub(crate) published: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) given_up: Counter,
+    /// From the time at which a message was staged to its confirm.
+    pub(crate) lag: Histogram,
+    pub(crate) waiting: Gauge,
+    pub(crate) oldest: Gauge,
+    pub(crate) dead: Gauge,
+    pub(crate) lanes: Gauge,
+}
+
+impl RelayMetrics {
+    pub(crate) fn new(outbox: &str) -> Self {
+        let labels = [("outbox", outbox.to_owned())];
+        Self {
+            published: counter!("idem_outbox_published_total", &labels),
+            refused: counter!("idem_outbox_refused_total", &labels),
+            given_up: counter!("idem_outbox_given_up_total", &labels),
+            lag: histogram!("idem_outbox_lag_seconds", &labels),
+            waiting: gauge!("idem_outbox_waiting", &labels),
+            oldest: gauge!("idem_outbox_oldest_seconds", &labels),
+            dead: gauge!("idem_outbox_dead", &labels),
+            lanes: gauge!("idem_outbox_lanes", &labels),
+        }
+    }
+}
+
 /// Sets the gauge of the messages that wait at the broker in one queue, stream or topic.
 pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
     let labels = [("consumer", consumer.to_owned()), ("source", source.to_owned())];
@@ -198,7 +227,7 @@ mod tests {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
         let trace = "0af7651916cd43dd8448eb211c80319c";
         let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        crate::logged::with_subscriber(tracing_subscriber::registry().with(layer), || {
             drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
         });
         let spans = exporter.get_finished_spans().unwrap();

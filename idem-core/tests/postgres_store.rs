@@ -20,6 +20,8 @@ mod guard;
 mod inbox;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/outbox.rs"]
+mod outbox;
 #[path = "postgres_store/prepared.rs"]
 mod prepared;
 #[path = "postgres_store/proxy.rs"]

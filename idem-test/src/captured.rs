@@ -3,9 +3,15 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use tracing::Subscriber;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Subscriber};
+
+/// Two subscribers that live as long as the process. While it has at most one, an event that is reached for the first
+/// time asks the subscriber of its own thread alone, and the answer holds for all threads (`Rebuilder::JustOne` in
+/// tracing-core 0.1.36, `callsite.rs`): a test in another thread that captures nothing would switch the event off here.
+static OTHERS: LazyLock<[Dispatch; 2]> = LazyLock::new(|| [(); 2].map(|()| Dispatch::new(NoSubscriber::new())));
 
 /// The log output so far. [`Display`](fmt::Display) writes it. [`captured`] has an example.
 #[derive(Debug, Clone, Default)]
@@ -19,9 +25,19 @@ pub struct Captured(Arc<Mutex<Vec<u8>>>);
 /// assert!(text.to_string().contains("low on disk"));
 /// ```
 pub fn captured() -> (Captured, impl Subscriber + Send + Sync) {
+    LazyLock::force(&OTHERS);
     let text = Captured::default();
     let writer = text.clone();
     (text, tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish())
+}
+
+/// Makes this the subscriber of the calling thread until the guard is dropped. Unlike [`set_default`], it sees the events
+/// that a thread without a subscriber reached first. [`captured`] does the same.
+///
+/// [`set_default`]: tracing::subscriber::set_default
+pub fn subscribe(subscriber: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
+    LazyLock::force(&OTHERS);
+    tracing::subscriber::set_default(subscriber)
 }
 
 impl Write for Captured {

@@ -6,7 +6,8 @@
 //! | [`harness`] | users: runs one handler under every kind of delivery and crash |
 //! | [`conformance`] | authors of sources and stores |
 //! | [`tap`] | a source that wraps another one and overrides what a test needs |
-//! | `captured`, `tapped_store` | the log of a test; a store that wraps another one |
+//! | `sink` | a sink in memory, for tests of relays |
+//! | `captured`, `subscribe`, `tapped_store` | the log of a test; a store that wraps another one |
 //!
 //! No test sleeps and hopes: each waits for a signal of the broker or of the store.
 
@@ -16,10 +17,12 @@ pub mod broker;
 mod captured;
 pub mod conformance;
 pub mod harness;
+mod sink;
 pub mod tap;
 mod tapped_store;
 
 pub use broker::{Broker, Counts, Publication, Queue};
-pub use captured::{Captured, captured};
+pub use captured::{Captured, captured, subscribe};
 pub use harness::{Crash, Trial};
+pub use sink::{MemorySink, Reply};
 pub use tap::Tapped;

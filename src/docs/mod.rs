@@ -18,6 +18,9 @@ pub mod ordering {}
 #[doc = include_str!("batches.md")]
 pub mod batches {}
 
+#[doc = include_str!("outbox.md")]
+pub mod outbox {}
+
 #[doc = include_str!("data_layer.md")]
 pub mod data_layer {}
 

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
 use crate::bare::Bare;
+use crate::checks;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{self, broker, silent};
@@ -55,7 +56,7 @@ impl Queue {
     }
 
     /// Returns the queues and their address, for errors.
-    pub(crate) fn place(&self) -> String {
+    fn place(&self) -> String {
         match &self.members[..] {
             [member] => member.place(&self.config.address),
             _ => format!("the queues {} on {}", self.name, self.config.address),
@@ -167,11 +168,11 @@ impl Source for Queue {
 
     /// Checks each queue again each time: it may have been recreated with other arguments.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
-        self.check(&options)?;
+        checks::check(&self.config, &self.name, &self.place(), &options)?;
         self.close().await;
         let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
         let mut bare = Bare::open(&self.config).await?;
-        let looked = timeout(limit, self.look(&mut bare, options.order)).await;
+        let looked = timeout(limit, checks::look(&self.config, &mut self.members, &mut bare, options.order)).await;
         if let Err(error) = looked.unwrap_or_else(|_| Err(silent(limit))) {
             self.config.first.leave(bare.host);
             return Err(error);

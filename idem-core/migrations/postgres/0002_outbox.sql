@@ -42,11 +42,19 @@ CREATE TABLE outbox_messages (
 
 -- Which relay publishes a lane, and until when. One row for each lane, not a lock for each message.
 CREATE TABLE outbox_lanes (
-    outbox_id  int      NOT NULL,
-    lane       smallint NOT NULL,
-    token      uuid,
+    outbox_id    int         NOT NULL,
+    lane         smallint    NOT NULL,
+    token        uuid,
     leased_until timestamptz NOT NULL DEFAULT '-infinity',
     PRIMARY KEY (outbox_id, lane)
+);
+
+-- The relays that run, so that each takes a fair share of the lanes.
+CREATE TABLE outbox_relays (
+    outbox_id   int         NOT NULL,
+    token       uuid        NOT NULL,
+    alive_until timestamptz NOT NULL,
+    PRIMARY KEY (outbox_id, token)
 );
 
 -- The messages that a relay has given up: dead letters, which an operator replays or discards.

@@ -40,11 +40,19 @@ CREATE INDEX "idem_outbox_messages_lane" ON "idem_outbox_messages" (outbox_id, l
 
 -- Which relay publishes a lane, and until when.
 CREATE TABLE "idem_outbox_lanes" (
-    outbox_id INTEGER NOT NULL,
-    lane      INTEGER NOT NULL,
-    token     BLOB,
+    outbox_id    INTEGER NOT NULL,
+    lane         INTEGER NOT NULL,
+    token        BLOB,
     leased_until INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (outbox_id, lane)
+) STRICT, WITHOUT ROWID;
+
+-- The relays that run.
+CREATE TABLE "idem_outbox_relays" (
+    outbox_id   INTEGER NOT NULL,
+    token       BLOB    NOT NULL,
+    alive_until INTEGER NOT NULL,
+    PRIMARY KEY (outbox_id, token)
 ) STRICT, WITHOUT ROWID;
 
 -- The messages that a relay has given up: dead letters, which an operator replays or discards.

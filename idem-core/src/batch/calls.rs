@@ -1,8 +1,8 @@
 //! The handler calls that a batch makes.
 
-use crate::{Key, Store};
 use crate::registry::Job;
 use crate::routes::Route;
+use crate::{Key, Store};
 
 use super::item::Item;
 
@@ -39,8 +39,9 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
             None => batched.push((route, vec![place], vec![job])),
         }
     }
-    let joined =
-        |(route, places, jobs): (&'a Route<S>, _, _)| route.handler.join(jobs).map(|job| Call { places, route, key: None, job });
+    let joined = |(route, places, jobs): (&'a Route<S>, _, _)| {
+        route.handler.join(jobs).map(|job| Call { places, route, key: None, job })
+    };
     calls.extend(batched.into_iter().filter_map(joined));
     calls
 }

@@ -117,7 +117,7 @@ impl<S: Store> Pipeline<S> {
             if items.len() < 2 {
                 continue;
             }
-            let instead = match self.draining.is_cancelled() {
+            let instead = match self.draining.has_begun() {
                 true => Some(Verdict::Stopped),
                 false => self.yields_to_suspect(opening).filter(|_| !first),
             };

@@ -60,7 +60,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         let grace = async {
-            self.draining.cancelled().await;
+            self.draining.begun().await;
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {

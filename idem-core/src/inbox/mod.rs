@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `runner` | takes due rows and starts them |
+//! | `runner`, `taker` | finds due rows and starts them, and takes them |
 //! | `looks`, `memory` | how far back a poll searches, and how many bytes are taken |
 //! | `row` | runs one row |
 //! | `result` | records and reports the result of a row |
@@ -26,6 +26,7 @@ mod runner;
 mod stored;
 mod storing;
 mod suspects;
+mod taker;
 
 pub use operator::Inbox;
 pub(crate) use runner::run;

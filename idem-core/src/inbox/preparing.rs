@@ -160,7 +160,7 @@ impl<S: Store> Pipeline<S> {
     async fn unless_draining<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
-            () = self.draining.cancelled() => None,
+            () = self.draining.begun() => None,
         }
     }
 }

@@ -2,31 +2,29 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join3;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Pipeline, jittered};
-use crate::store::{CRASHED_AT_ONCE, HandlerId, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
 
-use super::looks::Looks;
 use super::memory::Memory;
+use super::taker::{POLL_DUE, Taker};
 
 /// Runs the inbox of a worker until it drains, and then finishes what runs.
 ///
 /// Any number of processes may do so: each row is taken by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
-        handlers: pipeline.routes.ids(),
+        taker: Taker::new(pipeline.clone()),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
         memory: Memory::default(),
         pipeline: pipeline.clone(),
         polled: None,
-        looks: Looks::default(),
     };
     let served = pin!(async {
         runner.serve().await;
@@ -38,24 +36,19 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     }
 }
 
-pub(super) struct Runner<S: Store> {
-    pub(super) pipeline: Arc<Pipeline<S>>,
-    handlers: Vec<HandlerId>,
+struct Runner<S: Store> {
+    pipeline: Arc<Pipeline<S>>,
+    taker: Taker<S>,
     slots: Arc<Semaphore>,
     memory: Memory,
     /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
-    pub(super) looks: Looks,
 }
-
-/// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
-/// later.
-pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
         let mut running = JoinSet::new();
-        while !self.pipeline.draining.is_cancelled() {
+        while !self.pipeline.draining.has_begun() {
             let round = self.round(&mut running).await;
             let (more, failed) = (matches!(round, Ok(true)), round.is_err());
             if let Err(fault) = round {
@@ -80,17 +73,18 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let due = store.poll_due_since(&self.handlers, lease, self.looks.due(began)).await?;
+        let due = store.poll_due_since(&self.taker.handlers, lease, self.taker.looks.due(began)).await?;
         self.polled = Some(Instant::now());
-        self.looks.polled(began, due.ordinary, due.suspect);
-        let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
+        self.taker.looks.polled(began, due.ordinary, due.suspect);
+        let crashed =
+            if due.crashed { store.dead_letter_crashed(&self.taker.handlers, lease).await? } else { Vec::new() };
         drop(own);
         // If the process ends here, or the response was lost, these dead letters are never reported.
         for row in &crashed {
             self.pipeline.report_crashed(row).await;
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
-        let suspects = due.suspect && self.suspects(due.ordinary).await?;
+        let suspects = due.suspect && self.taker.suspects(due.ordinary).await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
@@ -105,15 +99,15 @@ impl<S: Store> Runner<S> {
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process.
         let room = Arc::new(self.pipeline.suspect_lock.inbox().await);
-        if self.pipeline.draining.is_cancelled() {
+        if self.pipeline.draining.has_begun() {
             return Ok(false);
         }
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
         let (rows, bytes) = self.memory.limit(slots.len() * size);
-        let wanted = TakeLimit { rows, bytes, since: self.looks.take(began) };
-        let rows = self.take(RowKind::Ordinary, wanted).await?;
-        self.looks.taken(began, &rows);
+        let wanted = TakeLimit { rows, bytes, since: self.taker.looks.take(began) };
+        let rows = self.taker.take(RowKind::Ordinary, wanted).await?;
+        self.taker.looks.taken(began, &rows);
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);
@@ -133,34 +127,6 @@ impl<S: Store> Runner<S> {
         Ok(all)
     }
 
-    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
-    /// the database is back, and can then begin.
-    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit) -> Result<Vec<Row>, StoreError> {
-        let store = &self.pipeline.store;
-        let token = Uuid::new_v4();
-        let own = self.pipeline.own_statements.lock().await;
-        let answer = store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await;
-        drop(own);
-        let mut rows = match answer {
-            // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
-            Err(fault @ StoreError::Unavailable(_)) => match store.rows_by_token(token).await {
-                Ok(rows) if !rows.is_empty() => Ok(rows),
-                _ => Err(fault),
-            },
-            // A reservation counts nothing, so it may lapse. Others wait while its turn is held.
-            Err(fault @ StoreError::ConnectionLost(_)) if kind == RowKind::Ordinary => {
-                self.pipeline.outage.report(&fault);
-                tokio::select! {
-                    () = self.pipeline.outage.over() => store.rows_by_token(token).await,
-                    () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
-                }
-            }
-            answer => answer,
-        }?;
-        rows.iter_mut().for_each(|row| self.pipeline.recognize(&mut row.delivery));
-        Ok(rows)
-    }
-
     /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage. If the
     /// inbox itself met the outage, its next poll can show that it is over; otherwise a poll would show nothing.
     async fn rest(&self, failed: bool) {
@@ -177,7 +143,7 @@ impl<S: Store> Runner<S> {
         };
         tokio::select! {
             () = rest => {}
-            () = self.pipeline.draining.cancelled() => {}
+            () = self.pipeline.draining.begun() => {}
         }
     }
 }

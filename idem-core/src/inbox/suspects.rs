@@ -9,9 +9,9 @@ use crate::Store;
 use crate::runtime::{Isolated, Quiet, Turn, at};
 use crate::store::{Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLimit};
 
-use super::runner::{POLL_DUE, Runner};
+use super::taker::{POLL_DUE, Taker};
 
-impl<S: Store> Runner<S> {
+impl<S: Store> Taker<S> {
     /// Runs suspects, one after another. Returns whether one was run or left to its codec: then more may be due.
     ///
     /// Suspects of the first stage share one quiet period of the inbox, as many as fit into it. If a row runs for long,
@@ -22,13 +22,13 @@ impl<S: Store> Runner<S> {
         // One suspect per process, from its reservation to its outcome.
         let turn = tokio::select! {
             turn = self.pipeline.suspect_lock.turn() => turn,
-            () = draining.cancelled() => return Ok(false),
+            () = draining.begun() => return Ok(false),
         };
         let lease = self.pipeline.settings.lease;
         // The isolation that a suspect of the first stage leaves to the next one, and since when.
         let (began, mut shared, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         let mut closed = began;
-        while !draining.is_cancelled() && (shared.is_some() || !turn.is_early(ordinary)) {
+        while !draining.has_begun() && (shared.is_some() || !turn.is_early(ordinary)) {
             let Some(mut row) = self.reserve().await? else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
                 (shared, any) = (None, true);
@@ -117,7 +117,7 @@ impl<S: Store> Runner<S> {
                 tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
                 None
             }
-            () = self.pipeline.draining.cancelled() => None,
+            () = self.pipeline.draining.begun() => None,
         }
     }
 

@@ -160,6 +160,19 @@ impl Outgoing {
     }
 }
 
+impl Outgoing {
+    /// Checks the size, if it is known how much the broker takes.
+    pub(crate) fn check_size(&self, limit: Option<usize>) -> Result<(), String> {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        match (self.payload.len() + headers, limit) {
+            (size, Some(limit)) if size > limit => {
+                Err(format!("it has {size} bytes with its headers, and the broker of the relay takes {limit}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Checks that a text is short and has no control characters.
 fn plain(what: &str, value: &str) -> Result<(), String> {
     if value.len() > SHORT {

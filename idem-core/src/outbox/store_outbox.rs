@@ -16,7 +16,8 @@ pub struct StoreOutbox<S> {
 }
 
 impl<S: OutboxRows> StoreOutbox<S> {
-    pub(crate) fn new(store: &S, name: impl Into<String>) -> Self {
+    /// Returns the outbox with this name, for an operator, on any store.
+    pub fn new(store: &S, name: impl Into<String>) -> Self {
         Self { store: store.clone(), name: name.into() }
     }
 

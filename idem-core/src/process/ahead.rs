@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
     /// delivery is lost.
     pub(super) async fn store_ahead<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> Option<Ahead> {
         let (mut holds, mut refused) = (0, Refused::default());
-        while acker.is_live() && !self.draining.is_cancelled() {
+        while acker.is_live() && !self.draining.has_begun() {
             let tried = extended(acker, pin!(self.try_store_ahead(delivery))).await;
             if let (Progress::Done(outcome), _) = &tried {
                 self.answered(outcome);
@@ -82,7 +82,7 @@ impl<S: Store> Pipeline<S> {
 
     async fn try_store_ahead(&self, delivery: &Delivery) -> (Progress, Option<Box<Identity>>) {
         let work = match self.decode_beside(delivery).await {
-            Ok(work) => work,
+            Ok((work, _)) => work,
             Err(NoJob::Unprepared) => return (Progress::Unprepared, None),
             // Refused with an order when the worker starts.
             Err(NoJob::Several) => return (Progress::Stopped, None),

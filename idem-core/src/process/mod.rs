@@ -46,7 +46,9 @@ use crate::execute::Conclusion;
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Carried, Charge, HoldReason, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered};
+use crate::runtime::{
+    Carried, Charge, Direct, HoldReason, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered,
+};
 use crate::store::{ClaimState, Identity};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -92,7 +94,7 @@ impl<S: Store> Pipeline<S> {
                 tracing::debug!("the delivery was lost; the broker redelivers it");
                 return None;
             }
-            if self.draining.is_cancelled() {
+            if self.draining.has_begun() {
                 self.release(acker).await;
                 return None;
             }
@@ -159,8 +161,8 @@ impl<S: Store> Pipeline<S> {
     /// Makes one attempt; the database's response decides the result.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Progress {
         // Decode, key.
-        let work = match self.decode_beside(delivery).await {
-            Ok(work) => work,
+        let (work, beside) = match self.decode_beside(delivery).await {
+            Ok(decoded) => decoded,
             Err(NoJob::Unprepared) => return Progress::Unprepared,
             Err(NoJob::Several) => return self.fan_out(room, delivery, &mut carried.keys).await,
             Err(NoJob::Unfit(unfit)) => {
@@ -173,12 +175,17 @@ impl<S: Store> Pipeline<S> {
         if !carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]) {
             return Progress::Behind;
         }
+        // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
+        let beside = (room.is_none() && !self.stores_first(delivery)).then_some(beside);
         let _room = self.room(room, delivery).await;
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let ran = match carried.charge.take() {
-            Some(charge) => Err(charge),
+            Some(charge) => {
+                drop(beside);
+                Err(charge)
+            }
             None if self.stores_first(delivery) => Ok(self.enqueue(delivery, &work.identity).await),
-            None => self.run(delivery, work.route, &work.identity, work.job).await.map_err(Box::new),
+            None => self.run(beside, delivery, work.route, &work.identity, work.job).await.map_err(Box::new),
         };
         let step = match ran {
             Ok(step) => step,
@@ -203,13 +210,17 @@ impl<S: Store> Pipeline<S> {
     /// a suspect runs. The error is a failure to charge; nothing of it is in the database.
     async fn run(
         &self,
+        beside: Option<Direct<'_>>,
         delivery: &Delivery,
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
     ) -> Result<Progress, Charge> {
-        let _beside = self.suspect_lock.direct().await;
-        if self.draining.is_cancelled() {
+        let _beside = match beside {
+            Some(beside) => beside,
+            None => self.suspect_lock.direct().await,
+        };
+        if self.draining.has_begun() {
             return Ok(Progress::Stopped);
         }
         let mut job = Some(job);

@@ -15,7 +15,7 @@ impl<S: Store> Pipeline<S> {
         carried: Carried,
     ) -> Option<Waiting<A>> {
         self.meters(&delivery).held();
-        if self.draining.is_cancelled() {
+        if self.draining.has_begun() {
             self.release(acker).await;
             return None;
         }

@@ -19,7 +19,7 @@ impl<S: Store> Pipeline<S> {
         self.meters(&delivery).held();
         let tries = delivery.refused.again(|| Held::new(&self.outage));
         warn_of_refusal(&delivery, tries, error.as_ref());
-        if self.draining.is_cancelled() {
+        if self.draining.has_begun() {
             self.release(acker).await;
             return None;
         }

@@ -54,7 +54,7 @@ impl<S: Store> Pipeline<S> {
         let (mut open, mut draining) = (true, false);
         while open || !waits.is_empty() {
             tokio::select! {
-                () = self.draining.cancelled(), if !draining => {
+                () = self.draining.begun(), if !draining => {
                     draining = true;
                     self.early_commits.close();
                 }
@@ -73,7 +73,7 @@ impl<S: Store> Pipeline<S> {
         for tries in 1.. {
             drains = tokio::select! {
                 () = tokio::time::sleep(refused_wait(tries - 1)) => drains,
-                () = self.draining.cancelled() => true,
+                () = self.draining.begun() => true,
             };
             let write = || self.write_early_commit(&delivery, &identity, attempts);
             match self.outage.insist_unless_refused(&self.stop, write).await {

@@ -11,6 +11,7 @@ use crate::store::Identity;
 use crate::{Delivery, Key, Reason, Store};
 
 use super::pipeline::Pipeline;
+use super::suspect_lock::Direct;
 
 impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
@@ -24,10 +25,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a
-    /// key or a fingerprint may end the process as well, and the suspect would be blamed.
-    pub(crate) async fn decode_beside(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
-        let _beside = self.suspect_lock.direct().await;
-        self.decode(delivery)
+    /// key or a fingerprint may end the process as well, and the suspect would be blamed. The lock is returned for a run
+    /// that begins without another wait.
+    pub(crate) async fn decode_beside(&self, delivery: &Delivery) -> Result<(Work<'_, S>, Direct<'_>), NoJob> {
+        let beside = self.suspect_lock.direct().await;
+        Ok((self.decode(delivery)?, beside))
     }
 
     /// Decodes the message and computes the key for this handler.

@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::panic_text::panic_text;
 
+use super::draining::Draining;
+
 /// The first panic among the tasks of a worker.
 #[derive(Default)]
 pub(crate) struct Defect {
@@ -52,12 +54,12 @@ impl Defect {
 
 /// Drains the worker if this is dropped by a panic, before anything declared earlier is dropped: the next delivery of
 /// an ordering key must not start while the previous one is unsettled.
-pub(crate) struct Unwinding<'a>(pub(crate) &'a CancellationToken);
+pub(crate) struct Unwinding<'a>(pub(crate) &'a Draining);
 
 impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.cancel();
+            self.0.begin();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The health of a worker, and of several together.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -36,6 +36,10 @@ struct State {
     broker: AtomicBool,
     database: AtomicBool,
     paused: watch::Sender<Option<String>>,
+    /// Why nothing that handlers stage is published.
+    unrelayed: Mutex<Option<String>>,
+    /// Whether `paused` is `Some`. Each delivery asks, and `paused` is behind a lock.
+    is_paused: AtomicBool,
     /// Milliseconds since `born`.
     progress: AtomicU64,
     born: Instant,
@@ -47,6 +51,8 @@ impl Health {
             broker: AtomicBool::new(false),
             database: AtomicBool::new(false),
             paused: watch::Sender::new(None),
+            unrelayed: Mutex::new(None),
+            is_paused: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             born: Instant::now(),
         };
@@ -62,10 +68,21 @@ impl Health {
         !self.0.is_empty() && self.0.iter().all(|state| is_up(state))
     }
 
-    /// Returns whether messages can be processed: the broker and the database are available, and consumption is not
-    /// paused. Of several workers: whether that holds for each.
+    /// Returns whether messages can be processed: the broker and the database are available, consumption is not paused, and
+    /// a relay publishes what handlers stage. Of several workers: whether that holds for each.
     pub fn is_ready(&self) -> bool {
-        self.broker() && self.database() && self.all(|state| state.paused.borrow().is_none())
+        let works = |state: &State| state.paused.borrow().is_none() && state.unrelayed().is_none();
+        self.broker() && self.database() && self.all(works)
+    }
+
+    /// Returns why nothing that handlers stage is published, if no relay of the worker's outbox has been alive for a minute.
+    /// Its messages are processed nevertheless. Of several workers: the reason of the first that has one.
+    pub fn unrelayed(&self) -> Option<String> {
+        self.0.iter().find_map(|state| state.unrelayed().clone())
+    }
+
+    pub(crate) fn set_unrelayed(&self, why: Option<String>) {
+        self.0.iter().for_each(|state| state.unrelayed().clone_from(&why));
     }
 
     /// Returns whether the subscription is active. `false` as soon as its stream has ended, for whatever reason.
@@ -101,11 +118,11 @@ impl Health {
     /// }
     /// ```
     pub fn resume(&self) {
-        self.0.iter().for_each(|state| drop(state.paused.send_replace(None)));
+        self.0.iter().for_each(|state| state.set_paused(None));
     }
 
     pub(crate) fn pause(&self, why: String) {
-        self.0.iter().for_each(|state| drop(state.paused.send_replace(Some(why.clone()))));
+        self.0.iter().for_each(|state| state.set_paused(Some(why.clone())));
     }
 
     /// Waits until consumption of this worker is paused. Cancel safe.
@@ -121,7 +138,7 @@ impl Health {
     pub(crate) async fn resumed(&self) {
         for state in self.0.iter() {
             // Checked first, because this is called for each delivery.
-            if state.paused.borrow().is_some() {
+            if state.is_paused.load(Relaxed) {
                 // The sender lives in `self`, so waiting cannot fail.
                 let _ = state.paused.subscribe().wait_for(Option::is_none).await;
             }
@@ -152,6 +169,18 @@ impl Health {
 }
 
 impl State {
+    fn unrelayed(&self) -> MutexGuard<'_, Option<String>> {
+        self.unrelayed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_paused(&self, why: Option<String>) {
+        self.paused.send_modify(|paused| {
+            // Under the lock, so that the two never differ for long.
+            self.is_paused.store(why.is_some(), Relaxed);
+            *paused = why;
+        });
+    }
+
     fn last_progress(&self) -> Duration {
         self.born.elapsed().saturating_sub(Duration::from_millis(self.progress.load(Relaxed)))
     }

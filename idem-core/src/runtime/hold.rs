@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         };
         tokio::select! {
             () = wait => {}
-            () = self.draining.cancelled() => {}
+            () = self.draining.begun() => {}
         }
     }
 
@@ -55,7 +55,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
         tokio::select! {
             biased;
-            () = self.draining.cancelled() => false,
+            () = self.draining.begun() => false,
             () = what => true,
             () = kept(acker, LOOK) => false,
         }

@@ -1,11 +1,12 @@
 //! Queues by key, in which waiters get each key one after another.
 
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 /// A first-in, first-out queue for each key. It is in memory: a waiter has no connection, row or transaction.

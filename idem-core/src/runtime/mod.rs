@@ -16,7 +16,9 @@
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `urgent` | deliveries that the broker may soon drop |
 //! | `early_commits` | dead letters that the database refuses |
-//! | `brake`, `health`, `defect` | pauses consumption; the health; panics of tasks |
+//! | `outbox_gate` | the outbox to which handlers stage messages |
+//! | `brake`, `health` | pauses consumption; the health |
+//! | `defect`, `draining` | panics of tasks; whether the worker drains |
 //! | `settle` | acks the delivery, and reports its outcome |
 
 mod batch_throttle;
@@ -25,6 +27,7 @@ mod carried;
 mod count;
 mod decode;
 mod defect;
+mod draining;
 mod early_commits;
 mod extend;
 mod extend_rows;
@@ -35,6 +38,7 @@ mod key_tickets;
 mod leased;
 mod leases;
 mod outage;
+mod outbox_gate;
 mod patience;
 mod persist;
 mod pipeline;
@@ -58,6 +62,7 @@ pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use carried::{Carried, Charge};
 pub(crate) use defect::{Defect, Unwinding};
+pub(crate) use draining::Draining;
 pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
 pub(crate) use extend::{at, extend_all, extended, extended_all};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
@@ -65,6 +70,7 @@ pub(crate) use key_tickets::KeyTickets;
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
+pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, WantedPreparation};
 pub(crate) use prepare::FORGOTTEN;
@@ -74,6 +80,6 @@ pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
-pub(crate) use suspect_lock::{Isolated, Quiet, Turn};
+pub(crate) use suspect_lock::{Direct, Isolated, Quiet, Turn};
 pub(crate) use urgent::{Permits, is_urgent};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

@@ -1,5 +1,6 @@
 //! The availability of the database, and the pause while it is unavailable.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use super::waits::{Damped, short};
 /// received are held.
 pub(crate) struct Outage {
     state: watch::Sender<Database>,
+    /// Whether the state is `Up`. Each delivery asks, and the state is behind a lock.
+    up: AtomicBool,
     /// The permit for one trial in state `Trial`.
     trial: Semaphore,
     /// The deliveries that the database refuses one by one.
@@ -60,6 +63,7 @@ impl Outage {
     pub(crate) fn new(health: Health, unsettled: usize) -> Self {
         Self {
             state: watch::Sender::new(Database::Up),
+            up: AtomicBool::new(true),
             trial: Semaphore::new(0),
             refused: Count::of(unsettled),
             health,
@@ -114,7 +118,7 @@ impl Outage {
 
     /// Records that the outcome of a message was written: a trial has succeeded.
     pub(crate) fn works(&self) {
-        if *self.state.borrow() == Database::Trial {
+        if !self.up.load(Relaxed) {
             self.turn(|state| if state == Database::Trial { Database::Up } else { state });
         }
     }
@@ -132,7 +136,7 @@ impl Outage {
     /// Waits until the database can be used. Cancel safe.
     pub(crate) async fn over(&self) {
         // Checked first, because this is called for each delivery and nearly always true.
-        if !self.is_up() {
+        if !self.up.load(Relaxed) {
             // The sender lives in `self`, so waiting cannot fail.
             let _ = self.state.subscribe().wait_for(is_up).await;
         }
@@ -223,6 +227,7 @@ impl Outage {
         self.state.send_if_modified(|state| {
             before = *state;
             *state = next(before);
+            self.up.store(*state == Database::Up, Relaxed);
             self.show_as(*state);
             before != *state
         });

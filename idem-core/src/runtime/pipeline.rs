@@ -7,18 +7,19 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
-use crate::store::OutboxId;
 use crate::telemetry::ConsumerMetrics;
 use crate::{Lag, Store};
 
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
 use super::defect::Defect;
+use super::draining::Draining;
 use super::early_commits::EarlyCommits;
 use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
+use super::outbox_gate::OutboxGate;
 use super::preparations::Preparations;
 use super::refusals::Refusals;
 use super::rows::Rows;
@@ -34,7 +35,7 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
     /// The outbox of the consumer, if a handler stages messages.
-    pub(crate) outbox: Option<OutboxId>,
+    pub(crate) outbox: Option<OutboxGate>,
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) throttle: BatchThrottle,
@@ -67,7 +68,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// The number of deliveries acked at the broker. If it grows, the source works.
     pub(crate) settled: AtomicU64,
     /// The worker drains: deliveries that are not running are released.
-    pub(crate) draining: CancellationToken,
+    pub(crate) draining: Draining,
     /// The shutdown timeout has elapsed: running work is cancelled.
     pub(crate) stop: CancellationToken,
 }

@@ -32,6 +32,10 @@ pub(crate) struct Settings {
     pub(crate) allow_unregistered_rows: bool,
     /// Consumption pauses if this many of so many last deliveries are unfit.
     pub(crate) unfit_limit: Option<(usize, usize)>,
+    /// How many messages of the outbox may wait to be published.
+    pub(crate) backlog: Option<u64>,
+    /// How long no relay may be alive until the worker is unready.
+    pub(crate) relay_patience: Duration,
     pub(crate) observe: Option<Observer>,
 }
 
@@ -56,6 +60,8 @@ impl Default for Settings {
             cloud_events: false,
             allow_unregistered_rows: false,
             unfit_limit: Some((50, 100)),
+            backlog: None,
+            relay_patience: Duration::from_secs(60),
             observe: None,
         }
     }

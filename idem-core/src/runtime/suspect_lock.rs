@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard};
 
 use crate::store::SuspectIsolation;
 
@@ -34,6 +34,9 @@ struct Inner {
     /// How long suspects of the first stage close the inbox.
     patience: std::sync::Mutex<Patience>,
 }
+
+/// The right to run a direct delivery.
+pub(crate) type Direct<'a> = RwLockReadGuard<'a, ()>;
 
 /// The right to reserve and to run one suspect.
 #[derive(Debug)]
@@ -90,12 +93,12 @@ impl SuspectLock {
 
     /// Acquires the right to run a direct delivery. Waits while a suspect has, or waits for, exclusive use of the
     /// process: the locks are fair, so a waiting suspect stops new starts.
-    pub(crate) async fn direct(&self) -> OwnedRwLockReadGuard<()> {
+    pub(crate) async fn direct(&self) -> Direct<'_> {
         let direct = &self.0.direct;
         // Each delivery comes here, and almost never waits. A suspect in the queue has taken all permits, so this is fair.
-        match direct.clone().try_read_owned() {
+        match direct.try_read() {
             Ok(free) => free,
-            Err(_) => direct.clone().read_owned().await,
+            Err(_) => direct.read().await,
         }
     }
 
@@ -201,10 +204,11 @@ mod tests {
     async fn a_suspect_of_the_second_stage_waits_for_all_and_keeps_out_all() {
         let lock = SuspectLock::new();
         let turn = lock.turn().await;
-        for room in [lock.direct().await, lock.inbox().await] {
+        for is_direct in [true, false] {
+            let running = if is_direct { (Some(lock.direct().await), None) } else { (None, Some(lock.inbox().await)) };
             assert!(waits(turn.isolate(SuspectIsolation::Process)).await);
             assert_eq!(lock.wanted(), SuspectIsolation::None, "who gives up no longer waits");
-            drop(room);
+            drop(running);
         }
         let isolated = turn.isolate(SuspectIsolation::Process).await;
         assert!(waits(lock.direct()).await);

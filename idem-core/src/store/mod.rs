@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `transactions`, `claims`, `inbox_rows`, `outbox_rows`, `operator` | the five traits of a store |
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
+//! | `outbox_row` | the rows of the outbox, and the leases of its lanes |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
 //! | `own_claim`, `names` | claims in transactions of the application's own, and numbers of names |
 //! | `waiting` | handlers with inbox rows or claims |
@@ -29,6 +30,7 @@ mod migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod names;
 mod operator;
+mod outbox_row;
 mod outbox_rows;
 mod own_claim;
 mod replayed;
@@ -58,7 +60,10 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;
 pub use operator::Operator;
-pub use outbox_rows::{OutboxId, OutboxRows};
+pub use outbox_row::{
+    DeadOutgoing, LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, PublishFailure,
+};
+pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;
 pub use replayed::{Page, Replayed, ReplayedAll};
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};

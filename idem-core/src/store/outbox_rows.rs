@@ -1,18 +1,25 @@
 //! The outbox: messages are staged in a transaction, and read, published and deleted by a relay.
 
+use std::time::Duration;
+
+use uuid::Uuid;
+
 use crate::outbox::{Bell, StagedMessage};
 
-use super::{StoreError, Transactions};
+use super::{
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure, StoreError,
+    Transactions,
+};
 
-/// The name of an outbox, interned as a small integer in the table `outboxes`.
-// Exhaustive: it is the column's number, and stores wrap and unwrap it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OutboxId(pub i32);
+type Answer<T> = Result<T, StoreError>;
 
 /// The messages of an outbox. A store without an outbox keeps the defaults, which refuse.
+///
+/// Messages are spread over lanes by their key. A relay publishes only from lanes that it has leased, under a token that
+/// is its own. Each method except [`stage`](Self::stage) is one committed statement or transaction.
 pub trait OutboxRows: Transactions {
-    /// Interns the name of an outbox.
-    fn register_outbox(&self, _name: &str) -> impl Future<Output = Result<OutboxId, StoreError>> + Send {
+    /// Interns the name of an outbox, and creates its lanes.
+    fn register_outbox(&self, _name: &str) -> impl Future<Output = Answer<OutboxId>> + Send {
         async { Err(none()) }
     }
 
@@ -21,13 +28,104 @@ pub trait OutboxRows: Transactions {
     ///
     /// # Errors
     /// The store has no outbox.
-    fn stage(&self, _txn: &mut Self::Txn, _outbox: OutboxId, _messages: Vec<StagedMessage>) -> Result<(), StoreError> {
+    fn stage(&self, _txn: &mut Self::Txn, _outbox: OutboxId, _messages: Vec<StagedMessage>) -> Answer<()> {
         Err(none())
+    }
+
+    /// How many lanes an outbox has, numbered from 0.
+    fn outbox_lanes(&self) -> u8 {
+        1
     }
 
     /// The bell that wakes the relays of this process; clones of a store share it. `None` if the store has no outbox.
     fn bell(&self) -> Option<&Bell> {
         None
+    }
+
+    /// Records that a relay is alive for the length of a lease, and renews the leases of its lanes. Returns those that it
+    /// still holds: a lane whose lease had ended, and that nobody else has taken, is still its own.
+    fn renew_lanes(
+        &self,
+        _outbox: OutboxId,
+        _token: Uuid,
+        _lease: Duration,
+    ) -> impl Future<Output = Answer<LaneLeases>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Leases up to `limit` further lanes that are free, or whose lease has ended, and returns them. It never waits for
+    /// another relay that does the same.
+    fn take_lanes(
+        &self,
+        _outbox: OutboxId,
+        _token: Uuid,
+        _lease: Duration,
+        _limit: u32,
+    ) -> impl Future<Output = Answer<Vec<u8>>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Gives lanes back, if they are held under this token. `None` gives all of them back, and records that the relay has
+    /// ended.
+    fn give_lanes(
+        &self,
+        _outbox: OutboxId,
+        _token: Uuid,
+        _lanes: Option<&[u8]>,
+    ) -> impl Future<Output = Answer<()>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Reads messages that are committed, due or not.
+    fn read_outbox(
+        &self,
+        _outbox: OutboxId,
+        _read: OutboxRead<'_>,
+    ) -> impl Future<Output = Answer<OutboxFound>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Deletes messages that the broker has confirmed, by lane and id, in those lanes that are held under this token.
+    /// Returns how many it has deleted.
+    fn delete_published(
+        &self,
+        _outbox: OutboxId,
+        _token: Uuid,
+        _published: &[(u8, i64)],
+    ) -> impl Future<Output = Answer<u64>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Records failures: one more attempt, and when the next one is due, or a dead letter. It changes nothing in lanes
+    /// that are not held under this token.
+    fn record_failures(
+        &self,
+        _outbox: OutboxId,
+        _token: Uuid,
+        _failures: &[PublishFailure],
+    ) -> impl Future<Output = Answer<()>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Returns the fill level of an outbox. It counts up to `limit` rows, so call it rarely.
+    fn outbox_stats(&self, _outbox: OutboxId, _limit: u64) -> impl Future<Output = Answer<OutboxStats>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Lists the dead letters of an outbox, newest first.
+    fn dead_outgoing(&self, _outbox: OutboxId, _page: Page) -> impl Future<Output = Answer<Vec<DeadOutgoing>>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Stages a dead letter again under the same message id, behind all other messages of its key. `false` if there is no
+    /// such dead letter.
+    fn replay_outgoing(&self, _outbox: OutboxId, _id: i64) -> impl Future<Output = Answer<bool>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Deletes a dead letter. `false` if there is none with this id.
+    fn discard_outgoing(&self, _outbox: OutboxId, _id: i64) -> impl Future<Output = Answer<bool>> + Send {
+        async { Err(none()) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::Error;
 
 /// The tables of every database, with their columns.
-pub(crate) const TABLES: [(&str, &[&str]); 8] = [
+pub(crate) const TABLES: [(&str, &[&str]); 9] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
     ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
     ("processed_messages", &["processed_at", "handler_id", "key", "fingerprint"]),
@@ -49,6 +49,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 8] = [
             "error",
         ],
     ),
+    ("outbox_relays", &["outbox_id", "token", "alive_until"]),
     ("outbox_lanes", &["outbox_id", "lane", "token", "leased_until"]),
     (
         "outbox_dead",

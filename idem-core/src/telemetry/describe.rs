@@ -14,6 +14,22 @@ pub(crate) fn describe() {
     describe_gauge!("idem_dead", "Dead letters in the inbox");
     describe_gauge!("idem_oldest_due_seconds", Unit::Seconds, "Time since the oldest due inbox message became due");
     describe_gauge!("idem_source_lag", "Messages that wait at the broker");
+    describe_counter!("idem_outbox_published_total", "Messages of the outbox that the broker has confirmed");
+    describe_counter!("idem_outbox_refused_total", "Attempts to publish that the broker has refused");
+    describe_counter!("idem_outbox_given_up_total", "Messages of the outbox that became dead letters");
+    describe_gauge!("idem_outbox_waiting", "Messages that have still to be published, counted up to 100,000");
+    describe_gauge!(
+        "idem_outbox_oldest_seconds",
+        Unit::Seconds,
+        "Time since the oldest message that has still to be published was staged"
+    );
+    describe_gauge!("idem_outbox_dead", "Dead letters of the outbox");
+    describe_gauge!("idem_outbox_lanes", "Lanes that this relay holds");
+    describe_histogram!(
+        "idem_outbox_lag_seconds",
+        Unit::Seconds,
+        "From the time at which a message was staged to its confirm by the broker"
+    );
     describe_histogram!("idem_claim_wait_seconds", Unit::Seconds, "From BEGIN to the response of the claim");
     describe_histogram!("idem_handler_seconds", Unit::Seconds, "The run of the handler");
     describe_histogram!("idem_commit_seconds", Unit::Seconds, "The last check and COMMIT");

@@ -20,7 +20,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
 ) -> Result<(), Error> {
     let pipeline = tasks.pipeline.clone();
     tracing::info!(consumer = pipeline.consumer, "the worker drains");
-    pipeline.draining.cancel();
+    pipeline.draining.begin();
     pipeline.health.set_broker(false);
     pipeline.lag.send_replace(None);
     tasks.queues.close();

@@ -9,6 +9,7 @@
 //! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | a task that processes deliveries |
 //! | `housekeeping`, `lag` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
+//! | `outbox` | watches the outbox to which handlers stage messages |
 //! | `drain` | the drain |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
@@ -20,6 +21,7 @@ mod lag;
 mod lane;
 mod leave;
 mod options;
+mod outbox;
 mod parts;
 mod receive;
 mod register;

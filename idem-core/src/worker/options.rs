@@ -29,6 +29,29 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
+    /// Limits how many messages may wait in the outbox to be published. While there are more, every handler that stages
+    /// a message fails, and its message is scheduled for a retry, instead of filling the disk while no relay or no broker
+    /// works. They are counted every five seconds, so the limit can be exceeded by what is staged meanwhile. By default
+    /// there is no limit.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// let worker = Worker::new("billing", store, orders).backlog(1_000_000);
+    /// # }
+    /// ```
+    pub fn backlog(mut self, messages: u64) -> Self {
+        self.settings.backlog = Some(messages);
+        self
+    }
+
+    /// Sets how long no relay may be alive until the worker is unready; a minute by default. For tests.
+    #[doc(hidden)]
+    pub fn relay_patience(mut self, patience: std::time::Duration) -> Self {
+        self.settings.relay_patience = patience;
+        self
+    }
+
     /// Sets the header that contains the event type, if it is not the broker's own property (AMQP `type`). A delivery
     /// without the header goes to the handler that names no event; without such a handler, it becomes a dead letter
     /// (`unknown type`).

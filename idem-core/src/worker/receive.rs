@@ -30,7 +30,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
         let ended = tokio::select! {
             biased;
-            () = pipeline.draining.cancelled() => return,
+            () = pipeline.draining.begun() => return,
             error = forward(pipeline, source, to) => Ok(error),
             why = leave::too_long(&pipeline.outage, &pipeline.health, limit) => Err(why),
         };
@@ -56,7 +56,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         }
         tokio::select! {
             biased;
-            () = pipeline.draining.cancelled() => return,
+            () = pipeline.draining.begun() => return,
             () = async {
                 if left {
                     leave::over(&pipeline.outage, &pipeline.health).await;
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_message_that_was_delivered_ten_times_is_an_error_in_the_log() {
         let errors = Errors::default();
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(errors.clone()), || {
+        crate::logged::with_subscriber(tracing_subscriber::registry().with(errors.clone()), || {
             for count in [None, Some(1), Some(9), Some(10), Some(500)] {
                 warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count));
             }

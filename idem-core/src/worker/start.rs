@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, Permits, Pipeline, Preparations, Refusals,
-    Rows,
+    BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Permits, Pipeline,
+    Preparations, Refusals, Rows,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
@@ -122,7 +122,7 @@ fn assemble<S: Store, Src: Source>(
         single_stores,
         system: source.system(),
         routes,
-        outbox,
+        outbox: outbox.map(OutboxGate::new),
         throttle: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
         suspect_lock,
@@ -141,7 +141,7 @@ fn assemble<S: Store, Src: Source>(
         rows: Rows::default(),
         order: KeyQueue::default(),
         settled: AtomicU64::new(0),
-        draining: CancellationToken::new(),
+        draining: Draining::default(),
         stop: CancellationToken::new(),
         settings,
         consumer,

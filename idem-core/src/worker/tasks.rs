@@ -11,7 +11,7 @@ use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 
 use super::receive::Arrivals;
 use super::start::Started;
-use super::{housekeeping, lag, lane, receive};
+use super::{housekeeping, lag, lane, outbox, receive};
 
 /// A running worker. Dropping it ends all of its tasks.
 pub(super) struct Tasks<S: Store, Src: Source> {
@@ -84,6 +84,10 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     spawn(&mut beside, pipeline, "pruning", async move { housekeeping::prune(&at).await });
     let at = pipeline.clone();
     spawn(&mut beside, pipeline, "signs of life", async move { housekeeping::record_seen(&at).await });
+    if pipeline.outbox.is_some() {
+        let at = pipeline.clone();
+        spawn(&mut beside, pipeline, "watch of the outbox", async move { outbox::watch(&at).await });
+    }
     beside
 }
 

@@ -116,7 +116,7 @@ mod tests {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, work);
+        crate::logged::with_subscriber(subscriber, work);
         let text = log.0.lock().unwrap().clone();
         String::from_utf8(text).unwrap()
     }

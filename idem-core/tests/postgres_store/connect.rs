@@ -42,7 +42,7 @@ async fn ten_stores_that_connect_at_once_migrate_once() {
     let mut admin = PgConnection::connect(&url).await.unwrap();
     let asked = format!("SELECT count(*) FROM {schema}.migrations");
     let applied: i64 = sqlx::query_scalar(AssertSqlSafe(asked)).fetch_one(&mut admin).await.unwrap();
-    assert_eq!(applied, 1);
+    assert_eq!(applied, Postgres::migrations().len() as i64);
     admin.execute(sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE")))).await.unwrap();
 }
 

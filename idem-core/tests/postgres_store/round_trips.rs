@@ -1,6 +1,7 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, RowKind, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, OutboxRows, RowKind, Transactions};
+use idem_core::{Outgoing, StagedMessage};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
@@ -44,6 +45,27 @@ async fn a_direct_delivery_costs_two_round_trips_beside_the_handlers_own() {
     assert_eq!((ours, handlers), (2, 3));
     assert_eq!(world.effects().await, 5);
     assert_eq!(proxy.connections(), 1 + 1, "and one of idem's own");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
+    let Some((mut world, proxy)) = watched().await else { return };
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let mut costs = Vec::new();
+    for (key, size, messages) in
+        [("warm", 10, 1), ("one", 200, 1), ("some", 200, 100), ("warm large", 9000, 1), ("large", 9000, 1)]
+    {
+        proxy.trips();
+        let mut txn = world.claimed(key).await;
+        let message = || StagedMessage::new(uuid::Uuid::new_v4(), Outgoing::new("orders", vec![b'x'; size]).key(7));
+        world.store.stage(&mut txn, outbox, (0..messages).map(|_| message()).collect()).unwrap();
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
+        costs.push((key, proxy.trips()));
+    }
+    assert_eq!(costs[1..3], [("one", 2), ("some", 2)]);
+    assert_eq!(costs[4], ("large", 4), "a guard, and the INSERT");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 104);
     world.end().await;
 }
 

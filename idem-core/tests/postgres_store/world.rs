@@ -142,6 +142,6 @@ pub(crate) async fn gone(other: &mut PgConnection, pid: i32) {
     }
 }
 
-fn committed(answer: CommitResult) {
+pub(crate) fn committed(answer: CommitResult) {
     assert!(matches!(answer, CommitResult::Done), "{answer:?}");
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 pub mod pipeline;
+pub mod relay;
 pub mod sink;
 pub mod source;
 pub mod store;

@@ -1,7 +1,13 @@
 //! The outbox of a tapped store.
 
-use idem_core::store::{Bell, OutboxId, OutboxRows, StoreError};
+use std::time::Duration;
+
+use idem_core::store::{
+    Bell, DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
+    StoreError,
+};
 use idem_core::{StagedMessage, Store};
+use uuid::Uuid;
 
 use super::{StoreTap, TappedStore, TappedTxn};
 
@@ -19,7 +25,72 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.within.stage(&mut txn.within, outbox, messages)
     }
 
+    fn outbox_lanes(&self) -> u8 {
+        self.within.outbox_lanes()
+    }
+
     fn bell(&self) -> Option<&Bell> {
         self.within.bell()
+    }
+
+    async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
+        self.tap.before("renew_lanes", &[]).await?;
+        self.within.renew_lanes(outbox, token, lease).await
+    }
+
+    async fn take_lanes(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<Vec<u8>, StoreError> {
+        self.within.take_lanes(outbox, token, lease, limit).await
+    }
+
+    async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
+        self.within.give_lanes(outbox, token, lanes).await
+    }
+
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        self.tap.before("read_outbox", &[]).await?;
+        self.within.read_outbox(outbox, read).await
+    }
+
+    async fn delete_published(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        published: &[(u8, i64)],
+    ) -> Result<u64, StoreError> {
+        self.tap.before("delete_published", &[]).await?;
+        self.within.delete_published(outbox, token, published).await
+    }
+
+    async fn record_failures(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        failures: &[PublishFailure],
+    ) -> Result<(), StoreError> {
+        self.tap.before("record_failures", &[]).await?;
+        self.within.record_failures(outbox, token, failures).await
+    }
+
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        self.tap.before("outbox_stats", &[]).await?;
+        self.within.outbox_stats(outbox, limit).await
+    }
+
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+        self.within.dead_outgoing(outbox, page).await
+    }
+
+    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        self.within.replay_outgoing(outbox, id).await
+    }
+
+    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        self.within.discard_outgoing(outbox, id).await
     }
 }

@@ -21,7 +21,7 @@ impl Lines {
     pub fn count() -> (Self, DefaultGuard) {
         let lines = Self::default();
         let subscriber = tracing_subscriber::registry().with(lines.clone().with_filter(LevelFilter::DEBUG));
-        (lines, tracing::subscriber::set_default(subscriber))
+        (lines, idem_test::subscribe(subscriber))
     }
 
     /// How many lines had this level or a more severe one.

@@ -85,6 +85,7 @@ pub(super) async fn tables(
         "outboxes",
         "outbox_messages",
         "outbox_lanes",
+        "outbox_relays",
         "outbox_dead",
     ];
     let rows = connection.autocommit(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
@@ -173,9 +174,9 @@ struct Settings {
 impl Settings {
     /// Returns the reason if the server cannot be used.
     fn impossible(&self) -> Option<String> {
-        if self.version < 130_000 {
+        if self.version < 150_000 {
             let major = self.version / 10_000;
-            return Some(format!("the server is PostgreSQL {major}, and idem needs 13 or newer: upgrade the server"));
+            return Some(format!("the server is PostgreSQL {major}, and idem needs 15 or newer: upgrade the server"));
         }
         self.standby.then(|| "the server is a standby, which takes no writes: connect to the primary".to_owned())
     }
@@ -235,8 +236,8 @@ mod tests {
 
     #[test]
     fn an_old_server_and_a_standby_cannot_be_used() {
-        let old = Settings { version: 120_022, ..sound() }.impossible().unwrap();
-        assert!(old.contains("PostgreSQL 12") && old.contains("upgrade"), "{old}");
+        let old = Settings { version: 140_019, ..sound() }.impossible().unwrap();
+        assert!(old.contains("PostgreSQL 14") && old.contains("upgrade"), "{old}");
         let standby = Settings { standby: true, ..sound() }.impossible().unwrap();
         assert!(standby.contains("primary"), "{standby}");
     }

@@ -10,6 +10,7 @@ use super::connection::Answer;
 use super::guard::{CHANGED, ENDED, check};
 use super::limits::OWN;
 use super::rollback::{TxnEnd, fate, rollback};
+use super::staged::Staged;
 use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
 
@@ -25,21 +26,17 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     let insert = match txn.staged.take() {
         None => None,
         Some(staged) if staged.is_small() => Some(staged.text()),
-        Some(staged) => match staging::insert(&mut txn, &staged).await {
+        // Boxed: it is large and seldom used.
+        Some(staged) => match Box::pin(insert_first(&mut txn, &staged)).await {
             Staging::Inserted => None,
+            Staging::Ended(failure) => return refused(txn, 0, failure).await,
             Staging::Refused(failure) => return staging::refused(txn, failure).await,
             Staging::Lost(fault) => return CommitResult::NotSent(fault, txn.ticket().map(Box::new)),
         },
     };
     let stages = insert.is_some();
     let (text, needed) = question(&txn, insert.as_deref());
-    let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
-    if answer.failure.is_none() && answer.finished < needed {
-        // This answers a COPY of the handler. The answer to the guard and COMMIT is still to come, and COMMIT may be
-        // refused.
-        answer = txn.connection.read_on(OWN).await;
-    }
-    let Answer { finished, rows, failure } = answer;
+    let Answer { finished, rows, failure } = ask(&mut txn, text, needed).await;
     let failure = match failure {
         None if finished < needed => {
             return CommitResult::Unknown(StoreError::ConnectionLost("the handler left an answer unread".into()));
@@ -60,11 +57,31 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     refused(txn, finished, failure).await
 }
 
+/// Sends a string of statements, of which this many give an answer if none fails.
+async fn ask(txn: &mut Txn, text: String, needed: usize) -> Answer {
+    let answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    if answer.failure.is_none() && answer.finished < needed {
+        // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
+        return txn.connection.read_on(OWN).await;
+    }
+    answer
+}
+
+/// Writes messages that are too large for the string of guard and COMMIT, in front of it. The guard comes before them,
+/// too: a transaction that its handler has ended fails the INSERT in many ways.
+async fn insert_first(txn: &mut Txn, staged: &Staged) -> Staging {
+    let guard = format!("SELECT 1; {}", guard(txn));
+    match ask(txn, guard, 2).await {
+        Answer { failure: Some(Failure::Lost(error)), .. } => Staging::Lost(StoreError::ConnectionLost(error)),
+        Answer { failure: Some(failure), .. } => Staging::Ended(failure),
+        Answer { finished: 2.., .. } => staging::insert(txn, staged).await,
+        Answer { .. } => Staging::Lost(StoreError::ConnectionLost("the handler left an answer unread".into())),
+    }
+}
+
 /// Returns guard, `insert`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
 /// The guard comes first, so that nothing is inserted behind a transaction that its handler has ended.
 fn question(txn: &Txn, insert: Option<&str>) -> (String, usize) {
-    let durable = txn.connection.is_durable().then(|| txn.connection.session().synchronous_commit());
-    let same = (txn.shared && !txn.connection.resets()).then(|| txn.connection.session().same());
     // One more statement, which permits the COMMIT that follows it.
     let (leave, needed) = match &txn.xid {
         Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
@@ -74,17 +91,25 @@ fn question(txn: &Txn, insert: Option<&str>) -> (String, usize) {
         Some(insert) => (format!("; {insert}"), needed + 1),
         None => (String::new(), needed),
     };
-    let text = match &txn.xid {
+    let mut text = guard(txn);
+    let rest = [&*insert, &*leave, "; COMMIT", txn.cleaning()];
+    text.reserve(rest.iter().map(|part| part.len()).sum());
+    text.extend(rest);
+    (text, needed)
+}
+
+/// Returns the guard.
+fn guard(txn: &Txn) -> String {
+    let durable = txn.connection.is_durable().then(|| txn.connection.session().synchronous_commit());
+    let same = (txn.shared && !txn.connection.resets()).then(|| txn.connection.session().same());
+    match &txn.xid {
         // The transaction id comes from the server and consists of digits.
-        Some(xid) if txn.connection.is_pooled() => {
-            format!("{}{insert}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
-        }
-        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'){insert}{leave}; COMMIT"),
-        Some(xid) => format!("EXECUTE idem_guard('{xid}'){insert}{leave}; COMMIT"),
+        Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, durable),
+        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}')"),
+        Some(xid) => format!("EXECUTE idem_guard('{xid}')"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
-        None => format!("SELECT 1{insert}; COMMIT"),
-    };
-    (text + txn.cleaning(), needed)
+        None => "SELECT 1".to_owned(),
+    }
 }
 
 /// Handles an error of the server in the guard or COMMIT.

@@ -17,7 +17,8 @@
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
 //! | `many`, `many_sql` | claims and inbox rows of several messages at once |
 //! | `operator`, `operator_sql` | stats, list, replay, discard |
-//! | `outbox`, `outbox_sql`, `staging` | the outbox, and the messages that COMMIT writes |
+//! | `outbox`, `outbox_sql`, `relays` | the outbox, and the statements of its relays |
+//! | `staged`, `staging` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `ping` | the ping |
 //! | `prune`, `prune_sql` | removing old claims |
@@ -60,11 +61,13 @@ mod prune_sql;
 mod ready;
 mod register;
 mod register_sql;
+mod relays;
 mod rollback;
 mod room;
 mod rows;
 mod session;
 mod sql;
+mod staged;
 mod staging;
 mod statement;
 mod transactions;

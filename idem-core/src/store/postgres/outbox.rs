@@ -1,117 +1,25 @@
 //! The outbox: messages are staged in memory, and written in front of COMMIT.
 
-use std::fmt::Write as _;
+use std::time::Duration;
 
-use sqlx::postgres::PgArguments;
-use sqlx::query::Query;
-use sqlx::{Postgres as Pg, Row as _};
+use sqlx::Row as _;
+use uuid::Uuid;
 
-use crate::outbox::{Bell, StagedMessage, envelope, lane};
-use crate::store::{OutboxId, OutboxRows, StoreError};
+use crate::outbox::{Bell, LANES, StagedMessage};
+use crate::store::{
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
+    StoreError,
+};
 
-use super::statement::Statement;
+use super::staged::Staged;
 use super::{Postgres, Txn};
-
-/// The size up to which a message travels as text in the string of guard and COMMIT.
-const SMALL: usize = 8 * 1024;
-
-/// The size up to which all messages of a transaction do. The server parses each of them.
-const SMALL_IN_ALL: usize = 256 * 1024;
-
-/// The messages that a transaction has staged.
-pub(super) struct Staged {
-    outbox: OutboxId,
-    rows: Vec<NewRow>,
-    /// The statements of the store.
-    text: Statement,
-    many: Statement,
-}
-
-/// A row to be inserted.
-struct NewRow {
-    lane: i16,
-    message: StagedMessage,
-    envelope: Vec<u8>,
-}
-
-impl NewRow {
-    fn new(message: StagedMessage) -> Self {
-        let lane = lane(message.message(), message.id()).into();
-        Self { lane, envelope: envelope::seal(message.message()), message }
-    }
-
-    fn key(&self) -> &[u8] {
-        self.message.key().map_or(&[], |key| key.as_bytes())
-    }
-
-    fn size(&self) -> usize {
-        self.message.payload().len() + self.envelope.len()
-    }
-}
-
-impl Staged {
-    pub(super) fn new(store: &Postgres, outbox: OutboxId, messages: impl IntoIterator<Item = StagedMessage>) -> Self {
-        let rows = messages.into_iter().map(NewRow::new).collect();
-        Self { outbox, rows, text: store.sql().stage.clone(), many: store.sql().stage_many.clone() }
-    }
-
-    fn extend(&mut self, messages: Vec<StagedMessage>) {
-        self.rows.extend(messages.into_iter().map(NewRow::new));
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Returns whether all of it can travel in the string of guard and COMMIT.
-    pub(super) fn is_small(&self) -> bool {
-        self.rows.iter().all(|row| row.size() <= SMALL)
-            && self.rows.iter().map(NewRow::size).sum::<usize>() <= SMALL_IN_ALL
-    }
-
-    /// Returns the INSERT as text. Nothing of a message gets into it except hexadecimal digits, which `decode` reads
-    /// whatever settings the handler has left.
-    pub(super) fn text(&self) -> String {
-        let size: usize = self.rows.iter().map(|row| 2 * row.size() + 400).sum();
-        let mut text = String::with_capacity(size);
-        text.push_str(self.text.as_str());
-        for (place, row) in self.rows.iter().enumerate() {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "{}({}, {}, '{}'",
-                if place > 0 { ", " } else { "" },
-                self.outbox.0,
-                row.lane,
-                row.message.id()
-            );
-            for bytes in [row.message.to().as_bytes(), row.key(), &row.envelope, row.message.payload()] {
-                let _ = write!(text, ", pg_catalog.decode('{}', 'hex')", hex::encode(bytes));
-            }
-            text.push(')');
-        }
-        text
-    }
-
-    /// Returns the INSERT with bound values, which inserts only in the transaction with this number; `None`: in any.
-    pub(super) fn query<'q>(&self, xid: Option<&str>) -> Query<'q, Pg, PgArguments> {
-        fn all<T>(rows: &[NewRow], column: impl Fn(&NewRow) -> T) -> Vec<T> {
-            rows.iter().map(column).collect()
-        }
-        let rows = &self.rows;
-        let query = self.many.query().bind(self.outbox.0).bind(all(rows, |row| row.lane));
-        let query = query.bind(all(rows, |row| row.message.id()));
-        let query = query.bind(all(rows, |row| row.message.to().as_bytes().to_vec()));
-        let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.envelope.clone()));
-        query.bind(all(rows, |row| row.message.payload().to_vec())).bind(xid.map(ToOwned::to_owned))
-    }
-}
 
 impl OutboxRows for Postgres {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, StoreError> {
         // Another process may insert it after the statement has looked for it.
         for _ in 0..3 {
-            if let Some(row) = self.ask(self.sql().register_outbox.query().bind(name)).await?.first() {
+            let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1);
+            if let Some(row) = self.ask(query).await?.first() {
                 return Ok(OutboxId(row.try_get(0)?));
             }
         }
@@ -126,7 +34,67 @@ impl OutboxRows for Postgres {
         Ok(())
     }
 
+    fn outbox_lanes(&self) -> u8 {
+        LANES
+    }
+
     fn bell(&self) -> Option<&Bell> {
         Some(&self.0.bell)
+    }
+
+    async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
+        self.renew(outbox, token, lease).await
+    }
+
+    async fn take_lanes(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<Vec<u8>, StoreError> {
+        self.take_free(outbox, token, lease, limit).await
+    }
+
+    async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
+        self.give(outbox, token, lanes).await
+    }
+
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        self.read_lanes(outbox, read).await
+    }
+
+    async fn delete_published(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        published: &[(u8, i64)],
+    ) -> Result<u64, StoreError> {
+        self.delete(outbox, token, published).await
+    }
+
+    async fn record_failures(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        failures: &[PublishFailure],
+    ) -> Result<(), StoreError> {
+        self.record(outbox, token, failures).await
+    }
+
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        self.level(outbox, limit).await
+    }
+
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+        self.dead_letters(outbox, page).await
+    }
+
+    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        Ok(!self.ask(self.sql().replay_outgoing.query().bind(outbox.0).bind(id)).await?.is_empty())
+    }
+
+    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        Ok(!self.ask(self.sql().discard_outgoing.query().bind(outbox.0).bind(id)).await?.is_empty())
     }
 }

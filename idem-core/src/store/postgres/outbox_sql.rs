@@ -1,8 +1,12 @@
 //! The statements of the outbox.
 
-/// Inserts the name if it is new, and returns its number.
+/// Inserts the name if it is new, and its lanes, and returns its number. No row: another process inserts it now.
 pub(super) const REGISTER: &str = "
-    WITH made AS (INSERT INTO {schema}.outboxes (name) VALUES ($1) ON CONFLICT (name) DO NOTHING RETURNING id)
+    WITH made AS (
+        INSERT INTO {schema}.outboxes (name) VALUES ($1) ON CONFLICT (name) DO NOTHING RETURNING id
+    ), lanes AS (
+        INSERT INTO {schema}.outbox_lanes (outbox_id, lane) SELECT made.id, lane FROM made, generate_series(0, $2) AS lane
+    )
     SELECT id FROM made UNION ALL SELECT id FROM {schema}.outboxes WHERE name = $1";
 
 /// The beginning of a statement that is followed by its rows.
@@ -16,11 +20,152 @@ pub(super) const STAGE_MANY: &str = "
     WITH staged AS (
         INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)
         SELECT $1, new.lane, new.message_id, new.destination, new.key, new.envelope, new.payload
-        FROM unnest($2::int2[], $3::uuid[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[]) WITH ORDINALITY
-            AS new (lane, message_id, destination, key, envelope, payload, place)
-        WHERE $8::text IS NULL
-           OR pg_catalog.pg_current_xact_id_if_assigned()::text IS NOT DISTINCT FROM $8::text
+        FROM unnest($2::pg_catalog.int2[], $3::pg_catalog.uuid[], $4::pg_catalog.bytea[], $5::pg_catalog.bytea[],
+                    $6::pg_catalog.bytea[], $7::pg_catalog.bytea[])
+            WITH ORDINALITY AS new (lane, message_id, destination, key, envelope, payload, place)
+        WHERE $8::pg_catalog.text IS NULL
+           OR pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = $8::pg_catalog.text
         ORDER BY new.place
         RETURNING 1
     )
     SELECT count(*) FROM staged";
+
+/// The relays of which nothing was heard for a while are removed by the others.
+pub(super) const ALIVE: &str = "
+    WITH gone AS (
+        DELETE FROM {schema}.outbox_relays WHERE outbox_id = $1 AND alive_until < now() AND token <> $2
+    ), alive AS (
+        INSERT INTO {schema}.outbox_relays (outbox_id, token, alive_until)
+        VALUES ($1, $2, clock_timestamp() + $3 * interval '1 second')
+        ON CONFLICT (outbox_id, token) DO UPDATE SET alive_until = excluded.alive_until
+    ), renewed AS (
+        UPDATE {schema}.outbox_lanes SET leased_until = clock_timestamp() + $3 * interval '1 second'
+        WHERE outbox_id = $1 AND token = $2 RETURNING lane
+    )
+    SELECT coalesce((SELECT array_agg(lane ORDER BY lane) FROM renewed), '{}'),
+           1 + (SELECT count(*) FROM {schema}.outbox_relays
+                WHERE outbox_id = $1 AND token <> $2 AND alive_until >= clock_timestamp())";
+
+pub(super) const TAKE: &str = "
+    WITH free AS MATERIALIZED (
+        SELECT lane FROM {schema}.outbox_lanes
+        WHERE outbox_id = $1 AND (token IS NULL OR leased_until < clock_timestamp())
+        ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.outbox_lanes AS l SET token = $2, leased_until = clock_timestamp() + $3 * interval '1 second'
+    FROM free WHERE l.outbox_id = $1 AND l.lane = free.lane RETURNING l.lane";
+
+pub(super) const GIVE: &str = "
+    WITH gone AS (
+        DELETE FROM {schema}.outbox_relays WHERE outbox_id = $1 AND token = $2 AND $3::int2[] IS NULL
+    )
+    UPDATE {schema}.outbox_lanes SET token = NULL, leased_until = '-infinity'
+    WHERE outbox_id = $1 AND token = $2 AND ($3::int2[] IS NULL OR lane = ANY($3))";
+
+/// The columns of a message.
+const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.key, m.envelope, m.payload,
+    (extract(epoch FROM m.created_at) * 1000000)::bigint";
+
+/// One search of the primary key for each lane. The size of a payload is read without the payload.
+///
+/// Whether a transaction of $8 has ended is asked in the snapshot in which the rows are searched: one that it sees as
+/// ended has its rows in it. To have a number of its own ($9) tells the transactions that began to write before apart
+/// from later ones; a snapshot lists only those below its upper bound, and that number moves the bound.
+pub(super) fn read() -> String {
+    format!(
+        "WITH now_open AS MATERIALIZED (
+            SELECT EXISTS (
+                       SELECT FROM unnest($8::bigint[]) AS before (id)
+                       WHERE pg_visible_in_snapshot(before.id::text::xid8, pg_current_snapshot())
+                   ) AS ended,
+                   ARRAY (SELECT id::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS id) AS open,
+                   CASE WHEN $9 THEN pg_current_xact_id()::text::bigint END AS mark
+        ), found AS (
+        SELECT m.*
+        FROM now_open, unnest($2::int2[], $3::bigint[], $4::bigint[]) AS asked (lane, floor, most)
+        CROSS JOIN LATERAL (
+            SELECT part.*, sum(octet_length(part.payload)) OVER (ORDER BY part.id) AS bytes,
+                   row_number() OVER (ORDER BY part.id) AS place
+            FROM (
+                SELECT * FROM {{schema}}.outbox_messages AS o
+                WHERE o.outbox_id = $1 AND o.lane = asked.lane
+                  AND o.id >= CASE WHEN now_open.ended THEN 0 ELSE asked.floor END
+                  AND o.key <> ALL($5::bytea[]) AND o.id <> ALL($7::bigint[])
+                ORDER BY o.id LIMIT asked.most
+            ) AS part
+        ) AS m
+        WHERE m.bytes <= $6 OR m.place = 1
+        )
+        SELECT {COLUMNS}, (extract(epoch FROM clock_timestamp() - m.created_at) * 1000000)::bigint,
+               greatest(0, (extract(epoch FROM m.due_at - clock_timestamp()) * 1000000)::bigint),
+               now_open.ended, now_open.open, now_open.mark
+        FROM now_open LEFT JOIN found AS m ON true
+        ORDER BY m.lane, m.id"
+    )
+}
+
+/// Only in lanes that are held under the token.
+const OURS: &str = "EXISTS (
+    SELECT FROM {schema}.outbox_lanes AS l WHERE l.outbox_id = m.outbox_id AND l.lane = m.lane AND l.token = $2)";
+
+pub(super) fn delete() -> String {
+    format!(
+        "WITH gone AS (
+            DELETE FROM {{schema}}.outbox_messages AS m USING unnest($3::int2[], $4::bigint[]) AS done (lane, id)
+            WHERE m.outbox_id = $1 AND m.lane = done.lane AND m.id = done.id AND {OURS} RETURNING 1
+        )
+        SELECT count(*) FROM gone"
+    )
+}
+
+pub(super) fn retry() -> String {
+    format!(
+        "UPDATE {{schema}}.outbox_messages AS m
+        SET attempts = m.attempts + 1, due_at = clock_timestamp() + failed.due * interval '1 second', error = failed.error
+        FROM unnest($3::int2[], $4::bigint[], $5::float8[], $6::bytea[]) AS failed (lane, id, due, error)
+        WHERE m.outbox_id = $1 AND m.lane = failed.lane AND m.id = failed.id AND {OURS}"
+    )
+}
+
+pub(super) fn give_up() -> String {
+    format!(
+        "WITH gone AS (
+            DELETE FROM {{schema}}.outbox_messages AS m
+            USING unnest($3::int2[], $4::bigint[], $5::bytea[]) AS failed (lane, id, error)
+            WHERE m.outbox_id = $1 AND m.lane = failed.lane AND m.id = failed.id AND {OURS}
+            RETURNING m.outbox_id, m.lane, m.id, m.message_id, m.created_at, m.attempts + 1 AS attempts, m.destination, m.key,
+                      m.envelope, m.payload, failed.error
+        )
+        INSERT INTO {{schema}}.outbox_dead
+            (outbox_id, lane, id, message_id, created_at, attempts, destination, key, envelope, payload, error)
+        SELECT * FROM gone"
+    )
+}
+
+/// The oldest message of each lane is its first one. Counts stop at the limit.
+pub(super) const STATS: &str = "
+    SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_messages WHERE outbox_id = $1 LIMIT $2) AS part),
+           (SELECT (extract(epoch FROM clock_timestamp() - min(first.created_at)) * 1000000)::bigint
+            FROM {schema}.outbox_lanes AS l CROSS JOIN LATERAL (
+                SELECT m.created_at FROM {schema}.outbox_messages AS m
+                WHERE m.outbox_id = $1 AND m.lane = l.lane ORDER BY m.id LIMIT 1
+            ) AS first
+            WHERE l.outbox_id = $1),
+           (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part),
+           (SELECT count(*) FROM {schema}.outbox_relays WHERE outbox_id = $1 AND alive_until >= clock_timestamp())";
+
+pub(super) fn dead() -> String {
+    format!(
+        "SELECT {COLUMNS}, m.error, (extract(epoch FROM m.died_at) * 1000000)::bigint FROM {{schema}}.outbox_dead AS m
+        WHERE m.outbox_id = $1 AND m.id < coalesce($2, 9223372036854775807) ORDER BY m.id DESC LIMIT $3"
+    )
+}
+
+pub(super) const REPLAY: &str = "
+    WITH gone AS (DELETE FROM {schema}.outbox_dead WHERE outbox_id = $1 AND id = $2 RETURNING *), again AS (
+        INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, created_at, destination, key, envelope, payload)
+        SELECT outbox_id, lane, message_id, created_at, destination, key, envelope, payload FROM gone
+    )
+    SELECT 1 FROM gone";
+
+pub(super) const DISCARD: &str = "DELETE FROM {schema}.outbox_dead WHERE outbox_id = $1 AND id = $2 RETURNING 1";

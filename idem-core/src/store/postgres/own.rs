@@ -3,11 +3,11 @@
 use sqlx::{PgConnection, Row as _};
 
 use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{Claims, OutboxRows, OwnClaim, OutboxId, StoreError};
+use crate::store::{Claims, OutboxId, OutboxRows, OwnClaim, StoreError};
 use crate::{Error, Fingerprint, Key};
 
 use super::Postgres;
-use super::outbox::Staged;
+use super::staged::Staged;
 
 impl Postgres {
     /// Returns the outbox with this name, to stage messages in a transaction of the application's own: of a web request,

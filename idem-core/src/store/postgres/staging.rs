@@ -6,14 +6,16 @@ use crate::store::{CommitResult, StoreError};
 
 use super::answer::{About, Failure};
 use super::limits::OWN;
-use super::outbox::Staged;
 use super::rollback::{TxnEnd, fate};
+use super::staged::Staged;
 use super::txn::Txn;
 
 /// The result of an INSERT of staged messages in front of guard and COMMIT.
 pub(super) enum Staging {
     /// It stands if the transaction is committed.
     Inserted,
+    /// The guard in front of it has failed.
+    Ended(Failure),
     /// The server has refused it, or the transaction is not the one that made the claim; nothing may be committed.
     Refused(Option<Failure>),
     /// There was no answer.

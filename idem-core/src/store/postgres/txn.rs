@@ -15,8 +15,8 @@ use super::clean::{DEALLOCATE, RESET, UNDO};
 use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
-use super::outbox::Staged;
 use super::pool::Pool;
+use super::staged::Staged;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
 pub struct Txn {

@@ -22,11 +22,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0001_claims_and_inbox.sql",
         sql: include_str!("../../../migrations/sqlite/0001_claims_and_inbox.sql"),
     },
-    Migration {
-        version: 2,
-        name: "0002_outbox.sql",
-        sql: include_str!("../../../migrations/sqlite/0002_outbox.sql"),
-    },
+    Migration { version: 2, name: "0002_outbox.sql", sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
 ];
 
 /// How to create what is missing.

@@ -13,6 +13,7 @@
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `operator` | stats, list, replay, discard |
 //! | `outbox`, `outbox_sql` | the outbox |
+//! | `relays`, `relays_sql` | the statements of its relays |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `register` | handlers, and the ping |
@@ -34,6 +35,8 @@ mod own;
 mod prune;
 mod prune_sql;
 mod register;
+mod relays;
+mod relays_sql;
 mod session;
 mod sql;
 mod transactions;

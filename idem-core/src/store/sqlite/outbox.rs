@@ -1,11 +1,17 @@
 //! The outbox: messages are staged in memory, and written in front of COMMIT.
 
+use std::time::Duration;
+
 use sqlx::sqlite::SqliteConnection;
+use uuid::Uuid;
 
 use super::outbox_sql::NewRow;
-use super::{Sqlite, Txn};
+use super::{Sqlite, Txn, relays};
 use crate::outbox::{Bell, StagedMessage};
-use crate::store::{OutboxId, OutboxRows, StoreError};
+use crate::store::{
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
+    StoreError,
+};
 
 const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name) VALUES (?1) ON CONFLICT DO NOTHING"#;
 
@@ -22,7 +28,9 @@ pub(super) async fn intern(
         return Ok(OutboxId(number));
     }
     sqlx::query(store.prefix.sql(REGISTER)).bind(name).execute(&mut *connection).await?;
-    Ok(OutboxId(number().fetch_one(connection).await?))
+    let outbox = OutboxId(number().fetch_one(&mut *connection).await?);
+    relays::make_lane(store, connection, outbox).await?;
+    Ok(outbox)
 }
 
 impl OutboxRows for Sqlite {
@@ -40,5 +48,61 @@ impl OutboxRows for Sqlite {
 
     fn bell(&self) -> Option<&Bell> {
         Some(&self.bell)
+    }
+
+    async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
+        self.renew(outbox, token, lease).await
+    }
+
+    async fn take_lanes(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<Vec<u8>, StoreError> {
+        self.take_free(outbox, token, lease, limit).await
+    }
+
+    async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
+        self.give(outbox, token, lanes).await
+    }
+
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        self.read_lanes(outbox, read).await
+    }
+
+    async fn delete_published(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        published: &[(u8, i64)],
+    ) -> Result<u64, StoreError> {
+        self.delete(outbox, token, published).await
+    }
+
+    async fn record_failures(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        failures: &[PublishFailure],
+    ) -> Result<(), StoreError> {
+        self.record(outbox, token, failures).await
+    }
+
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        self.level(outbox, limit).await
+    }
+
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+        self.dead_letters(outbox, page).await
+    }
+
+    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        self.replay_dead(outbox, id).await
+    }
+
+    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        self.discard_dead(outbox, id).await
     }
 }

@@ -274,6 +274,17 @@ macro_rules! pipeline_suite {
             a_rename_never_replaces_a_handler_that_has_claims
             workers_show_that_their_handlers_are_alive
             signs_of_life_that_fail_or_hang_are_no_outage
+            // outbox
+            what_a_handler_stages_is_written_with_its_effect
+            nothing_is_staged_by_a_run_that_fails
+            a_nested_rollback_keeps_what_was_staged
+            a_message_that_cannot_be_sent_is_a_failure
+            a_message_over_the_limit_of_the_relay_is_a_failure
+            a_message_that_runs_again_stages_under_the_same_ids
+            each_of_many_messages_stages_once
+            a_batch_handler_stages_with_its_batch
+            a_worker_without_a_relay_is_unready
+            a_backlog_makes_handlers_fail_until_it_is_published
             // replay
             a_replay_runs_it_once
             a_replay_twice_has_one_effect

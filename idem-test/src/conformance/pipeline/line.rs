@@ -197,11 +197,16 @@ impl<W: World> Line<W> {
             .poll_interval(settings.poll)
             .shutdown_timeout(settings.drain)
             .order(settings.order)
+            .relay_patience(settings.relay_patience)
             .suspect_lock(settings.gate.unwrap_or_else(SuspectLock::new))
             .observe(observe);
         let worker = match settings.unfit_limit {
             Some((limit, of)) => worker.unfit_limit(limit, of),
             None => worker.no_unfit_limit(),
+        };
+        let worker = match settings.backlog {
+            Some(backlog) => worker.backlog(backlog),
+            None => worker,
         };
         if let Some(health) = settings.health {
             health.send_replace(Some(worker.health()));

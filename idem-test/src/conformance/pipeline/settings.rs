@@ -23,6 +23,8 @@ pub(super) struct Settings {
     pub(super) order: DeliveryOrder,
     pub(super) linger: Duration,
     pub(super) unfit_limit: Option<(usize, usize)>,
+    pub(super) backlog: Option<u64>,
+    pub(super) relay_patience: Duration,
     /// Receives the health of the worker.
     pub(super) health: Option<watch::Sender<Option<Health>>>,
 }
@@ -44,6 +46,8 @@ impl Default for Settings {
             order: DeliveryOrder::None,
             linger: Duration::ZERO,
             unfit_limit: Some((50, 100)),
+            backlog: None,
+            relay_patience: Duration::from_secs(60),
             health: None,
         }
     }

@@ -9,6 +9,7 @@ mod many;
 mod many_rows;
 mod nested;
 mod operator;
+mod outbox;
 mod prune;
 mod race;
 mod results;
@@ -29,6 +30,7 @@ pub use many::*;
 pub use many_rows::*;
 pub use nested::*;
 pub use operator::*;
+pub use outbox::*;
 pub use prune::*;
 pub use race::*;
 pub use results::*;
@@ -189,6 +191,13 @@ macro_rules! store_suite {
             the_guard_watches_over_many_claims
             a_commit_by_the_handler_of_one_of_many_is_refused
             many_rows_are_inserted_at_once
+            // outbox
+            an_outbox_keeps_its_number
+            staged_messages_are_committed_with_the_claim_and_in_order
+            a_staged_message_is_read_as_it_was
+            nothing_staged_survives_a_transaction_that_is_rolled_back
+            nothing_staged_survives_a_transaction_that_its_handler_ended
+            ten_thousand_messages_are_staged_in_order
             // races
             two_claims_at_once_have_one_effect_a_thousand_times
         }

@@ -1,0 +1,57 @@
+//! Takes rows from the inbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::Store;
+use crate::runtime::Pipeline;
+use crate::store::{HandlerId, Row, RowKind, StoreError, TakeLimit};
+
+use super::looks::Looks;
+
+/// Takes the due rows of a worker's handlers.
+pub(super) struct Taker<S: Store> {
+    pub(super) pipeline: Arc<Pipeline<S>>,
+    pub(super) handlers: Vec<HandlerId>,
+    pub(super) looks: Looks,
+}
+
+/// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
+/// later.
+pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
+
+impl<S: Store> Taker<S> {
+    pub(super) fn new(pipeline: Arc<Pipeline<S>>) -> Self {
+        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default() }
+    }
+
+    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
+    /// the database is back, and can then begin.
+    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit) -> Result<Vec<Row>, StoreError> {
+        let store = &self.pipeline.store;
+        let token = Uuid::new_v4();
+        let own = self.pipeline.own_statements.lock().await;
+        let answer = store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await;
+        drop(own);
+        let mut rows = match answer {
+            // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
+            Err(fault @ StoreError::Unavailable(_)) => match store.rows_by_token(token).await {
+                Ok(rows) if !rows.is_empty() => Ok(rows),
+                _ => Err(fault),
+            },
+            // A reservation counts nothing, so it may lapse. Others wait while its turn is held.
+            Err(fault @ StoreError::ConnectionLost(_)) if kind == RowKind::Ordinary => {
+                self.pipeline.outage.report(&fault);
+                tokio::select! {
+                    () = self.pipeline.outage.over() => store.rows_by_token(token).await,
+                    () = self.pipeline.draining.begun() => Ok(Vec::new()),
+                }
+            }
+            answer => answer,
+        }?;
+        rows.iter_mut().for_each(|row| self.pipeline.recognize(&mut row.delivery));
+        Ok(rows)
+    }
+}

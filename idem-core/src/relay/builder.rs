@@ -1,0 +1,130 @@
+//! The builder of a relay.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::outbox::Sink;
+use crate::runtime::Health;
+use crate::{Error, RetryPolicy, Store};
+
+use super::parts::Parts;
+use super::settings::RelaySettings;
+
+/// Publishes the messages of an outbox to a broker.
+///
+/// ```no_run
+/// # use idem_core::{Relay, Store, Sink, Error};
+/// # async fn run<S: Store>(store: S, events: impl Sink, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+/// Relay::new("billing", store, events)
+///     .run_until(shutdown)
+///     .await
+/// # }
+/// ```
+///
+/// The same with all defaults written out:
+///
+/// ```no_run
+/// # use std::time::Duration; use idem_core::{Relay, RetryPolicy, Store, Sink, Error};
+/// # async fn run<S: Store>(store: S, events: impl Sink, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+/// Relay::new("billing", store, events)
+///     .concurrency(500)
+///     .retry(RetryPolicy::new().max_attempts(10).factor(2.0).max_delay(Duration::from_secs(300)))
+///     .publish_timeout(Duration::from_secs(10))
+///     .lease_duration(Duration::from_secs(10))
+///     .poll_interval(Duration::from_millis(100))
+///     .shutdown_timeout(Duration::from_secs(10))
+///     .run_until(shutdown)
+///     .await
+/// # }
+/// ```
+///
+/// A message is deleted once the broker has confirmed it, so each is published at least once: after a crash between the
+/// two it is published again, under the same id. Messages with one key arrive in the order in which they were staged, if
+/// the transactions that staged them waited for each other, as those do that write to the same row first. A copy may
+/// arrive behind a later message of its key.
+///
+/// Several relays of one name share its messages, in one process or many; each publishes a fair share of the 64 lanes
+/// over which keys are spread. (An outbox in SQLite has one lane, so one relay publishes, and others stand by.) If a relay
+/// dies, its lanes are taken over at the end of their leases.
+#[must_use = "a relay does nothing until `run_until`"]
+pub struct Relay<S, K> {
+    name: String,
+    store: S,
+    sink: K,
+    settings: RelaySettings,
+    health: Health,
+}
+
+impl<S: Store, K: Sink> Relay<S, K> {
+    /// Returns a relay of the outbox with this name: that of the consumer whose handlers stage messages, or the one that
+    /// the application has given to `store.outbox(name)`.
+    pub fn new(name: impl Into<String>, store: S, sink: K) -> Self {
+        Self { name: name.into(), store, sink, settings: RelaySettings::default(), health: Health::new() }
+    }
+
+    /// Sets how many messages may be published at the same time; 500 by default. Of each key it is one.
+    pub fn concurrency(mut self, messages: usize) -> Self {
+        self.settings.concurrency = messages;
+        self
+    }
+
+    /// Sets when and how often a message is published again that the broker has refused. By default it becomes a dead
+    /// letter after 10 attempts, about ten minutes. Messages of its key wait meanwhile, and others pass. Failures of the
+    /// broker are not charged to any message.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// Sets how long the broker may take to confirm a message; 10 seconds by default. After that it counts as away.
+    pub fn publish_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.publish_timeout = timeout;
+        self
+    }
+
+    /// Sets the lease of a lane: how long its messages wait if this process dies; 10 seconds by default. It is renewed
+    /// after a third, and nothing is published when less than a third is left.
+    pub fn lease_duration(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// Sets how often the outbox is read if nothing was staged in this process; 100 milliseconds by default. Messages
+    /// that a worker of this process stages on a clone of the same store are read at once.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.poll = interval;
+        self
+    }
+
+    /// Sets how long a drain waits for messages that are being published; 10 seconds by default.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Returns a handle to the health of this relay. Call it before the relay runs.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    /// Runs until `shutdown` completes, and then drains: it publishes nothing more, waits for the confirms of what is
+    /// published, deletes that, and gives its lanes back, so that another relay goes on at once.
+    ///
+    /// Dropping the future ends the relay at once, like a crash, without harm: what was not deleted is published again,
+    /// by another relay once the leases have ended.
+    ///
+    /// # Errors
+    /// At the start: settings that cannot work, a database that cannot be used, or what
+    /// [`Sink::open`] says that no message can change. Once the relay runs, only `shutdown` ends it,
+    /// or a panic of the sink, which is a defect of the sink: then it drains and returns [`Error::Panicked`].
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        let Self { name, store, sink, settings, health } = self;
+        super::run::until(Parts { name, store, sink, settings, health }, shutdown).await
+    }
+}
+
+impl<S, K> fmt::Debug for Relay<S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("name", &self.name).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,29 @@
+//! The relay, which publishes the messages of an outbox.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
+//! | `run` | the lifecycle: start, run, drain |
+//! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
+//! | `queue` | the messages that are read, by key |
+//! | `floors` | from where lanes are read |
+//! | `lanes` | the lanes that are leased |
+//! | `broker` | whether the broker answers |
+//! | `work` | the statements and calls that run beside each other |
+//! | `operator` | dead letters, for an operator |
+
+mod broker;
+mod builder;
+mod events;
+mod floors;
+mod lanes;
+mod operator;
+mod parts;
+mod queue;
+mod run;
+mod settings;
+mod starting;
+mod state;
+mod work;
+
+pub use builder::Relay;

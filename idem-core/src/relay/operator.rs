@@ -1,0 +1,66 @@
+//! The dead letters of an outbox, for an operator.
+
+use crate::outbox::StoreOutbox;
+use crate::store::{DeadOutgoing, OutboxId, OutboxStats, Page, StoreError};
+use crate::{Error, Store};
+
+/// The methods for operators.
+impl<S: Store> StoreOutbox<S> {
+    /// Lists the dead letters: the messages that a relay has given up, newest first ([`Page::default()`]: 100).
+    ///
+    /// ```no_run
+    /// # use idem_core::{Error, Store, StoreOutbox, store::Page};
+    /// # async fn show<S: Store>(outbox: StoreOutbox<S>) -> Result<(), Error> {
+    /// for dead in outbox.list(Page::default()).await? {
+    ///     println!("{} to {} after {} attempts: {}", dead.id, dead.message.to(), dead.attempts, dead.error);
+    ///     outbox.replay(dead.id).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn list(&self, page: Page) -> Result<Vec<DeadOutgoing>, Error> {
+        let outbox = self.id().await?;
+        self.store.dead_outgoing(outbox, page).await.map_err(|fault| failed("list the dead letters", fault))
+    }
+
+    /// Stages a dead letter again, under the same message id and with all its attempts, behind all other messages of its
+    /// key. Returns `false` if there is no such dead letter (any more).
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn replay(&self, id: i64) -> Result<bool, Error> {
+        let outbox = self.id().await?;
+        let replayed = self.store.replay_outgoing(outbox, id).await;
+        let replayed = replayed.map_err(|fault| failed("replay a dead letter", fault))?;
+        self.wake();
+        Ok(replayed)
+    }
+
+    /// Deletes a dead letter permanently. Returns `false` if there is no such dead letter (any more).
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn discard(&self, id: i64) -> Result<bool, Error> {
+        let outbox = self.id().await?;
+        self.store.discard_outgoing(outbox, id).await.map_err(|fault| failed("discard a dead letter", fault))
+    }
+
+    /// Returns the fill level of the outbox, counted up to `limit` messages.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn stats(&self, limit: u64) -> Result<OutboxStats, Error> {
+        let outbox = self.id().await?;
+        self.store.outbox_stats(outbox, limit).await.map_err(|fault| failed("count", fault))
+    }
+
+    async fn id(&self) -> Result<OutboxId, Error> {
+        self.store.register_outbox(&self.name).await.map_err(|fault| failed("find the outbox", fault))
+    }
+}
+
+fn failed(what: &str, fault: StoreError) -> Error {
+    Error::Database { what: format!("could not {what} of an outbox"), source: fault.into() }
+}

@@ -1,0 +1,189 @@
+//! The lifecycle of a relay: start, run, drain.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::outbox::{Sink, SinkError};
+use crate::runtime::Health;
+use crate::store::{OutboxId, StoreError};
+use crate::telemetry::{self, RelayMetrics};
+use crate::{Error, Store};
+
+use super::broker;
+use super::parts::Parts;
+use super::settings::RelaySettings;
+use super::state::Running;
+
+/// How long the end of the connection to the broker, or the return of the lanes, may take.
+const CLOSE: Duration = Duration::from_secs(5);
+
+pub(super) async fn until<S: Store, K: Sink>(
+    parts: Parts<S, K>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let Parts { name, store, sink, settings, health } = parts;
+    settings.check(&name)?;
+    let _ended = Ended(health.clone());
+    let mut shutdown = pin!(shutdown);
+    let outbox = store.register_outbox(&name).await.map_err(|fault: StoreError| Error::Database {
+        what: format!("could not register the outbox {name:?}"),
+        source: fault.into(),
+    })?;
+    telemetry::describe();
+    let sink = Arc::new(sink);
+    tokio::select! {
+        opened = open(&*sink) => opened?,
+        () = shutdown.as_mut() => {
+            close(&*sink).await;
+            return Ok(());
+        }
+    }
+    tracing::info!(
+        outbox = name,
+        sink = sink.name(),
+        broker = sink.system(),
+        store = store.describe(),
+        concurrency = settings.concurrency,
+        version = env!("CARGO_PKG_VERSION"),
+        "the relay has started"
+    );
+    if let Some(bell) = store.bell() {
+        bell.set_limit(outbox, sink.limit());
+    }
+    health.set_broker(true);
+    // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
+    let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
+    let (stops, of) = (stop.clone(), (store, sink, outbox, name));
+    task.spawn(async move { serve(of, settings, health, stops).await });
+    let ended = tokio::select! {
+        ended = task.join_next() => ended,
+        () = shutdown => {
+            stop.cancel();
+            task.join_next().await
+        }
+    };
+    match ended {
+        Some(Ok(result)) => result,
+        Some(Err(error)) if error.is_panic() => {
+            let text = crate::panic_text::panic_text(error.into_panic().as_ref()).to_owned();
+            Err(Error::Panicked { task: "relay", text })
+        }
+        // The runtime is shutting down.
+        _ => Ok(()),
+    }
+}
+
+/// Makes a relay unready however it ends, even if its future is dropped.
+struct Ended(Health);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.set_broker(false);
+        self.0.set_database(false);
+    }
+}
+
+/// Opens the sink, as soon as the broker answers.
+async fn open<K: Sink>(sink: &K) -> Result<(), Error> {
+    for failures in 0.. {
+        match sink.open().await {
+            Ok(()) => break,
+            Err(SinkError::Message(error)) => {
+                return Err(Error::Broker { what: format!("could not publish to {}", sink.name()), source: error });
+            }
+            Err(SinkError::Broker(error)) => {
+                let error = crate::error::text(error.as_ref());
+                tracing::warn!(error, sink = sink.name(), "the relay could not open its sink; it tries again");
+                sleep(broker::wait(failures)).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn close<K: Sink>(sink: &K) {
+    if timeout(CLOSE, sink.close()).await.is_err() {
+        tracing::warn!("the connection to the broker was not closed in time");
+    }
+}
+
+async fn serve<S: Store, K: Sink>(
+    (store, sink, outbox, name): (S, Arc<K>, OutboxId, String),
+    settings: RelaySettings,
+    health: Health,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let result = {
+        let metrics = RelayMetrics::new(&name);
+        let mut running = Running::new((&store, &*sink, outbox), &settings, &health, metrics);
+        run(&mut running, &stop).await;
+        health.set_broker(false);
+        tracing::info!(outbox = name, "the relay drains");
+        drain(&mut running).await;
+        let token = running.token;
+        let defect = running.defect.take();
+        drop(running);
+        if timeout(CLOSE, store.give_lanes(outbox, token, None)).await.is_err() {
+            tracing::warn!(
+                "the lanes were not given back in time; another relay takes them at the end of their leases"
+            );
+        }
+        defect.map_or(Ok(()), Err)
+    };
+    close(&*sink).await;
+    result
+}
+
+/// Publishes until it is stopped, or the sink panics.
+async fn run<S: Store, K: Sink>(running: &mut Running<'_, S, K>, stop: &CancellationToken) {
+    let mut bell = running.store.bell().map(crate::outbox::Bell::listen);
+    while running.defect.is_none() {
+        running.start(Instant::now());
+        let rung = async {
+            match &mut bell {
+                // The sender lives in the store, so waiting cannot fail.
+                Some(bell) => drop(bell.changed().await),
+                None => std::future::pending().await,
+            }
+        };
+        let next = running.next();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            Some(event) = running.work.next() => running.apply(event),
+            () = rung => running.ring(),
+            () = sleep_until(next) => {}
+        }
+        // All that has ended by now, before anything is started.
+        while let Some(Some(event)) = futures_util::FutureExt::now_or_never(running.work.next()) {
+            running.apply(event);
+        }
+    }
+}
+
+/// Waits for the confirms of what is published, and writes what they say.
+async fn drain<S: Store, K: Sink>(running: &mut Running<'_, S, K>) {
+    running.draining = true;
+    let end = Instant::now() + running.settings.shutdown_timeout;
+    loop {
+        running.start(Instant::now());
+        if running.is_drained() {
+            return;
+        }
+        let next = running.next().min(end);
+        tokio::select! {
+            Some(event) = running.work.next() => running.apply(event),
+            () = sleep_until(next) => {}
+        }
+        if Instant::now() >= end {
+            tracing::warn!("the shutdown timeout has elapsed: what is not confirmed is published again");
+            return;
+        }
+    }
+}

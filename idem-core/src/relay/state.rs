@@ -1,0 +1,190 @@
+//! The state of a running relay.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::outbox::Sink;
+use crate::runtime::{Health, jittered};
+use crate::store::OutboxId;
+use crate::telemetry::RelayMetrics;
+use crate::{Error, Store};
+
+use super::broker::Broker;
+use super::floors::Floors;
+use super::lanes::Lanes;
+use super::queue::Queue;
+use super::settings::RelaySettings;
+use super::work::{Event, Failed};
+
+/// How many messages may wait for their next attempt before nothing more is read.
+const DELAYED: usize = 5000;
+
+/// How many bytes of payloads are kept before nothing more is read.
+const BYTES: usize = 64 * 1024 * 1024;
+
+/// How long to wait after a statement has failed.
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
+
+/// The state of a running relay.
+pub(super) struct Running<'a, S, K> {
+    pub(super) store: &'a S,
+    pub(super) sink: &'a K,
+    pub(super) outbox: OutboxId,
+    pub(super) settings: &'a RelaySettings,
+    pub(super) health: &'a Health,
+    pub(super) metrics: RelayMetrics,
+    /// The name under which it holds lanes.
+    pub(super) token: Uuid,
+    /// What runs at present.
+    pub(super) work: FuturesUnordered<BoxFuture<'a, Event>>,
+    pub(super) lanes: Lanes,
+    pub(super) queue: Queue,
+    pub(super) floors: Floors,
+    pub(super) broker: Broker,
+    pub(super) publishing: usize,
+    /// Confirmed and not deleted.
+    pub(super) confirmed: Vec<(u8, i64)>,
+    /// Refused and not recorded.
+    pub(super) failures: Vec<Failed>,
+    /// The statements that run at present. Each kind runs once at a time.
+    pub(super) busy: Busy,
+    /// When each kind of statement runs next.
+    pub(super) next: Next,
+    /// Deleted or restarted while a read runs, whose answer is older.
+    pub(super) deleted: Vec<i64>,
+    pub(super) restarted: BTreeSet<u8>,
+    /// How many lanes the last read has found messages in.
+    pub(super) active: usize,
+    /// The fair share of lanes.
+    pub(super) share: usize,
+    pub(super) draining: bool,
+    /// A panic of the sink.
+    pub(super) defect: Option<Error>,
+}
+
+/// The statements that run at present.
+#[derive(Debug, Default)]
+pub(super) struct Busy {
+    pub(super) reading: bool,
+    pub(super) deleting: bool,
+    pub(super) recording: bool,
+    /// Renewing, taking or giving lanes.
+    pub(super) leasing: bool,
+    pub(super) counting: bool,
+}
+
+/// When each kind of statement runs next.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) read: Instant,
+    /// The earliest time of a read that the bell asks for.
+    pub(super) early: Instant,
+    pub(super) delete: Instant,
+    pub(super) record: Instant,
+    pub(super) renew: Instant,
+    pub(super) take: Option<Instant>,
+    pub(super) count: Instant,
+}
+
+impl<'a, S: Store, K: Sink> Running<'a, S, K> {
+    pub(super) fn new(
+        (store, sink, outbox): (&'a S, &'a K, OutboxId),
+        settings: &'a RelaySettings,
+        health: &'a Health,
+        metrics: RelayMetrics,
+    ) -> Self {
+        let now = Instant::now();
+        let next = Next { read: now, early: now, delete: now, record: now, renew: now, take: None, count: now };
+        Self {
+            store,
+            sink,
+            outbox,
+            settings,
+            health,
+            metrics,
+            token: Uuid::new_v4(),
+            work: FuturesUnordered::new(),
+            lanes: Lanes::default(),
+            queue: Queue::default(),
+            floors: Floors::new(now),
+            broker: Broker::default(),
+            publishing: 0,
+            confirmed: Vec::new(),
+            failures: Vec::new(),
+            busy: Busy::default(),
+            next,
+            deleted: Vec::new(),
+            restarted: BTreeSet::new(),
+            active: 1,
+            share: usize::from(store.outbox_lanes()),
+            draining: false,
+            defect: None,
+        }
+    }
+
+    /// When something can be started next, if nothing happens before.
+    pub(super) fn next(&self) -> Instant {
+        let (now, Next { delete, record, renew, count, .. }) = (Instant::now(), &self.next);
+        let when = |wanted: bool, time: &Instant| wanted.then_some(*time);
+        let times = [
+            self.broker.until().filter(|until| *until > now),
+            self.queue.next_due(),
+            self.lanes.until(),
+            self.next.take.filter(|_| !self.busy.leasing && !self.draining),
+            when(!self.busy.leasing, renew),
+            when(!self.busy.counting && !self.draining, count),
+            when(!self.busy.reading && !self.draining && !self.is_full(), &self.next.read),
+            when(!self.busy.deleting && !self.confirmed.is_empty(), delete),
+            when(!self.busy.recording && !self.failures.is_empty(), record),
+        ];
+        let next = times.into_iter().flatten().min();
+        // Whatever was forgotten here is found then.
+        next.unwrap_or(now + AGAIN).clamp(now + Duration::from_millis(1), now + AGAIN)
+    }
+
+    /// Returns whether there are enough messages.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= self.settings.concurrency || self.queue.delayed() >= DELAYED || self.queue.bytes() >= BYTES
+    }
+
+    /// Reads at once, because something was staged in this process.
+    pub(super) fn ring(&mut self) {
+        self.next.read = self.next.read.min(self.next.early);
+    }
+
+    /// Returns whether all that was published is deleted, and all that failed is recorded.
+    pub(super) fn is_drained(&self) -> bool {
+        let idle = !self.busy.deleting && !self.busy.recording && !self.busy.leasing;
+        idle && self.publishing == 0 && self.confirmed.is_empty() && self.failures.is_empty()
+    }
+
+    /// Reads a lane from the start.
+    pub(super) fn restart(&mut self, lane: u8) {
+        self.floors.restart(lane);
+        if self.busy.reading {
+            self.restarted.insert(lane);
+        }
+        self.next.read = self.next.read.min(self.next.early);
+    }
+
+    /// Drops these lanes: their messages belong to another relay.
+    pub(super) fn drop_lanes(&mut self, lanes: &BTreeSet<u8>) {
+        if lanes.is_empty() {
+            return;
+        }
+        self.queue.drop_lanes(lanes);
+        self.confirmed.retain(|(lane, _)| !lanes.contains(lane));
+        self.failures.retain(|failed| !lanes.contains(&failed.entry.lane));
+        lanes.iter().for_each(|lane| self.restart(*lane));
+    }
+
+    /// When a statement that has failed is tried again.
+    pub(super) fn again(&self) -> Instant {
+        Instant::now() + jittered(AGAIN.min(self.settings.lease / 10))
+    }
+}

@@ -1,0 +1,143 @@
+//! Rows of the outbox, as relays and operators read them.
+
+use std::time::{Duration, SystemTime};
+
+use crate::Key;
+use crate::outbox::StagedMessage;
+
+/// The name of an outbox, interned as a small integer in the table `outboxes`.
+// Exhaustive: it is the column's number, and stores wrap and unwrap it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OutboxId(pub i32);
+
+/// A message that has still to be published.
+// Exhaustive: a store that did not read a new part of it must not compile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutboxRow {
+    /// The order in which messages were staged, within a lane.
+    pub id: i64,
+    /// The lane.
+    pub lane: u8,
+    /// The message. Its attempt is the number of failures that were charged to it, and one.
+    pub message: StagedMessage,
+    /// How long ago it was staged.
+    pub age: Duration,
+    /// How long to wait before it may be published, after a failure.
+    pub due: Duration,
+}
+
+/// The part of a lane that a relay reads.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneLook {
+    /// The lane.
+    pub lane: u8,
+    /// Rows with a smaller id are left out.
+    pub floor: i64,
+    /// The number of rows to read at most.
+    pub limit: u32,
+}
+
+/// The leases of a relay.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaneLeases {
+    /// The lanes that it holds.
+    pub held: Vec<u8>,
+    /// How many relays of the outbox are alive, this one included.
+    pub relays: u32,
+}
+
+/// A message that the broker has refused.
+// Exhaustive: a store that did not write a new part of it must not compile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishFailure {
+    /// Its lane.
+    pub lane: u8,
+    /// Its id.
+    pub id: i64,
+    /// When it is published again. `None`: it is given up, and becomes a dead letter.
+    pub next: Option<Duration>,
+    /// The error.
+    pub error: String,
+}
+
+/// A dead letter of an outbox: a message that its relay has given up.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DeadOutgoing {
+    /// Its id, for [`StoreOutbox::replay`](crate::StoreOutbox::replay) and
+    /// [`discard`](crate::StoreOutbox::discard).
+    pub id: i64,
+    /// The message.
+    pub message: StagedMessage,
+    /// How often it was published in vain.
+    pub attempts: u32,
+    /// The error of the last attempt.
+    pub error: String,
+    /// When it was given up.
+    pub died_at: SystemTime,
+}
+
+/// The fill level of an outbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutboxStats {
+    /// How many messages have still to be published; counted up to the limit that the caller has given.
+    pub waiting: u64,
+    /// How long ago the oldest of them was staged.
+    pub oldest: Option<Duration>,
+    /// How many dead letters there are; counted up to the same limit.
+    pub dead: u64,
+    /// How many relays of it are alive.
+    pub relays: u32,
+}
+
+impl OutboxStats {
+    /// Creates the stats of a store.
+    pub fn new(waiting: u64, oldest: Option<Duration>, dead: u64, relays: u32) -> Self {
+        Self { waiting, oldest, dead, relays }
+    }
+}
+
+impl DeadOutgoing {
+    /// Creates a dead letter, as a store reads it.
+    pub fn new(id: i64, message: StagedMessage, attempts: u32, error: String, died_at: SystemTime) -> Self {
+        Self { id, message, attempts, error, died_at }
+    }
+}
+
+/// What a relay reads.
+// Exhaustive: a store that ignored a new part of it could lose a message, so it must not compile.
+#[derive(Debug, Clone, Copy)]
+pub struct OutboxRead<'a> {
+    /// The lanes.
+    pub lanes: &'a [LaneLook],
+    /// Leaves out the messages of these keys, which wait for an earlier one.
+    pub blocked: &'a [Key],
+    /// Leaves out the messages with these ids, which the relay has already.
+    pub known: &'a [i64],
+    /// Reads at most about this many bytes of payloads of each lane, but at least one message.
+    pub bytes: u64,
+    /// Transactions that may still have been open when the floors were set. If one of them has ended, as this read sees
+    /// the database, it starts from the beginning of each lane: that transaction may have committed rows below a floor,
+    /// and rows behind them must not be published first.
+    pub open: &'a [i64],
+    /// Whether to return [`OutboxFound::mark`].
+    pub marks: bool,
+}
+
+/// What a relay has read.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OutboxFound {
+    /// The messages, in the order of lane and id.
+    pub rows: Vec<OutboxRow>,
+    /// Whether it has ignored the floors.
+    pub from_start: bool,
+    /// The transactions that were open, as this read saw the database. Empty if ids are in the order of commits.
+    pub open: Vec<i64>,
+    /// A number above that of each transaction that had written before; any number if ids are in the order of commits.
+    /// `None` if it was not asked for.
+    pub mark: Option<i64>,
+}

@@ -1,0 +1,154 @@
+//! The statements of relays, and of operators of the outbox.
+
+use std::time::Duration;
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::outbox::{StagedMessage, envelope};
+use crate::store::{
+    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure,
+    StoreError,
+};
+
+use super::Postgres;
+use super::rows::{duration, secs, time};
+
+fn lanes(lanes: impl IntoIterator<Item = u8>) -> Vec<i16> {
+    lanes.into_iter().map(i16::from).collect()
+}
+
+fn lane(number: i16) -> u8 {
+    u8::try_from(number).unwrap_or_default()
+}
+
+fn count(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Decodes the columns that waiting and dead messages have in common.
+fn message(row: &PgRow) -> Result<StagedMessage, sqlx::Error> {
+    let destination = String::from_utf8_lossy(row.try_get(4)?).into_owned();
+    let message = envelope::open(destination, row.try_get(5)?, row.try_get(6)?, row.try_get(7)?);
+    let attempts = u32::try_from(row.try_get::<i32, _>(3)?).unwrap_or(0);
+    Ok(StagedMessage::new(row.try_get(2)?, message)
+        .with_staged_at(time(row.try_get(8)?))
+        .with_attempt(attempts.saturating_add(1)))
+}
+
+impl Postgres {
+    pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
+        let query = self.sql().alive.query().bind(outbox.0).bind(token).bind(secs(lease));
+        let rows = self.ask(query).await?;
+        let Some(row) = rows.first() else { return Ok(LaneLeases::default()) };
+        let held: Vec<i16> = row.try_get(0)?;
+        Ok(LaneLeases { held: held.into_iter().map(lane).collect(), relays: count(row.try_get(1)?) })
+    }
+
+    pub(super) async fn take_free(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        lease: Duration,
+        limit: u32,
+    ) -> Result<Vec<u8>, StoreError> {
+        let query = self.sql().take_lanes.query().bind(outbox.0).bind(token).bind(secs(lease)).bind(i64::from(limit));
+        let rows = self.ask(query).await?;
+        Ok(rows.iter().map(|row| row.try_get(0).map(lane)).collect::<Result<_, _>>()?)
+    }
+
+    pub(super) async fn give(&self, outbox: OutboxId, token: Uuid, which: Option<&[u8]>) -> Result<(), StoreError> {
+        let which = which.map(|which| lanes(which.iter().copied()));
+        self.ask(self.sql().give_lanes.query().bind(outbox.0).bind(token).bind(which)).await.map(drop)
+    }
+
+    pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        let OutboxRead { lanes: asked, blocked, known, bytes, open, marks } = read;
+        let query = self.sql().read_outbox.query().bind(outbox.0).bind(lanes(asked.iter().map(|look| look.lane)));
+        let query = query.bind(asked.iter().map(|look| look.floor).collect::<Vec<_>>());
+        let query = query.bind(asked.iter().map(|look| i64::from(look.limit)).collect::<Vec<_>>());
+        let query = query.bind(blocked.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
+        let query = query.bind(i64::try_from(bytes).unwrap_or(i64::MAX)).bind(known).bind(open).bind(marks);
+        let rows = self.ask(query).await?;
+        let Some(first) = rows.first() else { return Ok(OutboxFound::default()) };
+        let (from_start, open, mark) = (first.try_get(11)?, first.try_get(12)?, first.try_get(13)?);
+        let row = |row: &PgRow| {
+            Ok(OutboxRow {
+                id: row.try_get(0)?,
+                lane: lane(row.try_get(1)?),
+                message: message(row)?,
+                age: duration(row.try_get(9)?),
+                due: duration(row.try_get::<Option<i64>, _>(10)?.unwrap_or(0)),
+            })
+        };
+        // Without a message there is one row, which has none.
+        let some = |row: &&PgRow| !matches!(row.try_get::<Option<i64>, _>(0), Ok(None));
+        let rows = rows.iter().filter(some).map(row).collect::<Result<_, sqlx::Error>>()?;
+        Ok(OutboxFound { rows, from_start, open, mark })
+    }
+
+    pub(super) async fn delete(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        published: &[(u8, i64)],
+    ) -> Result<u64, StoreError> {
+        let query = self.sql().delete_published.query().bind(outbox.0).bind(token);
+        let query = query.bind(lanes(published.iter().map(|(lane, _)| *lane)));
+        let rows = self.ask(query.bind(published.iter().map(|(_, id)| *id).collect::<Vec<_>>())).await?;
+        Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
+    }
+
+    pub(super) async fn record(
+        &self,
+        outbox: OutboxId,
+        token: Uuid,
+        failures: &[PublishFailure],
+    ) -> Result<(), StoreError> {
+        let (again, dead): (Vec<_>, Vec<_>) = failures.iter().partition(|failure| failure.next.is_some());
+        let ids = |some: &[&PublishFailure]| {
+            let ids = some.iter().map(|failure| failure.id).collect::<Vec<_>>();
+            (lanes(some.iter().map(|failure| failure.lane)), ids)
+        };
+        let errors = |some: &[&PublishFailure]| some.iter().map(|it| it.error.clone().into_bytes()).collect::<Vec<_>>();
+        if !again.is_empty() {
+            let (lanes, ids) = ids(&again);
+            let due: Vec<f64> = again.iter().map(|failure| secs(failure.next.unwrap_or_default())).collect();
+            let query = self.sql().retry_outgoing.query().bind(outbox.0).bind(token).bind(lanes).bind(ids);
+            self.ask(query.bind(due).bind(errors(&again))).await?;
+        }
+        if !dead.is_empty() {
+            let (lanes, ids) = ids(&dead);
+            let query = self.sql().give_up_outgoing.query().bind(outbox.0).bind(token).bind(lanes).bind(ids);
+            self.ask(query.bind(errors(&dead))).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        let query = self.sql().outbox_stats.query().bind(outbox.0).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = self.ask(query).await?;
+        let Some(row) = rows.first() else { return Ok(OutboxStats::default()) };
+        Ok(OutboxStats {
+            waiting: row.try_get::<i64, _>(0)?.unsigned_abs(),
+            oldest: row.try_get::<Option<i64>, _>(1)?.map(duration),
+            dead: row.try_get::<i64, _>(2)?.unsigned_abs(),
+            relays: count(row.try_get(3)?),
+        })
+    }
+
+    pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+        let query = self.sql().dead_outgoing.query().bind(outbox.0).bind(page.before).bind(i64::from(page.limit));
+        let dead = |row: &PgRow| {
+            Ok(DeadOutgoing {
+                id: row.try_get(0)?,
+                message: message(row)?,
+                attempts: u32::try_from(row.try_get::<i32, _>(3)?).unwrap_or(0),
+                error: String::from_utf8_lossy(row.try_get(9)?).into_owned(),
+                died_at: time(row.try_get(10)?),
+            })
+        };
+        Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)
+    }
+}

@@ -1,0 +1,133 @@
+//! Staged messages, beside what a handler does to its session.
+
+use idem_core::store::{CommitResult, OutboxRows, OwnClaim, Transactions};
+use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::world::{World, committed, raw, world};
+
+fn message(text: &str) -> StagedMessage {
+    StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", text.to_owned()))
+}
+
+fn both() -> [StagedMessage; 2] {
+    [message("small"), message(&"large".repeat(5000))]
+}
+
+/// Runs SQL as a handler, stages a message, and commits.
+async fn stage_after(world: &World, key: &str, sql: &'static str, message: StagedMessage) -> CommitResult {
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    let mut txn = world.claimed(key).await;
+    raw(&mut txn, sql).await;
+    world.store.stage(&mut txn, outbox, vec![message]).unwrap();
+    world.store.commit(txn).await
+}
+
+const STAGED: &str = "SELECT count(*) FROM outbox_messages";
+
+#[tokio::test]
+async fn settings_of_the_handler_change_nothing_in_what_is_staged() {
+    let Some(mut world) = world().await else { return };
+    let settings = "SET LOCAL standard_conforming_strings = off; SET LOCAL backslash_quote = off; \
+                    SET LOCAL bytea_output = 'escape'; SET LOCAL search_path = pg_temp";
+    for (key, staged) in ["a", "b"].into_iter().zip(both()) {
+        let payload = staged.payload().to_vec();
+        committed(stage_after(&world, key, settings, staged).await);
+        let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT payload FROM outbox_messages ORDER BY id DESC LIMIT 1");
+        assert_eq!(query.fetch_one(&mut world.other).await.unwrap(), payload);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_role_or_a_mode_that_cannot_write_is_a_failure_of_the_handler() {
+    let Some(mut world) = world().await else { return };
+    for (n, sql) in ["SET LOCAL ROLE pg_monitor", "SET TRANSACTION READ ONLY"].into_iter().enumerate() {
+        for (m, staged) in both().into_iter().enumerate() {
+            let done = stage_after(&world, &format!("{n} {m}"), sql, staged).await;
+            let CommitResult::Refused(why) = done else { panic!("{sql}, {m}: {done:?}") };
+            assert!(why.to_string().contains("SET ROLE"), "{why}");
+        }
+    }
+    assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_table_that_is_gone_is_no_failure_of_the_handler() {
+    let Some(mut world) = world().await else { return };
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    sqlx::query("ALTER TABLE outbox_messages RENAME TO gone").execute(&mut world.other).await.unwrap();
+    for (key, staged) in ["a", "b"].into_iter().zip(both()) {
+        let mut txn = world.claimed(key).await;
+        world.store.stage(&mut txn, outbox, vec![staged]).unwrap();
+        let done = world.store.commit(txn).await;
+        assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
+    }
+    assert_eq!(world.claims().await, 0);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_application_stages_in_its_own_transaction() {
+    let Some(mut world) = world().await else { return };
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let outbox = world.store.outbox("billing");
+    let texts = |part: &str| [1, 2, 3].map(|n| Outgoing::new("orders", format!("{part} {n}")).key("k"));
+    let mut tx = own.begin().await.unwrap();
+    outbox.stage(&mut tx, texts("rolled back")).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(world.number(STAGED).await, 0);
+    let mut tx = own.begin().await.unwrap();
+    outbox.stage(&mut tx, texts("kept")).await.unwrap();
+    outbox.stage(&mut tx, []).await.unwrap();
+    assert_eq!(world.number(STAGED).await, 0, "it is not committed");
+    tx.commit().await.unwrap();
+    outbox.wake();
+    let query = "SELECT convert_from(payload, 'UTF8') FROM outbox_messages ORDER BY id";
+    let staged: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut world.other).await.unwrap();
+    assert_eq!(staged, ["kept 1", "kept 2", "kept 3"]);
+    let unfit = outbox.stage(&mut own, [Outgoing::new("orders", ""), Outgoing::new("a\0", "")]).await;
+    let Err(Error::Config(why)) = unfit else { panic!("{unfit:?}") };
+    assert!(why.contains("message 1") && why.contains("destination"), "{why}");
+    assert_eq!(world.number(STAGED).await, 3);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_application_claims_in_its_own_transaction() {
+    let Some(mut world) = world().await else { return };
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let claim = async |own: &mut PgConnection, key: &str, text: &str| {
+        let (key, fingerprint) = (Key::of(key).unwrap(), Fingerprint::of(text.as_bytes()));
+        world.store.claim_in(own, "importer", "row", key, fingerprint).await.unwrap()
+    };
+    let mut tx = own.begin().await.unwrap();
+    assert!(claim(&mut tx, "a", "1").await.is_new());
+    assert_eq!(claim(&mut tx, "a", "1").await, OwnClaim::Duplicate);
+    tx.rollback().await.unwrap();
+    let mut tx = own.begin().await.unwrap();
+    assert!(claim(&mut tx, "a", "1").await.is_new(), "it was rolled back");
+    tx.commit().await.unwrap();
+    for (text, expected) in [("1", OwnClaim::Duplicate), ("2", OwnClaim::Conflict)] {
+        let mut tx = own.begin().await.unwrap();
+        assert_eq!(claim(&mut tx, "a", text).await, expected);
+        tx.rollback().await.unwrap();
+    }
+    // Another transaction waits for the first one.
+    let mut second = PgConnection::connect(&world.url).await.unwrap();
+    let mut tx = own.begin().await.unwrap();
+    assert!(claim(&mut tx, "b", "1").await.is_new());
+    let mut waits = second.begin().await.unwrap();
+    let (claimed, ()) = tokio::join!(claim(&mut waits, "b", "1"), async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tx.commit().await.unwrap();
+    });
+    assert_eq!(claimed, OwnClaim::Duplicate);
+    waits.rollback().await.unwrap();
+    assert_eq!(world.claims().await, 2);
+    let handlers = "SELECT count(*) FROM handlers WHERE consumer = 'importer'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(AssertSqlSafe(handlers)).fetch_one(&mut world.other).await.unwrap(), 1);
+    world.end().await;
+}

@@ -1,0 +1,37 @@
+//! Claims and staged messages in transactions of the application's own.
+
+use idem_core::store::OwnClaim;
+use idem_core::{Fingerprint, Key, Outgoing, Sqlite, StoreOutbox};
+use sqlx::{Connection, SqliteConnection};
+
+async fn count(connection: &mut SqliteConnection) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM idem_outbox_messages").fetch_one(connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_application_claims_and_stages_in_its_own_transaction() {
+    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
+    std::fs::create_dir(&folder).unwrap();
+    let url = format!("sqlite://{}/own.db", folder.display());
+    let store = Sqlite::connect(&url).await.unwrap();
+    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let outbox: StoreOutbox<Sqlite> = store.outbox("billing");
+    for (commits, expected) in [(false, 0), (true, 2)] {
+        let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::of(b"1"));
+        assert!(claim.await.unwrap().is_new());
+        outbox.stage(&mut tx, [Outgoing::new("a", "1").key(1), Outgoing::new("a", "2").key(1)]).await.unwrap();
+        match commits {
+            true => tx.commit().await.unwrap(),
+            false => tx.rollback().await.unwrap(),
+        }
+        assert_eq!(count(&mut own).await, expected);
+    }
+    for (text, expected) in [("1", OwnClaim::Duplicate), ("2", OwnClaim::Conflict)] {
+        let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let fingerprint = Fingerprint::of(text.as_bytes());
+        let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), fingerprint);
+        assert_eq!(claim.await.unwrap(), expected);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,319 @@
+//! Messages that handlers stage.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use idem_core::store::{LaneLook, OutboxRead, OutboxRow, OutboxRows};
+use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, Outbox, Outgoing, State, Worker};
+use uuid::Uuid;
+
+use crate::Publication;
+use crate::conformance::soon;
+use crate::conformance::store::World;
+
+use super::line::{Line, Running};
+use super::orders::{Act, Desk, Order, Orders};
+use super::panicky::Extracted;
+use super::settings::Settings;
+use super::watched::{is_ready, watched};
+
+/// The handler of `Staging` events: it stages two messages, before and after it does what the order says.
+struct Stages<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for Stages<W> {
+    const NAME: &'static str = "stages";
+    const EVENT: Option<&'static str> = Some("Staging");
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (State<Desk>, Delivery, Outbox);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(
+        order: Order,
+        (desk, delivery, outbox): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        let id = order.id.clone();
+        outbox.publish("orders.paid", &format!("{id} 1"))?.key(&id).header("tenant", "acme");
+        if id == "large" {
+            outbox.send(Outgoing::new("orders.paid", vec![b' '; 100_000]))?;
+        }
+        Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await?;
+        let unfit = if id == "unfit" { "a\nb" } else { "place" };
+        outbox.publish("orders.paid", &format!("{id} 2"))?.key(&id).header(unfit, "2");
+        Ok(())
+    }
+}
+
+/// The batch handler of `StagingBatch` events. It fails if one of them is to fail.
+struct StagesBatch<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for StagesBatch<W> {
+    const NAME: &'static str = "stages_batch";
+    const EVENT: Option<&'static str> = Some("StagingBatch");
+
+    type Message = Order;
+    type Input = Batch<Order>;
+    type Params = (State<Desk>, Outbox);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(
+        orders: Batch<Order>,
+        (State(desk), outbox): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
+        desk.write::<W>(&ids, tx).await?;
+        for order in orders.iter() {
+            outbox.publish("orders.paid", &order.id)?;
+            if order.does(1) == Act::Permanent {
+                return Err(idem_core::permanent("never"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A queue of such events.
+struct Staging<W: World>(Line<W>);
+
+impl<W: World> Staging<W> {
+    async fn new(world: W) -> Self {
+        Self(Line::new(world).await)
+    }
+
+    fn publish(&self, event: &str, order: Order) {
+        self.0.publish_raw(Publication::from(order).event_type(event));
+    }
+
+    fn start(&self, settings: Settings) -> Running {
+        let worker = Worker::new(settings.consumer, self.0.store.clone(), self.0.queue.clone());
+        let worker = worker.state(self.0.desk.clone()).handler::<Stages<W>>().handler::<StagesBatch<W>>();
+        self.0.run_until_stopped(worker, settings)
+    }
+
+    /// Runs a worker until there are so many outcomes.
+    async fn run(&self, outcomes: usize) -> Vec<String> {
+        let worker = self.start(Settings::default());
+        self.0.outcomes(outcomes).await;
+        soon(self.0.queue.idle()).await;
+        worker.stop().await;
+        self.0.outcomes(outcomes).await
+    }
+
+    /// What is staged, in its order.
+    async fn rows(&self) -> Vec<OutboxRow> {
+        let outbox = self.0.store.register_outbox("billing").await.unwrap();
+        let lanes: Vec<LaneLook> = (0..64).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
+        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, open: &[], marks: false };
+        let mut rows = self.0.store.read_outbox(outbox, read).await.unwrap().rows;
+        rows.sort_by_key(|row| row.id);
+        rows
+    }
+
+    /// The texts of what is staged.
+    async fn staged(&self) -> Vec<String> {
+        let text = |row: &OutboxRow| row.message.message().decode().unwrap_or_else(|_| "large".to_owned());
+        self.rows().await.iter().map(text).collect()
+    }
+
+    async fn ids(&self) -> BTreeMap<String, Uuid> {
+        let text = |row: &OutboxRow| (row.message.message().decode().unwrap_or_default(), row.message.id());
+        self.rows().await.iter().map(text).collect()
+    }
+}
+
+/// With its effect, in its order, and with its key and headers; also a message that is too large for the string of
+/// COMMIT.
+pub async fn what_a_handler_stages_is_written_with_its_effect<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    staging.publish("Staging", Order::ok("a"));
+    staging.run(1).await;
+    assert_eq!(staging.staged().await, ["a 1", "a 2"]);
+    let row = staging.rows().await.remove(0);
+    let expected = Outgoing::json("orders.paid", "a 1").unwrap().key("a").header("tenant", "acme");
+    assert_eq!(row.message.message(), &expected);
+    assert_eq!(row.message.id().get_version_num(), 8);
+    staging.publish("Staging", Order::ok("large"));
+    staging.publish("Staging", Order::ok("a"));
+    staging.run(3).await;
+    assert_eq!(staging.staged().await, ["a 1", "a 2", "large 1", "large", "large 2"]);
+    assert_eq!(staging.0.effects("a").await, 1);
+}
+
+/// Whatever a handler does before it succeeds, its messages are there once; and never if it does not.
+pub async fn nothing_is_staged_by_a_run_that_fails<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let acts = [Act::Fail, Act::Panic, Act::Fail, Act::Ok];
+    staging.publish("Staging", Order::new("fails", &acts).by_attempt());
+    staging.publish("Staging", Order::new("never", &[Act::Permanent]));
+    staging.publish("Staging", Order::new("rolls back", &[Act::Rollback]));
+    staging.publish("Staging", Order::new("begins", &[Act::RollbackBegin]));
+    staging.publish("Staging", Order::new("commits", &[Act::Commit]));
+    staging.publish("Staging", Order::new("begins again", &[Act::CommitBegin]));
+    staging.publish("Staging", Order::ok("good"));
+    staging.run(10).await;
+    let mut staged = staging.staged().await;
+    staged.sort();
+    assert_eq!(staged, ["fails 1", "fails 2", "good 1", "good 2"]);
+    assert_eq!(staging.0.dead().await.len(), 5);
+}
+
+/// A handler that swallows an error has staged nothing, where the error has aborted its transaction.
+pub async fn a_nested_rollback_keeps_what_was_staged<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    staging.publish("Staging", Order::new("a", &[Act::Nested]));
+    staging.run(1).await;
+    assert_eq!(staging.staged().await, ["a 1", "a 2"]);
+}
+
+/// A message that no broker can carry is a failure of the handler, and nothing of its run is left.
+pub async fn a_message_that_cannot_be_sent_is_a_failure<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    staging.publish("Staging", Order::ok("unfit"));
+    staging.run(5).await;
+    let dead = staging.0.one_dead().await;
+    assert!(dead.error.contains("the name of a header has a control character"), "{}", dead.error);
+    assert_eq!((staging.staged().await.len(), staging.0.effects("unfit").await), (0, 0));
+}
+
+/// A message that is larger than the broker of the relay takes is refused where it is staged.
+pub async fn a_message_over_the_limit_of_the_relay_is_a_failure<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let sink = crate::MemorySink::new();
+    sink.set_limit(50_000);
+    let relay = idem_core::Relay::new("billing", staging.0.store.clone(), sink.clone());
+    let health = relay.health();
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    soon(async {
+        while !health.is_ready() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    staging.publish("Staging", Order::ok("large"));
+    staging.publish("Staging", Order::ok("small"));
+    staging.run(6).await;
+    let dead = staging.0.one_dead().await;
+    assert!(dead.error.contains("takes 50000"), "{}", dead.error);
+    soon(sink.wait_for(|sink| sink.published().len() == 2)).await;
+    relay.abort();
+    let _ = relay.await;
+}
+
+/// Whatever runs twice publishes under the same ids.
+pub async fn a_message_that_runs_again_stages_under_the_same_ids<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    for id in ["a", "b"] {
+        staging.publish("Staging", Order::ok(id));
+    }
+    staging.run(2).await;
+    let first = staging.ids().await;
+    assert_eq!(first.len(), 4);
+    assert_eq!(first.values().collect::<std::collections::BTreeSet<_>>().len(), 4, "{first:?}");
+    let (outbox, claims) = (staging.0.world.own("outbox_messages"), staging.0.world.own("processed_messages"));
+    staging.0.world.run(&format!("DELETE FROM {outbox}; DELETE FROM {claims}")).await;
+    for id in ["b", "a"] {
+        staging.publish("Staging", Order::ok(id));
+    }
+    staging.run(4).await;
+    assert_eq!(staging.ids().await, first);
+}
+
+/// Many messages, some of which fail at first: each has staged once, whichever messages it ran with.
+pub async fn each_of_many_messages_stages_once<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let worker = staging.start(Settings { concurrency: 2, ..Settings::default() });
+    for n in 0..60 {
+        let acts: &[Act] = if n % 7 == 3 { &[Act::Fail, Act::Ok] } else { &[Act::Ok] };
+        staging.publish("Staging", Order::new(&n.to_string(), acts).by_attempt());
+    }
+    let failing = (0..60).filter(|n| n % 7 == 3).count();
+    staging.0.outcomes(60 + failing).await;
+    soon(staging.0.queue.idle()).await;
+    worker.stop().await;
+    let mut staged = staging.staged().await;
+    let mut expected: Vec<String> = (0..60).flat_map(|n| [format!("{n} 1"), format!("{n} 2")]).collect();
+    staged.sort();
+    expected.sort();
+    assert_eq!(staged, expected);
+    for row in staging.rows().await.chunk_by(|one, next| one.message.key() == next.message.key()) {
+        let places: Vec<String> = row.iter().map(|row| row.message.message().decode().unwrap()).collect();
+        assert!(places.iter().map(|text| text.split(' ').next_back()).is_sorted(), "{places:?}");
+    }
+}
+
+/// What a batch handler stages is written with the batch, also after it was halved.
+pub async fn a_batch_handler_stages_with_its_batch<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    for n in 0..10 {
+        staging.publish("StagingBatch", Order::ok(&n.to_string()));
+    }
+    staging.publish("StagingBatch", Order::new("bad", &[Act::Permanent]));
+    staging.run(11).await;
+    let mut staged = staging.staged().await;
+    staged.sort();
+    assert_eq!(staged, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert!(staging.rows().await.iter().all(|row| row.message.id().get_version_num() == 7));
+}
+
+/// A worker whose handlers stage is unready while no relay is alive, and says so.
+pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let (settings, health) = watched(2);
+    let worker = staging.start(Settings { relay_patience: Duration::from_millis(600), ..settings });
+    let health = health.borrow().clone().unwrap();
+    soon(async {
+        while health.unrelayed().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!health.is_ready() && health.broker() && health.database());
+    assert!(health.unrelayed().unwrap().contains("Relay::new(\"billing\""), "{:?}", health.unrelayed());
+    staging.publish("Staging", Order::ok("a"));
+    staging.0.outcomes(1).await;
+    let sink = crate::MemorySink::new();
+    let relay = idem_core::Relay::new("billing", staging.0.store.clone(), sink.clone());
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    is_ready(&health, true).await;
+    soon(sink.wait_for(|sink| sink.published().len() == 2)).await;
+    relay.abort();
+    worker.stop().await;
+}
+
+/// Handlers fail while too many messages wait, and succeed when those are published.
+pub async fn a_backlog_makes_handlers_fail_until_it_is_published<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let retry = idem_core::RetryPolicy::new().max_attempts(1000).min_delay(Duration::from_millis(50)).factor(1.0);
+    let settings =
+        Settings { backlog: Some(3), relay_patience: Duration::from_millis(600), retry, ..Settings::default() };
+    let worker = staging.start(settings);
+    for id in ["a", "b"] {
+        staging.publish("Staging", Order::ok(id));
+    }
+    staging.0.outcomes(2).await;
+    // It is counted every twentieth of a second.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    staging.publish("Staging", Order::ok("c"));
+    let outcomes = staging.0.outcomes(3).await;
+    assert_eq!(outcomes[2], "scheduled 1");
+    assert_eq!((staging.staged().await.len(), staging.0.effects("c").await), (4, 0));
+    let sink = crate::MemorySink::new();
+    let relay = idem_core::Relay::new("billing", staging.0.store.clone(), sink.clone());
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    soon(sink.wait_for(|sink| sink.published().len() == 6)).await;
+    relay.abort();
+    worker.stop().await;
+    assert_eq!(staging.0.effects("c").await, 1);
+}

@@ -1,0 +1,47 @@
+//! The suite for relays: what becomes of staged messages at each failure, over each store.
+//!
+//! Its world is that of the store suite.
+
+mod failures;
+mod leases;
+mod line;
+mod order;
+
+pub use super::store::World;
+pub use failures::*;
+pub use leases::*;
+pub use order::*;
+
+/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`
+///
+/// The crate needs tokio with its macros.
+#[macro_export]
+macro_rules! relay_suite {
+    ($world:ty) => {
+        $crate::__suite! { $world, relay:
+            // order
+            staged_messages_are_published_and_deleted
+            messages_of_a_key_leave_in_order_and_one_at_a_time
+            a_refused_message_keeps_its_key_and_no_other
+            many_refused_keys_stop_no_other
+            a_slow_read_lets_no_message_overtake
+            // failures
+            a_message_that_is_given_up_is_dead_and_its_key_goes_on
+            a_dead_letter_is_replayed_under_its_id_or_discarded
+            a_broker_that_is_away_charges_nothing
+            a_lost_confirm_is_published_again_under_the_same_id
+            a_message_without_an_answer_stops_no_other
+            a_message_that_is_not_confirmed_is_never_deleted
+            a_crash_before_the_delete_publishes_again_under_the_same_id
+            a_database_that_is_away_loses_and_repeats_nothing
+            a_sink_that_panics_ends_the_relay
+            // leases
+            a_drain_waits_for_its_confirms_and_gives_its_lanes_back
+            two_relays_share_the_lanes
+            the_lanes_of_a_relay_that_dies_are_taken_over
+            a_relay_that_cannot_renew_its_lanes_stops_publishing
+            a_relay_that_lost_its_lanes_deletes_nothing
+            another_outbox_is_left_alone
+        }
+    };
+}

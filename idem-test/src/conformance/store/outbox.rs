@@ -1,0 +1,167 @@
+//! Staged messages: written by the commit, behind its guard, or not at all.
+
+use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, Transactions};
+use idem_core::{Outgoing, StagedMessage};
+use uuid::Uuid;
+
+use super::stage::{Stage, committed};
+use super::world::World;
+
+/// The highest number of lanes that a store may have.
+const LANES: u8 = 64;
+
+/// Reads all messages of an outbox, in the order in which they were staged.
+pub(crate) async fn all<S: OutboxRows>(store: &S, outbox: OutboxId) -> Vec<OutboxRow> {
+    let lanes: Vec<LaneLook> = (0..LANES).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
+    let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, open: &[], marks: false };
+    let mut rows = store.read_outbox(outbox, read).await.unwrap().rows;
+    rows.sort_by_key(|row| row.id);
+    rows
+}
+
+/// A message with this text.
+fn message(text: &str) -> StagedMessage {
+    StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", text.to_owned()))
+}
+
+/// A message that is too large to travel with COMMIT.
+fn large(text: &str) -> StagedMessage {
+    message(&format!("{text}{}", " ".repeat(20_000)))
+}
+
+fn texts(rows: &[OutboxRow]) -> Vec<String> {
+    let text = |row: &OutboxRow| String::from_utf8(row.message.payload().to_vec()).unwrap().trim_end().to_owned();
+    rows.iter().map(text).collect()
+}
+
+/// An outbox, with a claimed transaction in which an effect was written.
+async fn claimed<W: World>(stage: &Stage<W>, key: &str) -> (OutboxId, <W::Store as Transactions>::Txn) {
+    let outbox = stage.store.register_outbox("billing").await.unwrap();
+    let mut txn = stage.claimed(&stage.id(key)).await;
+    stage.effect(&mut txn, key).await;
+    (outbox, txn)
+}
+
+/// A name keeps one number, and another name has another one.
+pub async fn an_outbox_keeps_its_number<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let one = stage.store.register_outbox("billing").await.unwrap();
+    assert_eq!(stage.store.register_outbox("billing").await.unwrap(), one);
+    assert_ne!(stage.store.register_outbox("shipping").await.unwrap(), one);
+}
+
+/// What was staged is there with the claim, in the order in which it was staged, and in this outbox only.
+pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for (key, form) in [("small", message as fn(&str) -> StagedMessage), ("large", large)] {
+        let (outbox, mut txn) = claimed(&stage, key).await;
+        stage.store.stage(&mut txn, outbox, vec![form("one"), form("two")]).unwrap();
+        stage.store.stage(&mut txn, outbox, vec![form("three")]).unwrap();
+        assert!(
+            texts(&all(&stage.store, outbox).await).iter().all(|text| text.len() > 5),
+            "{key}: not before the commit"
+        );
+        committed(stage.commit(txn).await);
+        assert!(stage.is_dated(key).await);
+        let rows = all(&stage.store, outbox).await;
+        assert_eq!(texts(&rows), ["one", "two", "three"], "{key}");
+        let done: Vec<(u8, i64)> = rows.iter().map(|row| (row.lane, row.id)).collect();
+        let token = Uuid::new_v4();
+        stage.store.take_lanes(outbox, token, std::time::Duration::from_secs(10), 64).await.unwrap();
+        assert_eq!(stage.store.delete_published(outbox, token, &done).await.unwrap(), 3);
+        stage.store.give_lanes(outbox, token, None).await.unwrap();
+    }
+    let other = stage.store.register_outbox("shipping").await.unwrap();
+    assert!(all(&stage.store, other).await.is_empty());
+}
+
+/// No content prevents a message from being staged, and each part of it comes back.
+pub async fn a_staged_message_is_read_as_it_was<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let odd = || {
+        Outgoing::new("to \\ ' \u{e4} $1", vec![0, 0xff, b'\''])
+            .key(vec![0_u8, 0xff])
+            .event_type("paid '\\")
+            .content_type("application/octet-stream")
+            .header("tenant", "'\\x00")
+            .header("bytes", vec![0xff, 0x00])
+    };
+    let messages = [odd(), Outgoing::new("", ""), Outgoing::new("big", vec![7; 300_000]).key("k")];
+    for (place, sent) in messages.into_iter().enumerate() {
+        let key = place.to_string();
+        let (outbox, mut txn) = claimed(&stage, &key).await;
+        let id = Uuid::new_v4();
+        stage.store.stage(&mut txn, outbox, vec![StagedMessage::new(id, sent.clone())]).unwrap();
+        committed(stage.commit(txn).await);
+        let row = all(&stage.store, outbox).await.pop().unwrap();
+        assert_eq!((row.message.id(), row.message.message(), row.message.attempt()), (id, &sent, 1));
+        assert!(row.due.is_zero() && row.age.as_secs() < 60, "{row:?}");
+    }
+}
+
+/// A rollback, a dropped transaction, and a refused commit leave nothing.
+pub async fn nothing_staged_survives_a_transaction_that_is_rolled_back<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for form in [message as fn(&str) -> StagedMessage, large] {
+        let (outbox, mut txn) = claimed(&stage, "a").await;
+        stage.store.stage(&mut txn, outbox, vec![form("rolled back")]).unwrap();
+        stage.store.rollback(txn).await.unwrap();
+        let (outbox, mut txn) = claimed(&stage, "a").await;
+        stage.store.stage(&mut txn, outbox, vec![form("dropped")]).unwrap();
+        drop(txn);
+        let (outbox, mut txn) = claimed(&stage, "b").await;
+        stage.store.stage(&mut txn, outbox, vec![form("swallowed")]).unwrap();
+        let _ = stage.execute(&mut txn, "INSERT INTO there_is_no_such_table VALUES (1)").await;
+        let done = stage.commit(txn).await;
+        let expected: &[&str] = match W::FEATURES.errors_abort {
+            true => {
+                assert!(matches!(done, CommitResult::Swallowed), "{done:?}");
+                &[]
+            }
+            false => &["swallowed"],
+        };
+        assert_eq!(texts(&all(&stage.store, outbox).await), expected);
+        if !W::FEATURES.errors_abort {
+            return;
+        }
+    }
+}
+
+/// A handler that ends its transaction has staged nothing, whatever it has begun afterwards.
+pub async fn nothing_staged_survives_a_transaction_that_its_handler_ended<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let abuses = ["ROLLBACK", "ROLLBACK; BEGIN", "COMMIT", "COMMIT; BEGIN", "COMMIT; BEGIN; COMMIT"];
+    for (form, kind) in [(message as fn(&str) -> StagedMessage, "small"), (large, "large")] {
+        for (place, abuse) in abuses.into_iter().enumerate() {
+            let key = format!("{kind} {place}");
+            let (outbox, mut txn) = claimed(&stage, &key).await;
+            for part in abuse.split("; ") {
+                let _ = stage.execute(&mut txn, part).await;
+            }
+            stage.store.stage(&mut txn, outbox, vec![form(abuse)]).unwrap();
+            let done = stage.commit(txn).await;
+            assert!(
+                matches!(
+                    done,
+                    CommitResult::RolledBack
+                        | CommitResult::CommittedEarly
+                        | CommitResult::CommitRefused
+                        | CommitResult::Swallowed
+                ),
+                "{kind}, {abuse}: {done:?}"
+            );
+            assert_eq!(texts(&all(&stage.store, outbox).await), [""; 0], "{kind}, {abuse}: {done:?}");
+        }
+    }
+    stage.process("after").await;
+}
+
+/// Ten thousand messages of one transaction, in their order.
+pub async fn ten_thousand_messages_are_staged_in_order<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (outbox, mut txn) = claimed(&stage, "a").await;
+    let expected: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
+    stage.store.stage(&mut txn, outbox, expected.iter().map(|text| message(text)).collect()).unwrap();
+    committed(stage.commit(txn).await);
+    assert_eq!(texts(&all(&stage.store, outbox).await), expected);
+}
