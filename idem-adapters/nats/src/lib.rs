@@ -113,6 +113,7 @@ mod connection;
 mod consumer;
 mod credentials;
 mod delivery;
+mod denied;
 mod difference;
 mod error;
 mod first;

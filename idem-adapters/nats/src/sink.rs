@@ -70,6 +70,24 @@ impl JetStream {
         }
     }
 
+    /// Returns the error of a message to which nothing listens. While a stream has no leader, or the server has not yet
+    /// started JetStream, that is no fault of the message.
+    async fn unanswered(&self, connection: &Connection, subject: &str) -> SinkError {
+        let address = &self.config.address;
+        match timeout(LOOK, connection.jetstream().stream_by_subject(subject)).await {
+            Ok(Ok(stream)) => SinkError::broker(format!(
+                "the stream `{stream}` on {address} does not answer at present: it has no leader, or only copies another"
+            )),
+            Ok(Err(error)) if !matches!(error.kind(), GetStreamByNameErrorKind::NotFound) => {
+                SinkError::broker(format!("JetStream does not answer on {address}: {error}"))
+            }
+            // A login that may not ask gets no answer.
+            Ok(Err(_)) | Err(_) => SinkError::message(format!(
+                "no stream on {address} takes the subject `{subject}`: add it to the subjects of a stream"
+            )),
+        }
+    }
+
     /// Returns the result of an answer.
     fn confirmed(&self, subject: &str, answer: &Message) -> Result<(), SinkError> {
         match serde_json::from_slice::<Response<PublishAck>>(&answer.payload) {
@@ -128,17 +146,21 @@ impl Sink for JetStream {
             )));
         }
         let request = Request::new().headers(headers).payload(message.payload().clone()).timeout(Some(ANSWER));
+        let denied = connection.denied.watch(&subject);
         let answer = tokio::select! {
             biased;
             answer = connection.client.send_request(subject.clone(), request) => answer,
             () = connection.lost.cancelled() => return Err(SinkError::broker(Lost)),
+            () = denied => return Err(SinkError::message(format!(
+                "the login may not publish to `{subject}` on {}: allow it",
+                self.config.address
+            ))),
         };
         match answer {
             Ok(answer) => self.confirmed(&subject, &answer),
-            Err(error) if error.kind() == RequestErrorKind::NoResponders => Err(SinkError::message(format!(
-                "no stream on {} takes the subject `{subject}`: add it to the subjects of a stream",
-                self.config.address
-            ))),
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                Err(self.unanswered(&connection, &subject).await)
+            }
             Err(error) => Err(SinkError::broker(format!("no answer from {}: {error}", self.config.address))),
         }
     }
