@@ -77,8 +77,7 @@ impl Nats {
     /// destination: with the prefix `shop.`, a message to `order.paid` has the subject `shop.order.paid`. The prefix may
     /// be empty.
     ///
-    /// A message is confirmed by the `PubAck` of its stream. If no stream has its subject, the message fails, and its
-    /// neighbours do not. A stream recognizes a copy by its id for the duration of its duplicate window (2 minutes by
+    /// A message is confirmed by the `PubAck` of its stream. A stream recognizes a copy by its id for the duration of its duplicate window (2 minutes by
     /// default) and does not store it again: that is a success, also for a message that an operator publishes again.
     ///
     /// | message | NATS |
@@ -88,9 +87,18 @@ impl Nats {
     /// | key | header `idem-key`; bytes other than printable ASCII, the blank, `"` and `%` are percent-encoded |
     /// | headers | headers; a name is printable ASCII without colons, a value is one line of UTF-8 |
     ///
+    /// | failure | |
+    /// |---|---|
+    /// | no stream has the subject; the subject is forbidden, or has a wildcard; the message is larger than `max_payload` with its headers, or than the stream takes | the message is refused, and its neighbours are not |
+    /// | the stream is full, or does not answer because it has no leader | a failure of the broker |
+    /// | the connection is lost, or does not come up within 10 seconds | a failure of the broker; the next calls share one new connection |
+    ///
+    /// A message costs one request and its answer; any number may be under way on the one connection. Publishing is cancel
+    /// safe: a call that is dropped was published or not, and neither fails nor confirms another.
+    ///
     /// When the relay starts, some stream must have subjects with the prefix. The login must be allowed to publish to the
     /// subjects and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]; `$JS.API.STREAM.NAMES` is for the
-    /// check.
+    /// check, and to tell a stream without a leader from a subject that no stream has.
     ///
     /// ```no_run
     /// # fn jetstream(nats: idem_nats::Nats) {

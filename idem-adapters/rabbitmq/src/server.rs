@@ -158,6 +158,16 @@ impl RabbitMq {
     /// The exchange is checked when the relay starts, which fails if it does not exist. An exchange that is deleted later
     /// is a failure of the broker: the messages wait.
     ///
+    /// | failure | |
+    /// |---|---|
+    /// | no queue is bound; the message is too large; its routing key is forbidden, or over 255 bytes | the message is refused, and its neighbours are not |
+    /// | `basic.nack`: a queue is full, or its leader is away | a failure of the broker |
+    /// | the connection is lost, or does not come up within 10 seconds | a failure of the broker; the next calls share one new connection |
+    ///
+    /// A message costs one frame with its headers and one for each 128 KiB of payload, and no round trip of its own: any
+    /// number may be unconfirmed. Publishing is cancel safe: a call that is dropped was published or not, and neither
+    /// fails nor confirms another.
+    ///
     /// ```no_run
     /// # fn exchange(rabbit: idem_rabbitmq::RabbitMq) {
     /// let events = rabbit.exchange("events").cloud_events("/shop/billing");
