@@ -49,7 +49,9 @@ pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Re
     }
     for (key, value) in message.headers().iter() {
         if key.contains('\0') {
-            return Err(SinkError::message(format!("the name of a header has a NUL, which Kafka's client cannot carry: {key:?}")));
+            return Err(SinkError::message(format!(
+                "the name of a header has a NUL, which Kafka's client cannot carry: {key:?}"
+            )));
         }
         if !ours.iter().any(|(name, _)| name.eq_ignore_ascii_case(key)) {
             headers = headers.insert(Header { key, value: Some(value) });
@@ -90,8 +92,10 @@ mod tests {
 
     #[test]
     fn the_headers_of_the_sink_replace_others() {
-        let outgoing = Outgoing::new("a", "").header("Message-Id", "9").header("CE_ID", "9").header("a", "1").header("a", "2");
-        let headers = headers(&message(outgoing.event_type("paid").content_type("text/plain")), Some("/shop \u{e9}")).unwrap();
+        let outgoing =
+            Outgoing::new("a", "").header("Message-Id", "9").header("CE_ID", "9").header("a", "1").header("a", "2");
+        let headers =
+            headers(&message(outgoing.event_type("paid").content_type("text/plain")), Some("/shop \u{e9}")).unwrap();
         let all: Vec<_> = headers
             .iter()
             .map(|header| (header.key.to_owned(), String::from_utf8(header.value.unwrap().to_vec()).unwrap()))

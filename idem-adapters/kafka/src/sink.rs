@@ -55,7 +55,9 @@ impl Producer {
                 let text = told(&error, if refusal == Refusal::Broker { producer.reason() } else { String::new() });
                 Err((refusal, text))
             }
-            None => Err((Refusal::Broker, format!("the producer has ended. {}", producer.reason()).trim_end().to_owned())),
+            None => {
+                Err((Refusal::Broker, format!("the producer has ended. {}", producer.reason()).trim_end().to_owned()))
+            }
         }
     }
 

@@ -189,7 +189,12 @@ async fn a_small_message_in_a_batch_that_is_too_large_is_published() {
         }
         let error = result.unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error, SinkError::Message(_)) && text.contains("20000 bytes") && text.contains("max.message.bytes"), "{text}");
+        assert!(
+            matches!(error, SinkError::Message(_))
+                && text.contains("20000 bytes")
+                && text.contains("max.message.bytes"),
+            "{text}"
+        );
     }
     assert_eq!(world.range(0), (0, 39));
     sink.close().await;

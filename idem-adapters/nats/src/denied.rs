@@ -47,7 +47,8 @@ impl Denied {
 /// Parses `Permissions Violation for Publish to "orders.paid"`. Both cases of letters occur.
 fn subject(text: &str) -> Option<&str> {
     const BEGIN: &str = "permissions violation for publish to \"";
-    let rest = text.get(..BEGIN.len()).filter(|begin| begin.eq_ignore_ascii_case(BEGIN)).map(|_| &text[BEGIN.len()..])?;
+    let rest =
+        text.get(..BEGIN.len()).filter(|begin| begin.eq_ignore_ascii_case(BEGIN)).map(|_| &text[BEGIN.len()..])?;
     rest.strip_suffix('"')
 }
 
@@ -59,7 +60,8 @@ mod tests {
     fn the_subject_of_a_refused_message_is_found() {
         assert_eq!(subject("Permissions Violation for Publish to \"orders.paid\""), Some("orders.paid"));
         assert_eq!(subject("permissions violation for publish to \"o\""), Some("o"));
-        for other in ["", "Permissions Violation for Subscription to \"a\"", "permissions violation for publish to \"a"] {
+        for other in ["", "Permissions Violation for Subscription to \"a\"", "permissions violation for publish to \"a"]
+        {
             assert_eq!(subject(other), None, "{other}");
         }
     }

@@ -73,7 +73,9 @@ fn header_name(name: &str) -> Result<HeaderName, SinkError> {
 fn header_value(name: &str, value: &[u8]) -> Result<HeaderValue, SinkError> {
     let text = std::str::from_utf8(value).ok();
     text.and_then(|text| text.parse().ok()).ok_or_else(|| {
-        SinkError::message(format!("NATS cannot carry the value of the header `{name}`: it has to be one line of UTF-8"))
+        SinkError::message(format!(
+            "NATS cannot carry the value of the header `{name}`: it has to be one line of UTF-8"
+        ))
     })
 }
 

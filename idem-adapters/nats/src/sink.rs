@@ -54,7 +54,8 @@ impl JetStream {
     async fn check_streams(&self, connection: &Connection) -> Result<(), SinkError> {
         let address = &self.config.address;
         // A stream is found by whole parts of a subject.
-        let subjects = format!("{}>", self.prefix.rsplit_once('.').map(|(parts, _)| format!("{parts}.")).unwrap_or_default());
+        let subjects =
+            format!("{}>", self.prefix.rsplit_once('.').map(|(parts, _)| format!("{parts}.")).unwrap_or_default());
         match timeout(LOOK, connection.jetstream().stream_by_subject(subjects.as_str())).await {
             Ok(Err(error)) if matches!(error.kind(), GetStreamByNameErrorKind::NotFound) => {
                 Err(SinkError::message(format!(

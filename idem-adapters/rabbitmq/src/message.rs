@@ -89,7 +89,9 @@ fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Result<FieldT
         }
         let name = short("name of a header", name)?;
         if table.inner().contains_key(&name) {
-            return Err(SinkError::message(format!("it has the header `{name}` twice, and AMQP carries one of a name")));
+            return Err(SinkError::message(format!(
+                "it has the header `{name}` twice, and AMQP carries one of a name"
+            )));
         }
         table.insert(name, AMQPValue::LongString(value.into()));
     }

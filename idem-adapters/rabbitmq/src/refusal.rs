@@ -6,10 +6,7 @@ pub(crate) enum Refusal {
     /// The exchange is gone, or the user may not write to it: this concerns all messages.
     Exchange,
     /// A message is larger than the server takes.
-    TooLarge {
-        size: usize,
-        limit: usize,
-    },
+    TooLarge { size: usize, limit: usize },
     /// Something else about one message, for example a routing key that the user may not use.
     Message,
 }

@@ -39,7 +39,11 @@ impl World for OneExchange {
         let options = ExchangeDeclareOptions { auto_delete: true, durable: true, ..Default::default() };
         world.channel.exchange_declare(name.into(), ExchangeKind::Topic, options, FieldTable::default()).await.unwrap();
         let options = QueueBindOptions::default();
-        world.channel.queue_bind(name.into(), name.into(), "orders.#".into(), options, FieldTable::default()).await.unwrap();
+        world
+            .channel
+            .queue_bind(name.into(), name.into(), "orders.#".into(), options, FieldTable::default())
+            .await
+            .unwrap();
         let relay = Relay::start(&world.url).await;
         Some(Self { world, relay })
     }
@@ -147,7 +151,8 @@ async fn an_exchange_that_is_deleted_stops_all_messages() {
 #[tokio::test]
 async fn a_full_queue_is_a_failure_of_the_broker() {
     let Some(world) = common::World::empty().await else { return };
-    let full = [("x-max-length", AMQPValue::LongInt(1)), ("x-overflow", AMQPValue::LongString("reject-publish".into()))];
+    let full =
+        [("x-max-length", AMQPValue::LongInt(1)), ("x-overflow", AMQPValue::LongString("reject-publish".into()))];
     world.declare("quorum", &full).await;
     let sink = world.rabbit().await.exchange("");
     sink.open().await.unwrap();
@@ -173,12 +178,14 @@ async fn calls_share_one_new_connection() {
     let before = world.relay.connections();
     world.relay.refuse(true);
     let refused = async {
-        while publish(&sink, &message("orders.paid")).await.is_ok() {}
+        while publish(&sink, &message("orders.paid")).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
         let messages: Vec<_> = (0..200).map(|_| message("orders.paid")).collect();
         futures_util::future::join_all(messages.iter().map(|message| publish(&sink, message))).await
     };
     let started = std::time::Instant::now();
-    let refused = refused.await;
+    let refused = timeout(common::LONG, refused).await.unwrap();
     assert!(refused.iter().all(|result| matches!(result, Err(SinkError::Broker(_)))), "{refused:?}");
     assert!(started.elapsed() < Duration::from_secs(10), "they connect one after the other");
     world.relay.refuse(false);

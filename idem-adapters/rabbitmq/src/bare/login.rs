@@ -218,7 +218,13 @@ async fn dial(config: &Config, uri: &AMQPUri) -> io::Result<Box<dyn Duplex>> {
 /// connection, and report the end of a queue. `purpose` is shown in the server's list of connections.
 fn properties(purpose: &str) -> FieldTable {
     let mut capabilities = FieldTable::default();
-    for name in ["authentication_failure_close", "connection.blocked", "consumer_cancel_notify", "basic.nack", "publisher_confirms"] {
+    for name in [
+        "authentication_failure_close",
+        "connection.blocked",
+        "consumer_cancel_notify",
+        "basic.nack",
+        "publisher_confirms",
+    ] {
         capabilities.insert(name.into(), true.into());
     }
     let mut properties = FieldTable::default();

@@ -18,10 +18,7 @@ const TOGETHER: usize = 256;
 
 /// A message to send, or the end.
 pub(super) enum Write {
-    Message {
-        frames: Vec<u8>,
-        waiting: Waiting,
-    },
+    Message { frames: Vec<u8>, waiting: Waiting },
     Close,
 }
 

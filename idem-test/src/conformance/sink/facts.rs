@@ -63,7 +63,10 @@ pub async fn a_cloud_event_arrives_as_one<W: World>(world: W) {
     let event = staged(event).with_staged_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
     soon(sink.publish(&event)).await.unwrap();
     let delivery = consume(&world, [event.id()]).await.remove(0);
-    assert_eq!((W::event_type(&delivery).as_deref(), delivery.content_type()), (Some("order.paid"), Some("text/plain")));
+    assert_eq!(
+        (W::event_type(&delivery).as_deref(), delivery.content_type()),
+        (Some("order.paid"), Some("text/plain"))
+    );
     let expected = (format!("/shop/\u{e9} 1% {}", event.id()), b"data".to_vec());
     assert_eq!(cloud_event(delivery), Some(Ok(expected)));
     soon(sink.close()).await;

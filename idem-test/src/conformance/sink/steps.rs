@@ -55,10 +55,12 @@ pub(super) async fn consume<W: World>(world: &W, ids: impl IntoIterator<Item = U
     soon(source.subscribe(SubscribeOptions::new("billing", 1000))).await.unwrap();
     let mut deliveries = Vec::new();
     while !missing.is_empty() {
-        let (delivery, acker) =
-            tokio::time::timeout(std::time::Duration::from_secs(20), source.next()).await.unwrap_or_else(|_| {
+        let (delivery, acker) = tokio::time::timeout(std::time::Duration::from_secs(20), source.next())
+            .await
+            .unwrap_or_else(|_| {
                 panic!("{} confirmed messages are not there", missing.len());
-            }).unwrap();
+            })
+            .unwrap();
         acker.ack().await.unwrap();
         missing.remove(&W::id(&delivery).unwrap_or_default());
         deliveries.push(delivery);

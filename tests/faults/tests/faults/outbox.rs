@@ -89,7 +89,8 @@ impl<B: Broker> Chain<B> {
     async fn new() -> Option<Self> {
         let (world, site) = (World::new().await?, Real::<B>::new().await?);
         let (store, journal) = (world.store().await, world.journal.clone());
-        let first = Worker::new(ORDERS, store.clone(), world.broker.queue("paid")).state(world.stage.clone()).handler::<paid>();
+        let first =
+            Worker::new(ORDERS, store.clone(), world.broker.queue("paid")).state(world.stage.clone()).handler::<paid>();
         let second = Worker::new("invoices", store.clone(), site.source().await)
             .state(world.stage.clone())
             .handler::<invoice>()
