@@ -5,6 +5,7 @@ use uuid::{Builder, Uuid};
 
 use crate::Key;
 
+#[cfg(any(feature = "postgres", test))]
 use super::Outgoing;
 
 /// What the ids of the messages of one run are derived from.
@@ -36,9 +37,11 @@ impl Origin<'_> {
 }
 
 /// The number of lanes on which an outbox can be spread. It must never change: the order of a key holds in one lane.
+#[cfg(any(feature = "postgres", test))]
 pub(crate) const LANES: u8 = 64;
 
 /// Returns the lane of a message: that of its key. Without a key, messages are spread by their id.
+#[cfg(any(feature = "postgres", test))]
 pub(crate) fn lane(message: &Outgoing, id: Uuid) -> u8 {
     let byte = match &message.key {
         Some(key) => Sha256::digest(key.as_bytes())[0],

@@ -13,6 +13,7 @@
 
 mod bell;
 mod cloud_event;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod envelope;
 mod handle;
 mod identity;
@@ -30,6 +31,6 @@ pub use store_outbox::StoreOutbox;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use store_outbox::checked;
 
+pub(crate) use identity::Origin;
 #[cfg(feature = "postgres")]
-pub(crate) use identity::lane;
-pub(crate) use identity::{LANES, Origin};
+pub(crate) use identity::{LANES, lane};

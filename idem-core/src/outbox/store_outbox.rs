@@ -1,11 +1,10 @@
 //! The outbox of a store, for an application outside of handlers.
 
-use uuid::Uuid;
-
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use super::{Outgoing, StagedMessage};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::Error;
 use crate::store::OutboxRows;
-
-use super::{Outgoing, StagedMessage};
 
 /// The outbox with a name, for an application that stages messages in its own transactions: `Postgres::outbox` and
 /// `Sqlite::outbox`, which have an example.
@@ -31,10 +30,11 @@ impl<S: OutboxRows> StoreOutbox<S> {
 }
 
 /// Checks messages that an application stages, and gives them ids.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn checked(messages: impl IntoIterator<Item = Outgoing>) -> Result<Vec<StagedMessage>, Error> {
     let checked = |(place, message): (usize, Outgoing)| {
         message.check().map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
-        Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
+        Ok(StagedMessage::new(message.id.unwrap_or_else(uuid::Uuid::now_v7), message))
     };
     messages.into_iter().enumerate().map(checked).collect()
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::cursor::Cursor;
 use super::frames::{self, HEADER, METHOD, unexpected};
-use super::publisher::State;
+use super::outstanding::Unconfirmed;
 use crate::properties::Properties;
 
 /// Why a connection has ended.
@@ -39,7 +39,11 @@ enum Step {
 }
 
 /// Reads until the connection ends, and answers what the server confirms.
-pub(super) async fn read(mut from: impl AsyncRead + Unpin, silence: Option<Duration>, state: &State) -> End {
+pub(super) async fn read(
+    mut from: impl AsyncRead + Unpin,
+    silence: Option<Duration>,
+    unconfirmed: &Unconfirmed,
+) -> End {
     let mut returned = None;
     loop {
         let (kind, content) = match frame(&mut from, silence).await {
@@ -47,7 +51,7 @@ pub(super) async fn read(mut from: impl AsyncRead + Unpin, silence: Option<Durat
             Err(error) => return End::Lost(error.to_string()),
         };
         match kind {
-            METHOD => match method(Cursor(&content), state) {
+            METHOD => match method(Cursor(&content), unconfirmed) {
                 Some(Step::Go) => {}
                 Some(Step::Returned(next)) => returned = Some(next),
                 Some(Step::End(end)) => return end,
@@ -58,7 +62,7 @@ pub(super) async fn read(mut from: impl AsyncRead + Unpin, silence: Option<Durat
                 let properties = content.get(12..).unwrap_or_default();
                 // The properties are those that this process has sent.
                 let properties = Properties::read(properties).unwrap_or_else(|read| read);
-                state.outstanding().returned(properties.message_id.unwrap_or_default(), &routing_key, reason);
+                unconfirmed.lock().returned(properties.message_id.unwrap_or_default(), &routing_key, reason);
             }
             // A heartbeat, or the payload of a returned message.
             _ => {}
@@ -77,11 +81,11 @@ async fn frame(from: &mut (impl AsyncRead + Unpin), silence: Option<Duration>) -
 }
 
 /// Handles a method. `None` if it cannot be parsed.
-fn method(mut method: Cursor<'_>, state: &State) -> Option<Step> {
+fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed) -> Option<Step> {
     match (method.u16()?, method.u16()?) {
         (60, ack @ (80 | 120)) => {
             let (tag, multiple) = (method.u64()?, method.u8()? & 1 != 0);
-            state.outstanding().confirm(tag, multiple, ack == 80);
+            unconfirmed.lock().confirm(tag, multiple, ack == 80);
         }
         (60, 50) => {
             let (code, text) = (method.u16()?, text(&mut method)?);
@@ -91,7 +95,7 @@ fn method(mut method: Cursor<'_>, state: &State) -> Option<Step> {
         }
         (20, 40) => {
             let (code, text) = (method.u16()?, text(&mut method)?);
-            let unconfirmed = state.outstanding().count();
+            let unconfirmed = unconfirmed.lock().count();
             return Some(Step::End(End::Refused { code, text, unconfirmed }));
         }
         (10, 50) => {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -83,6 +84,16 @@ impl Outstanding {
         if let Some(waiting) = self.waiting.iter_mut().flatten().find(is_it) {
             waiting.returned = Some(reason);
         }
+    }
+}
+
+/// The unconfirmed messages, which reading and writing share.
+#[derive(Default)]
+pub(super) struct Unconfirmed(Mutex<Outstanding>);
+
+impl Unconfirmed {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Outstanding> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@
 //! would have deleted them. Here the id of the returned message decides.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::io::BufReader;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::confirms::{self, End};
 use super::frames::Duplex;
-use super::outstanding::{Answer, Outstanding, Waiting};
+use super::outstanding::{Answer, Outstanding, Unconfirmed, Waiting};
 use super::writes::{self, Write};
 
 /// The time limit for a close.
@@ -36,15 +36,9 @@ pub(crate) struct Publisher {
 
 /// The state that the task shares with the calls.
 #[derive(Default)]
-pub(super) struct State {
-    outstanding: Mutex<Outstanding>,
+struct State {
+    unconfirmed: Unconfirmed,
     end: OnceLock<Arc<End>>,
-}
-
-impl State {
-    pub(super) fn outstanding(&self) -> MutexGuard<'_, Outstanding> {
-        self.outstanding.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A message as the frames to send.
@@ -107,7 +101,7 @@ struct Ending(Arc<State>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        *self.0.outstanding() = Outstanding::default();
+        *self.0.unconfirmed.lock() = Outstanding::default();
     }
 }
 
@@ -121,8 +115,9 @@ async fn run(
     let state = &ending.0;
     let (from, to) = stream.split();
     let end = {
-        let reading = pin!(confirms::read(BufReader::new(from), heartbeat.map(|heartbeat| heartbeat * 2), state));
-        let writing = pin!(writes::write(to, &mut asked, heartbeat, state));
+        let (silence, unconfirmed) = (heartbeat.map(|heartbeat| heartbeat * 2), &state.unconfirmed);
+        let reading = pin!(confirms::read(BufReader::new(from), silence, unconfirmed));
+        let writing = pin!(writes::write(to, &mut asked, heartbeat, unconfirmed));
         match future::select(reading, writing).await {
             future::Either::Left((end, _)) => end,
             future::Either::Right((Ok(()), _)) => End::Lost("the connection was closed".to_owned()),

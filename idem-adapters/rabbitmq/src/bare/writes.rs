@@ -10,8 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::frames;
-use super::outstanding::Waiting;
-use super::publisher::State;
+use super::outstanding::{Unconfirmed, Waiting};
 
 /// How many messages are written at once, at most.
 const TOGETHER: usize = 256;
@@ -27,7 +26,7 @@ pub(super) async fn write(
     mut to: impl AsyncWrite + Unpin,
     asked: &mut mpsc::UnboundedReceiver<Write>,
     heartbeat: Option<Duration>,
-    state: &State,
+    unconfirmed: &Unconfirmed,
 ) -> io::Result<()> {
     let (mut together, mut bytes) = (Vec::new(), Vec::new());
     loop {
@@ -47,7 +46,7 @@ pub(super) async fn write(
                 // A call that was dropped before its message was sent.
                 Write::Message { waiting, .. } if waiting.answer.is_closed() => {}
                 Write::Message { mut frames, waiting } => {
-                    state.outstanding().push(waiting);
+                    unconfirmed.lock().push(waiting);
                     bytes.append(&mut frames);
                 }
                 Write::Close => {

@@ -11,7 +11,7 @@ use super::world::World;
 /// Among many messages under way, those that lead nowhere fail, each by itself, with their destination.
 pub async fn an_unroutable_message_fails_and_its_neighbours_do_not<W: World>(world: W) {
     let sink = open(&world).await;
-    let to = |number: usize| if number % 5 == 0 { world.unroutable() } else { world.to() };
+    let to = |number: usize| if number.is_multiple_of(5) { world.unroutable() } else { world.to() };
     let messages: Vec<_> = (0..1000).map(|number| message(to(number))).collect();
     let results = soon(join_all(messages.iter().map(|message| sink.publish(message)))).await;
     let mut confirmed = Vec::new();
