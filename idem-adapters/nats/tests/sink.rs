@@ -186,7 +186,7 @@ async fn an_answer_that_is_not_of_a_stream_confirms_nothing() {
     client.flush().await.unwrap();
     let sink = opened(world.sink().await).await;
     let answering = async {
-        let request = requests.next().await.unwrap();
+        let request = timeout(common::LONG, requests.next()).await.unwrap().unwrap();
         client.publish(request.reply.unwrap(), "thanks".into()).await.unwrap();
     };
     let message = message("invoices.paid");
