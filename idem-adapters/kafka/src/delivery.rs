@@ -11,11 +11,16 @@ use rdkafka::message::{BorrowedMessage, Message};
 
 use crate::headers::headers;
 
+/// The headers with the id and the content type of a message, in whichever case. A sink writes them too.
+pub(crate) const MESSAGE_ID: &str = "message-id";
+pub(crate) const CONTENT_TYPE: &str = "content-type";
+
 /// Converts a record to a delivery. A record that cannot be represented is marked as such and becomes a dead letter.
 pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, order: DeliveryOrder) -> Delivery {
     let (headers, unfit) = headers(record);
     facts(topic, record, order)
-        .with_content_type(content_type(&headers))
+        .with_message_id(text(&headers, MESSAGE_ID))
+        .with_content_type(text(&headers, CONTENT_TYPE))
         .with_headers(headers)
         .with_unrepresentable(unfit)
 }
@@ -55,10 +60,10 @@ fn position(topic: &str, partition: i32, offset: i64, timestamp: Timestamp) -> O
     timestamp.to_millis().map(|time| format!("{topic}/{partition}/{offset}@{time}"))
 }
 
-/// The content type, if the header is valid UTF-8. Otherwise it is available only as a header.
-fn content_type(headers: &Headers) -> Option<String> {
-    let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))?;
-    std::str::from_utf8(value).ok().map(ToOwned::to_owned)
+/// The first header of this name, if it is UTF-8 and not empty. Otherwise it is available only as a header.
+fn text(headers: &Headers, wanted: &str) -> Option<String> {
+    let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
+    std::str::from_utf8(value).ok().filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }
 
 /// Only `LogAppendTime`: the other kind of timestamp is the producer's clock.
@@ -142,10 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn a_content_type_is_a_header_of_that_name_that_is_text() {
-        let of = |name: &str, value: &'static [u8]| content_type(&[(name.to_owned(), value)].into_iter().collect());
-        assert_eq!(of("Content-Type", b"application/json").as_deref(), Some("application/json"));
-        assert_eq!((of("content-type", b"\xff"), of("content-types", b"x")), (None, None));
+    fn an_id_and_a_content_type_are_headers_of_that_name_that_are_text() {
+        let of = |wanted: &str, name: &str, value: &'static [u8]| {
+            text(&[(name.to_owned(), value)].into_iter().collect(), wanted)
+        };
+        assert_eq!(of(CONTENT_TYPE, "Content-Type", b"application/json").as_deref(), Some("application/json"));
+        assert_eq!(of(MESSAGE_ID, "Message-ID", b"7").as_deref(), Some("7"));
+        for (name, value) in [("message-id", &b"\xff"[..]), ("message-id", b""), ("message-ids", b"x"), ("id", b"x")] {
+            assert_eq!(of(MESSAGE_ID, name, value), None, "{name}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Apache Kafka as a message source for idem.
+//! Apache Kafka as a source and a sink of idem.
 //!
 //! ```no_run
 //! # use idem_kafka::Kafka;
@@ -12,6 +12,7 @@
 //! [`Kafka::connect`] checks that a broker answers and that the login works. [`Kafka::topic`] checks that the topic
 //! exists, and [`Kafka::topics`] consumes several topics in one worker. The worker joins the consumer group that has
 //! the worker's name (or the name given to [`Topic::group`]), and recovers by itself after an outage of the brokers.
+//! [`Kafka::producer`] is the sink, to which a relay publishes.
 //!
 //! # Mapping of records to deliveries
 //!
@@ -20,12 +21,16 @@
 //! | value | payload, byte for byte |
 //! | no value (a tombstone) | empty payload, with [`is_tombstone`](idem_core::Delivery::is_tombstone) |
 //! | key | partition key; the key of a tombstone names the deleted entry |
+//! | header `message-id`, in any case | message id; [`Kafka::producer`] writes it |
 //! | header `content-type`, in any case | content type |
 //! | headers | headers in the same order, including repeated ones; a header without a value has an empty value |
 //! | topic, partition, offset, timestamp | position, such as `orders/0/42@1700000000000`; none if the record has no timestamp |
 //! | timestamp of type `LogAppendTime` | publication time |
 //! | timestamp of type `CreateTime` | production time; it is the producer's clock, and no decision depends on it |
-//! | nothing | subject, message id and event type: use a header (`key = header("id")`, and `.event_type(..)` of the worker) or CloudEvents (`key = cloud_event_id`, and `.cloud_events()`) |
+//! | nothing | subject and event type: use a header (`.event_type("event-type")` of the worker) or CloudEvents (`.cloud_events()`) |
+//!
+//! Kafka has no place for a message id. `message-id` is AMQP's name for it, beside `content-type`. For producers with
+//! another name there are `key = header("id")` and `key = cloud_event_id`.
 //!
 //! `key = position` distinguishes the redeliveries of one record from other records. This includes the records of a
 //! topic that was deleted and recreated: its offsets start at 0 again, but the timestamps differ. It does not detect a
@@ -160,11 +165,16 @@ mod partition;
 mod plan;
 mod property;
 mod protocol;
+mod publishing;
 mod quarantine;
+mod record;
+mod refusal;
 mod replay_window;
 mod retry;
+mod sender;
 mod server;
 mod shared;
+mod sink;
 mod source;
 mod stall;
 mod start;
@@ -180,4 +190,5 @@ pub use options::Options;
 pub use plan::Start;
 pub use protocol::GroupProtocol;
 pub use server::Kafka;
+pub use sink::Producer;
 pub use source::Topic;

@@ -7,6 +7,7 @@ use idem_core::Error;
 use crate::config::Config;
 use crate::connection;
 use crate::options::Options;
+use crate::sink::Producer;
 use crate::source::Topic;
 use crate::wanted::Wanted;
 
@@ -83,6 +84,50 @@ impl Kafka {
     pub async fn topics<T: Into<String>>(&self, names: impl IntoIterator<Item = T>) -> Result<Topic, Error> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         self.look_for(Wanted::several(&names)?).await
+    }
+
+    /// Returns the topics of the cluster as a sink, to which a relay publishes. A message's topic is its destination.
+    ///
+    /// The producer is idempotent, with `acks=all`: a message is confirmed when all replicas in sync have it, so topics
+    /// should have a `min.insync.replicas` of 2 or more. An attempt of the client to send it again makes no copy; one of
+    /// the relay, after an error or a crash, does, under the same id.
+    ///
+    /// | message | Kafka |
+    /// |---|---|
+    /// | id | header `message-id`, which a [`Topic`] reads: `key = message_id` |
+    /// | event type | header `event-type`: `.event_type("event-type")` of the worker |
+    /// | content type | header `content-type` |
+    /// | key | key of the record, whose partition is the one that Kafka's client in Java would choose; another one with the property `partitioner` |
+    /// | headers | headers |
+    ///
+    /// A record has the time at which it is sent, not the one at which it was staged: a topic would otherwise remove
+    /// messages that have waited for longer than its retention.
+    ///
+    /// | failure | |
+    /// |---|---|
+    /// | the topic does not exist, or the user may not write to it | the message is refused, and its neighbours are not. That takes 2 seconds (`topic.metadata.propagation.max.ms`), because a new topic may not be known yet |
+    /// | larger than `message.max.bytes` (1,000,000; a property), or than the topic takes | the message is refused. A topic refuses a whole batch; its messages are then sent one by one |
+    /// | no report within 8 seconds (`message.timeout.ms`) | a failure of the broker; the message is published again. A relay with a longer `publish_timeout` needs a longer one here as well |
+    /// | a fatal error of the producer, a login that is refused | a failure of the broker; nothing is confirmed, and a new producer with the present login takes its place |
+    ///
+    /// A message costs a place in a batch; there is no waiting for a batch to fill (`linger.ms` is 0). The client has a
+    /// thread for each broker. Publishing is cancel safe: a call that is dropped was published or not, and neither fails
+    /// nor confirms another.
+    ///
+    /// The settings are those of [`options`](Self::options), with [`Options::property`]; `acks`, `enable.idempotence` and
+    /// others that would break the guarantee are refused. The user needs `Write` on the topics, and before Kafka 2.8
+    /// `IdempotentWrite` on the cluster. When the relay starts, only the connection is checked.
+    ///
+    /// ```no_run
+    /// # async fn producer() -> Result<(), idem_core::Error> {
+    /// # use idem_kafka::Kafka;
+    /// let kafka = Kafka::options("kafka-1:9092").property("compression.type", "lz4").connect().await?;
+    /// let events = kafka.producer().cloud_events("/shop/billing");
+    /// # let _ = events;
+    /// # Ok(()) }
+    /// ```
+    pub fn producer(&self) -> Producer {
+        Producer::new(Arc::clone(&self.config))
     }
 
     async fn look_for(&self, wanted: Wanted) -> Result<Topic, Error> {

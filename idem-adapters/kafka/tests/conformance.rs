@@ -26,7 +26,7 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
     type Source = Topic;
 
     const FEATURES: Features = Features {
-        message_id: false,
+        message_id: true,
         event_type: false,
         content_type: true,
         correlation: false,
@@ -60,6 +60,9 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
         let mut headers = OwnedHeaders::new();
         for (key, value) in publication.get_headers().iter() {
             headers = headers.insert(Header { key, value: Some(value) });
+        }
+        if let Some(id) = publication.get_message_id() {
+            headers = headers.insert(Header { key: "message-id", value: Some(id) });
         }
         if let Some(of) = publication.get_content_type() {
             headers = headers.insert(Header { key: "content-type", value: Some(of) });

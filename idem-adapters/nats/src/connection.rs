@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::denied::Denied;
 use crate::error;
 
 /// The time limit for connecting, from the first packet to the end of the login.
@@ -36,13 +37,15 @@ pub(crate) struct Connection {
     pub(crate) lost: CancellationToken,
     /// The prefix of JetStream's API subjects.
     pub(crate) api: Arc<str>,
+    pub(crate) denied: Denied,
 }
 
 impl Connection {
     /// Connects and logs in. The server's list of connections shows `purpose`.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
         let (lost, address) = (CancellationToken::new(), config.address.to_string());
-        let seen = lost.clone();
+        let (seen, denied) = (lost.clone(), Denied::default());
+        let hears = denied.clone();
         let connecting = async {
             let options = config
                 .options()
@@ -54,7 +57,10 @@ impl Connection {
                 .event_callback(move |event| {
                     match event {
                         Event::Disconnected | Event::Closed => seen.cancel(),
-                        Event::ServerError(error) => tracing::warn!(%address, %error, "NATS reports an error"),
+                        Event::ServerError(error) => {
+                            tracing::warn!(%address, %error, "NATS reports an error");
+                            hears.hear(&error);
+                        }
                         _ => {}
                     }
                     ready(())
@@ -63,7 +69,7 @@ impl Connection {
             connected.map_err(|error| error::connecting(&config.address, error))
         };
         match timeout(CONNECT, connecting).await {
-            Ok(client) => Ok(Self { client: client?, lost, api: Arc::clone(&config.api) }),
+            Ok(client) => Ok(Self { client: client?, lost, api: Arc::clone(&config.api), denied }),
             Err(_) => {
                 let what = format!("no answer within {} seconds", CONNECT.as_secs());
                 Err(error::connecting(

@@ -1,4 +1,4 @@
-//! NATS JetStream as a source of idem.
+//! NATS JetStream as a source and a sink of idem.
 //!
 //! ```no_run
 //! # use idem_nats::Nats;
@@ -113,6 +113,7 @@ mod connection;
 mod consumer;
 mod credentials;
 mod delivery;
+mod denied;
 mod difference;
 mod error;
 mod first;
@@ -122,12 +123,15 @@ mod lag;
 mod lease;
 mod leases;
 mod link;
+mod message;
 mod name;
 mod options;
+mod publishing;
 mod pull;
 mod search;
 mod server;
 mod settings;
+mod sink;
 mod source;
 mod stream;
 mod subscription;
@@ -139,4 +143,5 @@ pub use credentials::Credentials;
 pub use options::Options;
 pub use server::Nats;
 pub use settings::Start;
+pub use sink::JetStream;
 pub use stream::Stream;

@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::error;
 use crate::name::unfit;
 use crate::options::Options;
+use crate::sink::JetStream;
 use crate::stream::Stream;
 
 /// A NATS server with JetStream, or a cluster of them, with a login that works. It keeps no connection open.
@@ -70,6 +71,42 @@ impl Nats {
         let found = connection.jetstream().get_stream(&name).await;
         found.map_err(|error| error::stream(&name, &self.config.address, &connection.api, error))?;
         Ok(Stream::new(Arc::clone(&self.config), name))
+    }
+
+    /// Returns the streams of this JetStream, to which a relay publishes. A message's subject is `prefix`, followed by its
+    /// destination: with the prefix `shop.`, a message to `order.paid` has the subject `shop.order.paid`. The prefix may
+    /// be empty.
+    ///
+    /// A message is confirmed by the `PubAck` of its stream. A stream recognizes a copy by its id for the duration of its duplicate window (2 minutes by
+    /// default) and does not store it again: that is a success, also for a message that an operator publishes again.
+    ///
+    /// | message | NATS |
+    /// |---|---|
+    /// | id | header `Nats-Msg-Id` |
+    /// | event type, content type | headers `event-type`, `Content-Type` |
+    /// | key | header `idem-key`; bytes other than printable ASCII, the blank, `"` and `%` are percent-encoded |
+    /// | headers | headers; a name is printable ASCII without colons, a value is one line of UTF-8 |
+    ///
+    /// | failure | |
+    /// |---|---|
+    /// | no stream has the subject; the subject is forbidden, or has a wildcard; the message is larger than `max_payload` with its headers, or than the stream takes | the message is refused, and its neighbours are not |
+    /// | the stream is full, or does not answer because it has no leader | a failure of the broker |
+    /// | the connection is lost, or does not come up within 10 seconds | a failure of the broker; the next calls share one new connection |
+    ///
+    /// A message costs one request and its answer; any number may be under way on the one connection. Publishing is cancel
+    /// safe: a call that is dropped was published or not, and neither fails nor confirms another.
+    ///
+    /// When the relay starts, some stream must have subjects with the prefix. The login must be allowed to publish to the
+    /// subjects and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]; `$JS.API.STREAM.NAMES` is for the
+    /// check, and to tell a stream without a leader from a subject that no stream has.
+    ///
+    /// ```no_run
+    /// # fn jetstream(nats: idem_nats::Nats) {
+    /// let events = nats.jetstream("shop.").cloud_events("/shop/billing");
+    /// # let _ = events; }
+    /// ```
+    pub fn jetstream(&self, prefix: impl Into<String>) -> JetStream {
+        JetStream::new(Arc::clone(&self.config), prefix.into())
     }
 }
 

@@ -1,13 +1,21 @@
 //! A connection without lapin, for the few frames that lapin does not expose or cannot parse.
 
 mod ask;
+mod confirms;
 mod consumer;
 mod cursor;
 mod frames;
 mod login;
 mod message;
+mod outstanding;
+mod publisher;
+mod writes;
 
-pub(crate) use consumer::{BareAcker, Consumer};
+pub(crate) use confirms::End;
+pub(crate) use consumer::{BareAcker, CHANNEL, Consumer};
 pub(crate) use cursor::Cursor;
+pub(crate) use frames::{body, header, method};
 pub(crate) use login::Bare;
 pub(crate) use message::Message;
+pub(crate) use outstanding::Answer;
+pub(crate) use publisher::{Encoded, Publisher};

@@ -67,6 +67,16 @@ pub(crate) fn unreadable(place: &str, error: lapin::Error) -> Error {
 pub(crate) const CANCELLED: &str = "the server has cancelled the consumer: the queue was deleted, its leader was lost, or a \
                                     delivery stayed unsettled for longer than the server's consumer timeout";
 
+/// Returns the error for an exchange that cannot be published to because of the server's answer.
+pub(crate) fn exchange(name: &str, address: impl Display, error: lapin::Error) -> Error {
+    match answer(&error) {
+        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), _)) => refused(format!(
+            "exchange `{name}` does not exist on {address}: declare it there, as durable, and bind the queues to it"
+        )),
+        _ => broker(format!("cannot publish to exchange `{name}` on {address}"), error),
+    }
+}
+
 /// Returns the error for a queue that was refused because of the server's answer.
 pub(crate) fn refused(text: String) -> Error {
     Error::Config(text)

@@ -1,4 +1,4 @@
-//! RabbitMQ as a source for idem.
+//! RabbitMQ as a source and a sink for idem.
 //!
 //! ```no_run
 //! # use idem_rabbitmq::RabbitMq;
@@ -106,14 +106,18 @@ mod error;
 mod lag;
 mod limit;
 mod member;
+mod message;
 mod options;
 mod properties;
+mod publishing;
 mod queue_type;
+mod refusal;
 mod renewal;
 mod request;
 mod server;
 mod several;
 mod single;
+mod sink;
 mod source;
 mod subscription;
 mod tls;
@@ -127,4 +131,5 @@ pub use credentials::Credentials;
 pub use declare::{Declare, Existing};
 pub use options::Options;
 pub use server::RabbitMq;
+pub use sink::Exchange;
 pub use source::Queue;

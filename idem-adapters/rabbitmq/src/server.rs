@@ -1,4 +1,4 @@
-//! A server and its queues.
+//! A server, its queues and its exchanges.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use crate::connection::Link;
 use crate::declare::{Declare, Existing};
 use crate::options::Options;
 use crate::request::{Expected, Request};
+use crate::sink::Exchange;
 
 /// A RabbitMQ server and virtual host, with a login that was checked. It keeps no connection open.
 ///
@@ -137,6 +138,43 @@ impl RabbitMq {
     /// durable, exclusive or auto-delete; or the user lacks the permission `configure`.
     pub fn classic_queue(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Classic)
+    }
+
+    /// Returns an existing exchange, to which a relay publishes. A message's destination is its routing key. The empty
+    /// name is the default exchange, whose routing keys are names of queues.
+    ///
+    /// Each message is persistent and mandatory, and confirmed once each queue to which it was routed has stored it. If
+    /// no queue is bound for its routing key, the message fails, and its neighbours do not. All messages share one
+    /// connection and one channel.
+    ///
+    /// | message | AMQP |
+    /// |---|---|
+    /// | id | property `message-id` |
+    /// | event type, content type | properties `type`, `content-type` |
+    /// | time of staging | property `timestamp` |
+    /// | key | header `idem-key`, as bytes |
+    /// | headers | headers, as byte strings; each name once |
+    ///
+    /// The exchange is checked when the relay starts, which fails if it does not exist. An exchange that is deleted later
+    /// is a failure of the broker: the messages wait.
+    ///
+    /// | failure | |
+    /// |---|---|
+    /// | no queue is bound; the message is too large; its routing key is forbidden, or over 255 bytes | the message is refused, and its neighbours are not |
+    /// | `basic.nack`: a queue is full, or its leader is away | a failure of the broker |
+    /// | the connection is lost, or does not come up within 10 seconds | a failure of the broker; the next calls share one new connection |
+    ///
+    /// A message costs one frame with its headers and one for each 128 KiB of payload, and no round trip of its own: any
+    /// number may be unconfirmed. Publishing is cancel safe: a call that is dropped was published or not, and neither
+    /// fails nor confirms another.
+    ///
+    /// ```no_run
+    /// # fn exchange(rabbit: idem_rabbitmq::RabbitMq) {
+    /// let events = rabbit.exchange("events").cloud_events("/shop/billing");
+    /// # let _ = events; }
+    /// ```
+    pub fn exchange(&self, name: impl Into<String>) -> Exchange {
+        Exchange::new(Arc::clone(&self.config), name.into())
     }
 
     fn existing(&self, name: String, expected: Expected) -> Existing {

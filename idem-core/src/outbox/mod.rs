@@ -8,10 +8,13 @@
 //! | `identity`, `lane` | ids; the lanes over which relays share the work |
 //! | `store_outbox` | the outbox of a store, for an application |
 //! | `envelope` | the encoding of a message's facts in a row |
+//! | `cloud_event` | a staged message as a CloudEvent |
 //! | `bell` | wakes the relays of the same process |
 //! | `sink` | the interface to brokers, to which a relay publishes |
 
 mod bell;
+mod cloud_event;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod envelope;
 mod handle;
 mod identity;

@@ -44,8 +44,8 @@ impl StagedMessage {
         Self { attempt, ..self }
     }
 
-    /// The id, which is the same each time the message is published: AMQP `message-id`, `Nats-Msg-Id`, a header on
-    /// Kafka.
+    /// The id, which is the same each time the message is published: AMQP `message-id`, `Nats-Msg-Id`, the header
+    /// `message-id` on Kafka.
     pub fn id(&self) -> Uuid {
         self.id
     }

@@ -1,11 +1,13 @@
 //! The outbox of a store, for an application outside of handlers.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use uuid::Uuid;
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use super::{Outgoing, StagedMessage};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::Error;
 use crate::store::OutboxRows;
-
-use super::{Outgoing, StagedMessage};
 
 /// The outbox with a name, for an application that stages messages in its own transactions: `Postgres::outbox` and
 /// `Sqlite::outbox`, which have an example.
@@ -31,6 +33,7 @@ impl<S: OutboxRows> StoreOutbox<S> {
 }
 
 /// Checks messages that an application stages, and gives them ids. `limit` is the size of the largest one, if it is known.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn checked(
     messages: impl IntoIterator<Item = Outgoing>,
     limit: Option<usize>,

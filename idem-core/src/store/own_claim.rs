@@ -21,6 +21,7 @@ impl OwnClaim {
     }
 
     /// The result if there is a claim, with this fingerprint.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn found(same: bool) -> Self {
         if same { Self::Duplicate } else { Self::Conflict }
     }

@@ -1,4 +1,4 @@
-//! The conformance suites: the contract of every source and every store, one test per rule.
+//! The conformance suites: the contract of every source, every sink and every store, one test per rule.
 //!
 //! A suite is a set of async functions over a small `World` that the implementation provides, and a macro that
 //! generates one `#[tokio::test]` per function. Each test creates a new world. A case fails by panicking.
@@ -6,6 +6,7 @@
 
 pub mod pipeline;
 pub mod relay;
+pub mod sink;
 pub mod source;
 pub mod store;
 

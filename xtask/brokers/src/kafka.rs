@@ -69,6 +69,7 @@ async fn confirmed(acks: Vec<DeliveryFuture>) -> Result<()> {
 
 impl Broker for Kafka {
     type Source = idem::kafka::Topic;
+    type Sink = idem::kafka::Producer;
 
     const NAME: &'static str = "kafka";
     const VARIABLE: &'static str = "KAFKA_BROKERS";
@@ -178,6 +179,10 @@ impl Broker for Kafka {
             .connect()
             .await?;
         Ok(kafka.topic(name).await?.group(name).window(STORED))
+    }
+
+    async fn sink(address: &str) -> Result<Self::Sink> {
+        Ok(idem::Kafka::connect(address).await?.producer())
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use idem::Source;
+use idem::adapter::Sink;
 
 pub use kafka::Kafka;
 pub use nats::Nats;
@@ -29,6 +30,9 @@ const WINDOW: usize = 500;
 pub trait Broker: Sized + Send + Sync + 'static {
     /// The source that its workers consume from.
     type Source: Source;
+
+    /// The sink that its relays publish to.
+    type Sink: Sink;
 
     /// The broker's name in commands and output lines.
     const NAME: &'static str;
@@ -75,4 +79,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Returns the source as in a worker's `main`, with timeouts short enough for tests: a killed worker is noticed
     /// within seconds. The durable consumer or the group has the name of the stream or topic.
     async fn source(address: &str, name: &str) -> Result<Self::Source>;
+
+    /// Returns the sink, whose messages reach the queue, stream or topic if that is their destination.
+    async fn sink(address: &str) -> Result<Self::Sink>;
 }

@@ -20,6 +20,7 @@ pub struct Nats {
 
 impl Broker for Nats {
     type Source = idem::nats::Stream;
+    type Sink = idem::nats::JetStream;
 
     const NAME: &'static str = "nats";
     const VARIABLE: &'static str = "NATS_URL";
@@ -80,5 +81,9 @@ impl Broker for Nats {
 
     async fn source(address: &str, name: &str) -> Result<Self::Source> {
         Ok(idem::Nats::connect(address).await?.stream(name).await?.durable(name).ack_wait(Duration::from_secs(2)))
+    }
+
+    async fn sink(address: &str) -> Result<Self::Sink> {
+        Ok(idem::Nats::connect(address).await?.jetstream(""))
     }
 }

@@ -33,6 +33,7 @@ impl RabbitMq {
 
 impl Broker for RabbitMq {
     type Source = idem::rabbitmq::Queue;
+    type Sink = idem::rabbitmq::Exchange;
 
     const NAME: &'static str = "rabbitmq";
     const VARIABLE: &'static str = "AMQP_URL";
@@ -125,6 +126,10 @@ impl Broker for RabbitMq {
 
     async fn source(address: &str, name: &str) -> Result<Self::Source> {
         Ok(idem::RabbitMq::connect(address).await?.queue(name).await?)
+    }
+
+    async fn sink(address: &str) -> Result<Self::Sink> {
+        Ok(idem::RabbitMq::connect(address).await?.exchange(""))
     }
 }
 

@@ -66,7 +66,10 @@ impl Server for RabbitMq {
         place::write(&home.join("plugins"), "[].\n")?;
         // A stopped instance must return to its ports, so they are part of its data.
         place::write(&home.join("ports"), &format!("{} {}", place::free_port()?, place::free_port()?))?;
-        place::write(&home.join("rabbitmq.conf"), "loopback_users.guest = true\ndisk_free_limit.absolute = 50MB\n")
+        // As RabbitMQ 4 has it by default; before, it is 128 MiB, which is too much for a test of the limit.
+        let limit = "max_message_size = 16777216\n";
+        let others = "loopback_users.guest = true\ndisk_free_limit.absolute = 50MB\n";
+        place::write(&home.join("rabbitmq.conf"), &format!("{others}{limit}"))
     }
 
     fn launch(&self, home: &Path, port: u16) -> Result<()> {

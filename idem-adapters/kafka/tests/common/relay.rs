@@ -66,7 +66,12 @@ impl Relay {
 
     /// Keeps all connections open and forwards nothing more.
     pub(crate) fn hang(&self) {
-        self.state.send_modify(|state| state.hangs = true);
+        self.set_hanging(true);
+    }
+
+    /// Forwards nothing more on any connection, or goes on.
+    pub(crate) fn set_hanging(&self, hangs: bool) {
+        self.state.send_modify(|state| state.hangs = hangs);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A TCP relay in front of the server that can be cut, refuse connections, hang, and respond for the server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,6 +11,7 @@ use tokio::sync::watch;
 pub(crate) struct Relay {
     port: u16,
     state: Arc<watch::Sender<State>>,
+    connections: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Default)]
@@ -27,16 +29,24 @@ impl Relay {
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(watch::Sender::new(State::default()));
         let seen = state.subscribe();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if seen.borrow().refuses {
                     continue;
                 }
+                count.fetch_add(1, SeqCst);
                 let Ok(server) = TcpStream::connect(&target).await else { continue };
                 tokio::spawn(relay(client, server, seen.clone()));
             }
         });
-        Self { port, state }
+        Self { port, state, connections }
+    }
+
+    /// Returns how many connections it has accepted.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(SeqCst)
     }
 
     /// Returns the URL of the relay.

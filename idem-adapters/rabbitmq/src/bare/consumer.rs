@@ -18,8 +18,8 @@ use super::frames::{self, Duplex};
 use super::message::{Listener, Message, Said};
 use crate::error::UNANSWERED;
 
-/// The only channel of a consumer, and the consumer's tag on it.
-pub(super) const CHANNEL: u16 = 1;
+/// The only channel of a connection, and the consumer's tag on it.
+pub(crate) const CHANNEL: u16 = 1;
 pub(super) const CONSUMER: &str = "idem";
 
 /// A consumer on a separate connection that reads short strings as bytes. A separate task keeps the connection alive;

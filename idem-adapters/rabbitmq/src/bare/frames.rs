@@ -2,8 +2,10 @@
 
 use std::io;
 
+use amq_protocol::protocol::basic::gen_properties;
 use amq_protocol::protocol::{AMQPClass, gen_class};
 use futures_util::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use lapin::BasicProperties;
 
 pub(super) const METHOD: u8 = 1;
 pub(super) const HEADER: u8 = 2;
@@ -41,9 +43,25 @@ pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> 
 }
 
 /// Encodes a method as a frame.
-pub(super) fn method(channel: u16, class: &AMQPClass) -> io::Result<Vec<u8>> {
+pub(crate) fn method(channel: u16, class: &AMQPClass) -> io::Result<Vec<u8>> {
     let written = gen_class(class)(Vec::new().into()).map_err(|error| io::Error::other(error.to_string()))?;
     frame(METHOD, channel, &written.into_inner().0)
+}
+
+/// Encodes the properties of a message of this size as a frame.
+pub(crate) fn header(channel: u16, size: usize, properties: &BasicProperties) -> io::Result<Vec<u8>> {
+    const BASIC: u16 = 60;
+    let mut content = BASIC.to_be_bytes().to_vec();
+    // The weight, which is unused.
+    content.extend_from_slice(&[0; 2]);
+    content.extend_from_slice(&u64::try_from(size).map_err(io::Error::other)?.to_be_bytes());
+    let written = gen_properties(properties)(content.into()).map_err(|error| io::Error::other(error.to_string()))?;
+    frame(HEADER, channel, &written.into_inner().0)
+}
+
+/// Encodes a part of a payload as a frame.
+pub(crate) fn body(channel: u16, part: &[u8]) -> io::Result<Vec<u8>> {
+    frame(BODY, channel, part)
 }
 
 pub(super) fn heartbeat() -> io::Result<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use amq_protocol::auth::Credentials;
 use amq_protocol::protocol::connection::{AMQPMethod, Close, Open, StartOk, TuneOk};
-use amq_protocol::protocol::{AMQPClass, AMQPError, basic, channel, parse_class};
+use amq_protocol::protocol::{AMQPClass, AMQPError, basic, channel, confirm, exchange, parse_class};
 use futures_util::AsyncWriteExt;
 use idem_core::Error;
 use lapin::ErrorKind;
@@ -20,10 +20,14 @@ use crate::error;
 
 use super::consumer::{CHANNEL, CONSUMER, Consumer};
 use super::frames::{self, Duplex, unexpected};
+use super::publisher::Publisher;
 
 /// The time limits from the first packet to the end of the login, and for the close.
 const CONNECT: Duration = Duration::from_secs(10);
 const CLOSE: Duration = Duration::from_secs(5);
+
+/// The size of the largest frame if the server has no limit: RabbitMQ's default.
+const FRAME_MAX: u32 = 131_072;
 
 /// A logged-in connection. It sends no heartbeats until it has a consumer, so it must be short-lived until then.
 pub(crate) struct Bare {
@@ -32,6 +36,8 @@ pub(crate) struct Bare {
     pub(crate) host: usize,
     /// As the server reports it, for example `4.0.5`.
     version: String,
+    /// The size of the largest frame.
+    frame_max: u32,
 }
 
 impl Bare {
@@ -50,6 +56,17 @@ impl Bare {
         })?;
         let heartbeat = (heartbeat > 0).then(|| Duration::from_secs(heartbeat.into()));
         Ok(Consumer::new(bare.stream, heartbeat))
+    }
+
+    /// Connects, and opens a channel in confirm mode. Checks that the exchange exists; the default one, whose name is
+    /// empty, always does.
+    pub(crate) async fn publish(config: &Config, exchange: &str) -> Result<Publisher, Error> {
+        let seconds = config.uri.query.heartbeat.unwrap_or_default();
+        let mut bare = Self::open_with(config, &format!("exchange {exchange}"), seconds).await?;
+        let opened = timeout(CONNECT, bare.open_confirms(exchange)).await.unwrap_or_else(|_| Err(silent()));
+        opened.map_err(|source| error::exchange(exchange, &config.address, answered(source)))?;
+        let heartbeat = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+        Ok(Publisher::new(bare.stream, heartbeat, bare.host, bare.frame_max as usize))
     }
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
@@ -84,7 +101,7 @@ impl Bare {
     }
 
     async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let mut bare = Self { stream: dial(config, &uri).await?, host: 0, version: String::new() };
+        let mut bare = Self { stream: dial(config, &uri).await?, host: 0, version: String::new(), frame_max: 0 };
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
         let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
@@ -101,7 +118,9 @@ impl Bare {
         };
         bare.send(0, AMQPClass::Connection(AMQPMethod::StartOk(answer))).await?;
         let AMQPClass::Connection(AMQPMethod::Tune(tune)) = bare.method().await? else { return Err(unexpected()) };
-        let tuned = TuneOk { channel_max: tune.channel_max, frame_max: tune.frame_max, heartbeat };
+        // 0 means no limit.
+        bare.frame_max = if tune.frame_max == 0 { FRAME_MAX } else { tune.frame_max };
+        let tuned = TuneOk { channel_max: tune.channel_max, frame_max: bare.frame_max, heartbeat };
         bare.send(0, AMQPClass::Connection(AMQPMethod::TuneOk(tuned))).await?;
         let open = Open { virtual_host: uri.vhost.as_str().into() };
         bare.send(0, AMQPClass::Connection(AMQPMethod::Open(open))).await?;
@@ -130,6 +149,33 @@ impl Bare {
         };
         self.send(CHANNEL, AMQPClass::Basic(Consume(consume))).await?;
         let AMQPClass::Basic(ConsumeOk(_)) = self.method().await? else { return Err(unexpected()) };
+        Ok(())
+    }
+
+    /// Opens a channel in confirm mode, after a look at the exchange.
+    async fn open_confirms(&mut self, exchange: &str) -> io::Result<()> {
+        use channel::AMQPMethod::{Open as OpenChannel, OpenOk};
+        use confirm::AMQPMethod::{Select, SelectOk};
+        use exchange::AMQPMethod::{Declare, DeclareOk};
+        self.send(CHANNEL, AMQPClass::Channel(OpenChannel(channel::Open {}))).await?;
+        let AMQPClass::Channel(OpenOk(_)) = self.method().await? else { return Err(unexpected()) };
+        if !exchange.is_empty() {
+            // The server ignores all but the name.
+            let passive = exchange::Declare {
+                exchange: exchange.into(),
+                kind: "direct".into(),
+                passive: true,
+                durable: false,
+                auto_delete: false,
+                internal: false,
+                nowait: false,
+                arguments: FieldTable::default(),
+            };
+            self.send(CHANNEL, AMQPClass::Exchange(Declare(passive))).await?;
+            let AMQPClass::Exchange(DeclareOk(_)) = self.method().await? else { return Err(unexpected()) };
+        }
+        self.send(CHANNEL, AMQPClass::Confirm(Select(confirm::Select { nowait: false }))).await?;
+        let AMQPClass::Confirm(SelectOk(_)) = self.method().await? else { return Err(unexpected()) };
         Ok(())
     }
 
@@ -172,7 +218,13 @@ async fn dial(config: &Config, uri: &AMQPUri) -> io::Result<Box<dyn Duplex>> {
 /// connection, and report the end of a queue. `purpose` is shown in the server's list of connections.
 fn properties(purpose: &str) -> FieldTable {
     let mut capabilities = FieldTable::default();
-    for name in ["authentication_failure_close", "consumer_cancel_notify", "basic.nack"] {
+    for name in [
+        "authentication_failure_close",
+        "connection.blocked",
+        "consumer_cancel_notify",
+        "basic.nack",
+        "publisher_confirms",
+    ] {
         capabilities.insert(name.into(), true.into());
     }
     let mut properties = FieldTable::default();

@@ -18,6 +18,8 @@ pub(crate) struct Relay {
 struct State {
     generation: u32,
     refuses: bool,
+    /// Whether nothing is forwarded.
+    held: bool,
 }
 
 impl Relay {
@@ -26,7 +28,7 @@ impl Relay {
         let target = authority(url).to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (state, seen) = watch::channel(State { generation: 0, refuses: false });
+        let (state, seen) = watch::channel(State { generation: 0, refuses: false, held: false });
         let (words, consuming) = (Arc::<Mutex<Vec<_>>>::default(), Arc::default());
         let (senders, channel) = (Arc::clone(&words), Arc::clone(&consuming));
         let secrets = watch::Sender::new(0);
@@ -68,7 +70,12 @@ impl Relay {
 
     /// Ends all connections, and refuses new ones or accepts them again.
     pub(crate) fn refuse(&self, refuses: bool) {
-        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
+        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses, held: state.held });
+    }
+
+    /// Stops to forward anything, or goes on.
+    pub(crate) fn hold(&self, held: bool) {
+        self.state.send_modify(|state| state.held = held);
     }
 
     /// Acks a delivery that does not exist, on the channel that consumes: the server closes that channel.
@@ -98,8 +105,20 @@ async fn relay(
     let generation = state.borrow().generation;
     let (mut from_client, mut from_server) = (vec![0; 65536], vec![0; 65536]);
     loop {
+        let now = *state.borrow_and_update();
+        if now.generation != generation {
+            return;
+        }
+        if now.held {
+            if state.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
         tokio::select! {
-            () = async { drop(state.wait_for(|state| state.generation != generation).await) } => return,
+            changed = state.changed() => if changed.is_err() {
+                return;
+            },
             Some(word) = words.recv() => server.write_all(&word).await.unwrap(),
             read = client.read(&mut from_client) => match read {
                 Ok(0) | Err(_) => return,

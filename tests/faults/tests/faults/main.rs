@@ -17,6 +17,7 @@ mod killer;
 mod limit;
 mod long_outage;
 mod outage;
+mod outbox;
 mod partitions;
 mod process;
 #[path = "../../../../idem-adapters/rabbitmq/tests/common/raw.rs"]

@@ -1,0 +1,128 @@
+//! A staged message as a record of Kafka.
+
+use idem_core::{SinkError, StagedMessage};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::FutureRecord;
+
+use crate::delivery::{CONTENT_TYPE, MESSAGE_ID};
+
+/// The header with the event type of a message.
+const EVENT_TYPE: &str = "event-type";
+
+/// The prefix of the attributes of a CloudEvent.
+const CLOUD_EVENT: &str = "ce_";
+
+/// What Kafka limits the name of a topic to.
+const LONGEST_TOPIC: usize = 249;
+
+/// What a record takes besides its key, its value and its headers, and each header besides its name and its value: the
+/// most that the client adds.
+const RECORD: usize = 64;
+const EACH_HEADER: usize = 10;
+
+/// Returns the record of a message, which is sent to a partition of its key's. It has no time: the client sets the
+/// present one. With the time at which it was staged, a broker would remove a message that had waited for longer than
+/// the topic's retention.
+pub(crate) fn record(message: &StagedMessage, headers: OwnedHeaders) -> FutureRecord<'_, [u8], [u8]> {
+    let record = FutureRecord::to(message.to()).payload(message.payload().as_ref()).headers(headers);
+    match message.key() {
+        Some(key) => record.key(key.as_bytes()),
+        None => record,
+    }
+}
+
+/// Returns the headers of a message: its own, and those of the sink, which replace others of the same name, in whichever
+/// case: a source reads them so.
+///
+/// # Errors
+/// Kafka's client cannot carry a name.
+pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Result<OwnedHeaders, SinkError> {
+    let mut ours = vec![(MESSAGE_ID.to_owned(), message.id().to_string())];
+    for (name, value) in [(EVENT_TYPE, message.event_type()), (CONTENT_TYPE, message.content_type())] {
+        ours.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+    }
+    let attributes = cloud_events.map(|source| message.cloud_event(source)).unwrap_or_default();
+    ours.extend(attributes.into_iter().map(|(name, value)| (format!("{CLOUD_EVENT}{name}"), value)));
+    let mut headers = OwnedHeaders::new_with_capacity(ours.len() + message.headers().len());
+    for (key, value) in &ours {
+        headers = headers.insert(Header { key, value: Some(value) });
+    }
+    for (key, value) in message.headers().iter() {
+        if key.contains('\0') {
+            return Err(SinkError::message(format!(
+                "the name of a header has a NUL, which Kafka's client cannot carry: {key:?}"
+            )));
+        }
+        if !ours.iter().any(|(name, _)| name.eq_ignore_ascii_case(key)) {
+            headers = headers.insert(Header { key, value: Some(value) });
+        }
+    }
+    Ok(headers)
+}
+
+/// Checks that a topic can have this name.
+pub(crate) fn check_topic(name: &str) -> Result<(), SinkError> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if (1..=LONGEST_TOPIC).contains(&name.len()) && name.bytes().all(fits) && name != "." && name != ".." {
+        return Ok(());
+    }
+    Err(SinkError::message(format!(
+        "{name:?} is not the name of a topic: it has 1 to {LONGEST_TOPIC} letters and digits of ASCII, dots, underscores and hyphens"
+    )))
+}
+
+/// Returns the size of a record at most, in bytes.
+pub(crate) fn size(message: &StagedMessage, headers: &OwnedHeaders) -> usize {
+    use rdkafka::message::Headers;
+    let header = |header: Header<'_, &[u8]>| header.key.len() + header.value.map_or(0, <[u8]>::len) + EACH_HEADER;
+    let key = message.key().map_or(0, |key| key.as_bytes().len());
+    message.payload().len() + key + headers.iter().map(header).sum::<usize>() + RECORD
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::Outgoing;
+    use rdkafka::message::Headers;
+
+    use super::*;
+
+    fn message(outgoing: Outgoing) -> StagedMessage {
+        StagedMessage::new("00000000-0000-0000-0000-000000000007".parse().unwrap(), outgoing)
+    }
+
+    #[test]
+    fn the_headers_of_the_sink_replace_others() {
+        let outgoing =
+            Outgoing::new("a", "").header("Message-Id", "9").header("CE_ID", "9").header("a", "1").header("a", "2");
+        let headers =
+            headers(&message(outgoing.event_type("paid").content_type("text/plain")), Some("/shop \u{e9}")).unwrap();
+        let all: Vec<_> = headers
+            .iter()
+            .map(|header| (header.key.to_owned(), String::from_utf8(header.value.unwrap().to_vec()).unwrap()))
+            .collect();
+        let values = |name: &str| {
+            let found = all.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+        };
+        let id = "00000000-0000-0000-0000-000000000007";
+        assert_eq!((values("message-id"), values("ce_id"), values("a")), (vec![id], vec![id], vec!["1", "2"]));
+        assert_eq!((values("event-type"), values("content-type")), (vec!["paid"], vec!["text/plain"]));
+        assert_eq!(values("ce_source"), ["/shop \u{e9}"]);
+    }
+
+    #[test]
+    fn a_header_that_the_client_cannot_carry_is_refused() {
+        let error = headers(&message(Outgoing::new("a", "").header("a\0", "s3ntinel")), None).unwrap_err().to_string();
+        assert!(error.contains("NUL") && !error.contains("s3ntinel"), "{error}");
+    }
+
+    #[test]
+    fn a_topic_has_the_name_that_brokers_allow() {
+        for name in ["", ".", "..", "a b", "a/b", "\u{e9}", "a\0", &"x".repeat(250)] {
+            assert!(check_topic(name).is_err(), "{name}");
+        }
+        for name in ["a", "orders.paid", "A_b-9", "...", &"x".repeat(249)] {
+            check_topic(name).unwrap();
+        }
+    }
+}

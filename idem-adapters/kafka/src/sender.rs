@@ -1,0 +1,105 @@
+//! A producer of librdkafka, and its end.
+
+use std::sync::Arc;
+
+use rdkafka::client::{ClientContext, OAuthToken};
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::connection::Witness;
+use crate::error::{Loss, setting};
+use crate::property;
+
+/// A producer, and its end.
+///
+/// An idempotent producer can end with a fatal error, after which it takes nothing. One whose login the brokers have
+/// refused would try the same login for ever. Both are replaced.
+pub(crate) struct Sender {
+    /// `None` only while it is dropped.
+    client: Option<FutureProducer<Listener>>,
+    listener: Listener,
+}
+
+impl Sender {
+    /// Creates a producer, which connects as soon as it is used. One that is `single` sends each message in a batch by
+    /// itself.
+    pub(crate) fn new(config: &Config, single: bool) -> Result<Self, Loss> {
+        let listener = Listener { witness: Witness::new(config), ended: Arc::new(watch::Sender::new(false)) };
+        let settings = property::of_producer(&config.client, single);
+        let client: FutureProducer<Listener> =
+            settings.create_with_context(listener.clone()).map_err(|error| setting(&error))?;
+        config.tokens.begin(client.client(), &config.place)?;
+        Ok(Self { client: Some(client), listener })
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        !*self.listener.ended.borrow()
+    }
+
+    /// Ends it: calls that wait return at once.
+    pub(crate) fn end(&self) {
+        self.listener.ended.send_replace(true);
+    }
+
+    /// Sends a record and waits for its delivery report. `None` if the producer ends first. If there is no room in its
+    /// queue, it waits. Cancel safe; the record is then sent or not.
+    pub(crate) async fn send(&self, record: FutureRecord<'_, [u8], [u8]>) -> Option<Result<(), KafkaError>> {
+        let client = self.client.as_ref()?;
+        let mut ended = self.listener.ended.subscribe();
+        let sent = tokio::select! {
+            biased;
+            sent = client.send(record, rdkafka::util::Timeout::Never) => sent.map(drop).map_err(|(error, _)| error),
+            _ = ended.wait_for(|ended| *ended) => return None,
+        };
+        // The event may come later than the report.
+        if sent.is_err() && client.client().fatal_error().is_some() {
+            self.end();
+        }
+        Some(sent)
+    }
+
+    /// Returns the reason that the client has last given for an error.
+    pub(crate) fn reason(&self) -> String {
+        let fatal = self.client.as_ref().and_then(|client| client.client().fatal_error());
+        fatal.map_or_else(|| self.listener.witness.said().reason, |(_, reason)| reason)
+    }
+}
+
+/// It takes half a second, in which it purges its messages, so it happens in a thread of its own.
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let client = self.client.take();
+        // Without a thread, it is dropped here.
+        let _ = std::thread::Builder::new().name("idem-kafka-end".to_owned()).spawn(move || drop(client));
+    }
+}
+
+/// Hears of errors that end a producer.
+#[derive(Clone)]
+struct Listener {
+    witness: Witness,
+    ended: Arc<watch::Sender<bool>>,
+}
+
+impl ClientContext for Listener {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.witness.generate_oauth_token(config)
+    }
+
+    fn log(&self, level: RDKafkaLogLevel, part: &str, text: &str) {
+        self.witness.log(level, part, text);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.witness.hears(&error, reason);
+        if error.rdkafka_error_code() == Some(Code::Fatal) || self.witness.said().final_word {
+            tracing::warn!(%error, reason, "a producer of Kafka has ended; another one takes its place");
+            self.ended.send_replace(true);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! JetStream as a sink.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_nats::client::RequestErrorKind;
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use async_nats::jetstream::publish::PublishAck;
+use async_nats::jetstream::response::Response;
+use async_nats::{Message, Request};
+use idem_core::{Error, Sink, SinkError, StagedMessage};
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::connection::{Connection, Lost};
+use crate::message::{check_subject, headers, size};
+use crate::publishing::Publishing;
+
+/// How long to wait for the names of streams. Not every login may ask for them.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// How long to wait for the answer to a message. A relay stops to wait earlier.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// The streams of a JetStream, to which a relay publishes the messages of an outbox: see
+/// [`Nats::jetstream`](crate::Nats::jetstream).
+pub struct JetStream {
+    config: Arc<Config>,
+    prefix: String,
+    cloud_events: Option<String>,
+    publishing: Publishing,
+    /// `max_payload` of the server; 0 before it is known.
+    limit: AtomicUsize,
+}
+
+impl JetStream {
+    pub(crate) fn new(config: Arc<Config>, prefix: String) -> Self {
+        let (publishing, limit) = (Publishing::default(), AtomicUsize::new(0));
+        Self { config, prefix, cloud_events: None, publishing, limit }
+    }
+
+    /// Publishes each message as a CloudEvent in binary mode: headers `ce-id`, `ce-source` and so on, as in
+    /// [`StagedMessage::cloud_event`], percent-encoded. `source` says where the events come from, for example
+    /// `/shop/billing`.
+    #[must_use]
+    pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
+        self.cloud_events = Some(source.into());
+        self
+    }
+
+    /// Checks that some stream takes subjects with the prefix. A login that may not ask is trusted.
+    async fn check_streams(&self, connection: &Connection) -> Result<(), SinkError> {
+        let address = &self.config.address;
+        // A stream is found by whole parts of a subject.
+        let subjects =
+            format!("{}>", self.prefix.rsplit_once('.').map(|(parts, _)| format!("{parts}.")).unwrap_or_default());
+        match timeout(LOOK, connection.jetstream().stream_by_subject(subjects.as_str())).await {
+            Ok(Err(error)) if matches!(error.kind(), GetStreamByNameErrorKind::NotFound) => {
+                Err(SinkError::message(format!(
+                    "no stream on {address} has subjects of `{subjects}`: create one (nats stream add), or check the \
+                     prefix given to .jetstream(..)"
+                )))
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(%address, %error, "the names of streams could not be read");
+                Ok(())
+            }
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Returns the error of a message to which nothing listens. While a stream has no leader, or the server has not yet
+    /// started JetStream, that is no fault of the message.
+    async fn unanswered(&self, connection: &Connection, subject: &str) -> SinkError {
+        let address = &self.config.address;
+        match timeout(LOOK, connection.jetstream().stream_by_subject(subject)).await {
+            Ok(Ok(stream)) => SinkError::broker(format!(
+                "the stream `{stream}` on {address} does not answer at present: it has no leader, or only copies another"
+            )),
+            Ok(Err(error)) if !matches!(error.kind(), GetStreamByNameErrorKind::NotFound) => {
+                SinkError::broker(format!("JetStream does not answer on {address}: {error}"))
+            }
+            // A login that may not ask gets no answer.
+            Ok(Err(_)) | Err(_) => SinkError::message(format!(
+                "no stream on {address} takes the subject `{subject}`: add it to the subjects of a stream"
+            )),
+        }
+    }
+
+    /// Returns the result of an answer.
+    fn confirmed(&self, subject: &str, answer: &Message) -> Result<(), SinkError> {
+        match serde_json::from_slice::<Response<PublishAck>>(&answer.payload) {
+            // A duplicate is in the stream already.
+            Ok(Response::Ok(_)) => Ok(()),
+            Ok(Response::Err { error }) => {
+                let text = format!("the stream of `{subject}` on {} refuses it: {error}", self.config.address);
+                // 400 is about the message: it is larger than the stream's `max_msg_size`, or a header is invalid.
+                Err(if error.code() == 400 { SinkError::message(text) } else { SinkError::broker(text) })
+            }
+            Err(_) => Err(SinkError::message(format!(
+                "`{subject}` was answered on {}, but not by a stream: no subscriber may answer a stream's subjects",
+                self.config.address
+            ))),
+        }
+    }
+}
+
+impl Sink for JetStream {
+    fn system(&self) -> &'static str {
+        "nats"
+    }
+
+    /// The prefix of the subjects.
+    fn name(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The server's `max_payload`, which applies to payload and headers together.
+    fn limit(&self) -> Option<usize> {
+        Some(self.limit.load(SeqCst)).filter(|limit| *limit > 0)
+    }
+
+    async fn open(&self) -> Result<(), SinkError> {
+        let connection = self.publishing.open(&self.config).await.map_err(|error| match error {
+            Error::Config(_) => SinkError::message(error),
+            _ => SinkError::broker(error),
+        })?;
+        self.limit.store(connection.client.server_info().max_payload, SeqCst);
+        self.check_streams(&connection).await
+    }
+
+    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        let subject = format!("{}{}", self.prefix, message.to());
+        check_subject(&subject)?;
+        let headers = headers(message, self.cloud_events.as_deref())?;
+        let connection = self.publishing.get(&self.config).await?;
+        let limit = connection.client.server_info().max_payload;
+        self.limit.store(limit, SeqCst);
+        let (payload, beside) = (message.payload().len(), size(&headers));
+        if payload + beside > limit {
+            return Err(SinkError::message(format!(
+                "it has {payload} bytes and {beside} of headers, and {} takes at most {limit}: raise max_payload on the \
+                 server, or send less",
+                self.config.address
+            )));
+        }
+        let request = Request::new().headers(headers).payload(message.payload().clone()).timeout(Some(ANSWER));
+        let denied = connection.denied.watch(&subject);
+        let answer = tokio::select! {
+            biased;
+            answer = connection.client.send_request(subject.clone(), request) => answer,
+            () = connection.lost.cancelled() => return Err(SinkError::broker(Lost)),
+            () = denied => return Err(SinkError::message(format!(
+                "the login may not publish to `{subject}` on {}: allow it",
+                self.config.address
+            ))),
+        };
+        match answer {
+            Ok(answer) => self.confirmed(&subject, &answer),
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                Err(self.unanswered(&connection, &subject).await)
+            }
+            Err(error) => Err(SinkError::broker(format!("no answer from {}: {error}", self.config.address))),
+        }
+    }
+
+    async fn close(&self) {
+        self.publishing.close().await;
+    }
+}
+
+impl fmt::Debug for JetStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JetStream")
+            .field("prefix", &self.prefix)
+            .field("config", &self.config)
+            .field("cloud_events", &self.cloud_events)
+            .finish_non_exhaustive()
+    }
+}

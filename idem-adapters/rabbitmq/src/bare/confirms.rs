@@ -1,0 +1,118 @@
+//! The reading side of a connection that publishes.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::AsyncRead;
+use tokio::time::timeout;
+
+use super::cursor::Cursor;
+use super::frames::{self, HEADER, METHOD, unexpected};
+use super::outstanding::Unconfirmed;
+use crate::properties::Properties;
+
+/// Why a connection has ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The server closed the channel, because of one of the messages that were unconfirmed or of their exchange.
+    Refused {
+        code: u16,
+        text: String,
+        /// How many messages were unconfirmed.
+        unconfirmed: usize,
+    },
+    /// The connection was lost or closed.
+    Lost(String),
+}
+
+/// A message that the server returns, without its properties: they follow.
+struct Returned {
+    reason: String,
+    routing_key: Vec<u8>,
+}
+
+/// What follows from a frame.
+enum Step {
+    Go,
+    Returned(Returned),
+    End(End),
+}
+
+/// Reads until the connection ends, and answers what the server confirms.
+pub(super) async fn read(
+    mut from: impl AsyncRead + Unpin,
+    silence: Option<Duration>,
+    unconfirmed: &Unconfirmed,
+) -> End {
+    let mut returned = None;
+    loop {
+        let (kind, content) = match frame(&mut from, silence).await {
+            Ok(frame) => frame,
+            Err(error) => return End::Lost(error.to_string()),
+        };
+        match kind {
+            METHOD => match method(Cursor(&content), unconfirmed) {
+                Some(Step::Go) => {}
+                Some(Step::Returned(next)) => returned = Some(next),
+                Some(Step::End(end)) => return end,
+                None => return End::Lost(unexpected().to_string()),
+            },
+            HEADER => {
+                let Some(Returned { reason, routing_key }) = returned.take() else { continue };
+                let properties = content.get(12..).unwrap_or_default();
+                // The properties are those that this process has sent.
+                let properties = Properties::read(properties).unwrap_or_else(|read| read);
+                unconfirmed.lock().returned(properties.message_id.unwrap_or_default(), &routing_key, reason);
+            }
+            // A heartbeat, or the payload of a returned message.
+            _ => {}
+        }
+    }
+}
+
+async fn frame(from: &mut (impl AsyncRead + Unpin), silence: Option<Duration>) -> io::Result<(u8, Vec<u8>)> {
+    match silence {
+        Some(silence) => timeout(silence, frames::read(from)).await.unwrap_or_else(|_| {
+            let text = format!("the server was silent for {} seconds", silence.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        }),
+        None => frames::read(from).await,
+    }
+}
+
+/// Handles a method. `None` if it cannot be parsed.
+fn method(mut method: Cursor<'_>, unconfirmed: &Unconfirmed) -> Option<Step> {
+    match (method.u16()?, method.u16()?) {
+        (60, ack @ (80 | 120)) => {
+            let (tag, multiple) = (method.u64()?, method.u8()? & 1 != 0);
+            unconfirmed.lock().confirm(tag, multiple, ack == 80);
+        }
+        (60, 50) => {
+            let (code, text) = (method.u16()?, text(&mut method)?);
+            let _exchange = method.short()?;
+            let routing_key = method.short()?.to_vec();
+            return Some(Step::Returned(Returned { reason: format!("{code} {text}"), routing_key }));
+        }
+        (20, 40) => {
+            let (code, text) = (method.u16()?, text(&mut method)?);
+            let unconfirmed = unconfirmed.lock().count();
+            return Some(Step::End(End::Refused { code, text, unconfirmed }));
+        }
+        (10, 50) => {
+            let (code, text) = (method.u16()?, text(&mut method)?);
+            return Some(Step::End(End::Lost(format!("{code} {text}"))));
+        }
+        (10, 51) => return Some(Step::End(End::Lost("the connection was closed".to_owned()))),
+        (10, 60) => {
+            let reason = text(&mut method)?;
+            tracing::warn!(reason, "RabbitMQ has blocked the connection: it takes no messages until it is freed");
+        }
+        (10, 61) => tracing::info!("RabbitMQ has freed the connection"),
+        _ => {}
+    }
+    Some(Step::Go)
+}
+
+fn text(method: &mut Cursor<'_>) -> Option<String> {
+    method.short().map(|text| String::from_utf8_lossy(text).into_owned())
+}

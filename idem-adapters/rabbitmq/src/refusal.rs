@@ -1,0 +1,70 @@
+//! A channel that the server closed because of a published message.
+
+/// Why the server closed a channel.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Refusal {
+    /// The exchange is gone, or the user may not write to it: this concerns all messages.
+    Exchange,
+    /// A message is larger than the server takes.
+    TooLarge { size: usize, limit: usize },
+    /// Something else about one message, for example a routing key that the user may not use.
+    Message,
+}
+
+impl Refusal {
+    /// Reads the server's text. (Texts of 3.10.8 and 4.0.5, from `rabbit_channel:check_msg_size` and
+    /// `rabbit_access_control`.)
+    pub(crate) fn parse(code: u16, text: &str) -> Self {
+        const ACCESS_REFUSED: u16 = 403;
+        const NOT_FOUND: u16 = 404;
+        const PRECONDITION_FAILED: u16 = 406;
+        match code {
+            NOT_FOUND => Self::Exchange,
+            // The permissions of topics are checked per routing key: "access to topic 'a.b' in exchange ..".
+            ACCESS_REFUSED if !text.contains("access to topic ") => Self::Exchange,
+            PRECONDITION_FAILED => match sizes(text) {
+                Some((size, limit)) => Self::TooLarge { size, limit },
+                None => Self::Message,
+            },
+            _ => Self::Message,
+        }
+    }
+}
+
+/// Parses "message size 17000000 is larger than max size 16777216" (or "configured max size").
+fn sizes(text: &str) -> Option<(usize, usize)> {
+    let (size, limit) = text.split_once("message size ")?.1.split_once(" is larger than ")?;
+    Some((size.parse().ok()?, limit.split_whitespace().next_back()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_concerns_one_message_or_the_exchange() {
+        for (code, text, refusal) in [
+            (404, "NOT_FOUND - no exchange 'events' in vhost '/'", Refusal::Exchange),
+            (403, "ACCESS_REFUSED - access to exchange 'events' in vhost '/' refused for user 'u'", Refusal::Exchange),
+            (403, "ACCESS_REFUSED - cannot publish to internal exchange 'e' in vhost '/'", Refusal::Exchange),
+            (
+                403,
+                "ACCESS_REFUSED - access to topic 'a.b' in exchange 'events' in vhost '/' refused for user 'u'",
+                Refusal::Message,
+            ),
+            (
+                406,
+                "PRECONDITION_FAILED - message size 17000000 is larger than configured max size 16777216",
+                Refusal::TooLarge { size: 17_000_000, limit: 16_777_216 },
+            ),
+            (
+                406,
+                "PRECONDITION_FAILED - message size 9 is larger than max size 8",
+                Refusal::TooLarge { size: 9, limit: 8 },
+            ),
+            (406, "PRECONDITION_FAILED - invalid message", Refusal::Message),
+        ] {
+            assert_eq!(Refusal::parse(code, text), refusal, "{text}");
+        }
+    }
+}

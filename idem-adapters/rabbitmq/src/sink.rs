@@ -1,0 +1,169 @@
+//! An exchange as a sink.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use idem_core::{Error, Sink, SinkError, StagedMessage};
+use lapin::types::ShortString;
+use tokio::sync::Mutex;
+
+use crate::bare::{Answer, End};
+use crate::config::Config;
+use crate::message::{Target, encode};
+use crate::publishing::Publishing;
+use crate::refusal::Refusal;
+
+/// An exchange, to which a relay publishes the messages of an outbox: see [`RabbitMq::exchange`](crate::RabbitMq::exchange).
+pub struct Exchange {
+    config: Arc<Config>,
+    name: String,
+    cloud_events: Option<String>,
+    publishing: Publishing,
+    /// The size of the largest message, once the server has refused a larger one.
+    limit: AtomicUsize,
+    /// How many messages are to be published one at a time, because the server refused one of them and did not say
+    /// which.
+    suspects: AtomicUsize,
+    single: Mutex<()>,
+}
+
+impl Exchange {
+    pub(crate) fn new(config: Arc<Config>, name: String) -> Self {
+        Self {
+            config,
+            name,
+            cloud_events: None,
+            publishing: Publishing::default(),
+            limit: AtomicUsize::new(usize::MAX),
+            suspects: AtomicUsize::new(0),
+            single: Mutex::default(),
+        }
+    }
+
+    /// Publishes each message as a CloudEvent in binary mode: headers `cloudEvents_id`, `cloudEvents_source` and so on,
+    /// as in [`StagedMessage::cloud_event`]. `source` says where the events come from, for example `/shop/billing`.
+    #[must_use]
+    pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
+        self.cloud_events = Some(source.into());
+        self
+    }
+
+    /// Refuses a message that is known to be too large.
+    fn check_size(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        let (size, limit) = (message.payload().len(), self.limit.load(SeqCst));
+        if size <= limit {
+            return Ok(());
+        }
+        Err(SinkError::message(format!(
+            "it has {size} bytes, and {} takes at most {limit}: raise max_message_size on the server, or send less",
+            self.config.address
+        )))
+    }
+
+    /// Returns the error for a message that was unconfirmed when the channel or the connection ended.
+    fn ended(&self, message: &StagedMessage, end: &End) -> SinkError {
+        let place = self.place();
+        let (code, text, unconfirmed) = match end {
+            End::Lost(text) => return SinkError::broker(format!("the connection to {place} has ended: {text}")),
+            End::Refused { code, text, unconfirmed } => (*code, text, *unconfirmed),
+        };
+        let answer = format!("{place} refuses a message: {code} {text}");
+        match Refusal::parse(code, text) {
+            Refusal::Exchange => SinkError::broker(format!(
+                "{answer}. Check that the exchange exists, is not internal, and that the user has the permission `write` on it"
+            )),
+            Refusal::TooLarge { limit, .. } => {
+                self.limit.fetch_min(limit, SeqCst);
+                self.check_size(message).err().unwrap_or_else(|| SinkError::broker(answer))
+            }
+            Refusal::Message if unconfirmed == 1 => {
+                SinkError::message(format!("{answer} (routing key `{}`)", message.to()))
+            }
+            Refusal::Message => {
+                self.suspects.fetch_max(unconfirmed, SeqCst);
+                SinkError::broker(format!("{answer}. {unconfirmed} messages were unconfirmed; each is tried by itself"))
+            }
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("exchange `{}` on {}", self.name, self.config.address)
+    }
+
+    async fn send(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        let publisher = self.publishing.get(&self.config, &self.name).await?;
+        let cloud_events = self.cloud_events.as_deref();
+        let target = Target { exchange: &self.name, cloud_events, frame_max: publisher.frame_max };
+        match publisher.publish(encode(message, target)?).await {
+            Ok(Answer::Stored) => Ok(()),
+            Ok(Answer::Returned(reason)) => Err(SinkError::message(format!(
+                "{} has returned it ({reason}): no queue is bound for the routing key `{}`. Bind one, or give the \
+                 exchange an alternate one",
+                self.place(),
+                message.to()
+            ))),
+            Ok(Answer::Nacked) => Err(SinkError::broker(format!(
+                "{} cannot store a message with the routing key `{}` (basic.nack): a queue is full, or its leader is \
+                 unavailable",
+                self.place(),
+                message.to()
+            ))),
+            Err(end) => Err(self.ended(message, &end)),
+        }
+    }
+}
+
+impl Sink for Exchange {
+    fn system(&self) -> &'static str {
+        "rabbitmq"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Known once the server has refused a message: AMQP does not tell the limit. RabbitMQ's default is 16 MiB since 4.0
+    /// and 128 MiB before.
+    fn limit(&self) -> Option<usize> {
+        Some(self.limit.load(SeqCst)).filter(|limit| *limit < usize::MAX)
+    }
+
+    async fn open(&self) -> Result<(), SinkError> {
+        if ShortString::try_new(self.name.as_str()).is_err() {
+            let text = format!("an exchange's name has at most 255 bytes, and this one has {}", self.name.len());
+            return Err(SinkError::message(text));
+        }
+        match self.publishing.open(&self.config, &self.name).await {
+            Ok(_) => Ok(()),
+            Err(error @ Error::Config(_)) => Err(SinkError::message(error)),
+            Err(error) => Err(SinkError::broker(error)),
+        }
+    }
+
+    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        self.check_size(message)?;
+        if self.suspects.load(SeqCst) == 0 {
+            return self.send(message).await;
+        }
+        let _single = self.single.lock().await;
+        let sent = self.send(message).await;
+        let _ = self.suspects.fetch_update(SeqCst, SeqCst, |suspects| suspects.checked_sub(1));
+        sent
+    }
+
+    /// Gives up after 5 seconds without an answer.
+    async fn close(&self) {
+        self.publishing.close().await;
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange")
+            .field("name", &self.name)
+            .field("config", &self.config)
+            .field("cloud_events", &self.cloud_events)
+            .finish_non_exhaustive()
+    }
+}

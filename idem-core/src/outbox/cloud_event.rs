@@ -1,0 +1,85 @@
+//! A staged message as a CloudEvent.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::StagedMessage;
+
+impl StagedMessage {
+    /// Returns the attributes of this message as a CloudEvent in binary mode (version 1.0 of the specification), for a
+    /// [`Sink`](super::Sink) that writes them under its broker's names: `specversion`, `id`, `source`, `type`, `time`
+    /// (when the message was staged), and `partitionkey` if the key is text. The content type is not among them, because
+    /// binary mode has it in the broker's own place.
+    ///
+    /// The type is the event type, or the destination of a message without one.
+    ///
+    /// ```
+    /// # use std::time::{Duration, SystemTime};
+    /// # use idem_core::{Outgoing, StagedMessage};
+    /// # use uuid::Uuid;
+    /// let message = StagedMessage::new(Uuid::from_u128(7), Outgoing::new("orders.paid", "{}"))
+    ///     .with_staged_at(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
+    /// assert_eq!(message.cloud_event("/billing"), [
+    ///     ("specversion", "1.0".to_owned()),
+    ///     ("id", "00000000-0000-0000-0000-000000000007".to_owned()),
+    ///     ("source", "/billing".to_owned()),
+    ///     ("type", "orders.paid".to_owned()),
+    ///     ("time", "2023-11-14T22:13:20.123Z".to_owned()),
+    /// ]);
+    /// ```
+    pub fn cloud_event(&self, source: &str) -> Vec<(&'static str, String)> {
+        let mut attributes = vec![
+            ("specversion", "1.0".to_owned()),
+            ("id", self.id().to_string()),
+            ("source", source.to_owned()),
+            ("type", self.event_type().unwrap_or(self.to()).to_owned()),
+            ("time", rfc3339(self.staged_at())),
+        ];
+        if let Some(key) = self.key().and_then(|key| std::str::from_utf8(key.as_bytes()).ok()) {
+            attributes.push(("partitionkey", key.to_owned()));
+        }
+        attributes
+    }
+}
+
+/// Formats a time in UTC with milliseconds (RFC 3339). A time before 1970 is shown as 1970: no message was staged then.
+fn rfc3339(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, milliseconds) = (since.as_secs(), since.subsec_millis());
+    let (year, month, day) = date(seconds / 86400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z")
+}
+
+/// Converts days since 1970 to a date of the Gregorian calendar, in years that begin in March, so that the leap day is
+/// the last one: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_time_is_formatted_across_leap_years() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_199, "2024-02-29T23:59:59.000Z"),
+            (1_735_689_600, "2025-01-01T00:00:00.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}
