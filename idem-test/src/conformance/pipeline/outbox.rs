@@ -14,9 +14,11 @@ use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
-use super::line::{Line, Running};
-use super::orders::{Act, Desk, Order, Orders};
+use super::desk::Desk;
+use super::line::Line;
+use super::orders::{Act, Order, Orders};
 use super::panicky::Extracted;
+use super::running::Running;
 use super::settings::Settings;
 use super::watched::{is_ready, watched};
 
