@@ -73,11 +73,7 @@ impl<S: Store> Pipeline<S> {
         if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
             return round;
         }
-        for (item, found) in items.iter().zip(&found) {
-            if let Opened::Duplicate(age) = found {
-                item.route.meters.duplicate_age(*age);
-            }
-        }
+        ages(items, &found);
         TransactionResult::Done(found.into_iter().map(Verdict::from).collect())
     }
 
@@ -251,6 +247,15 @@ fn failed_before_handlers(fault: StoreError) -> TransactionResult {
         StoreError::LockTimeout | StoreError::Message(_) => TransactionResult::Split,
         StoreError::Serialization(_) => TransactionResult::Deadlock,
         StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => TransactionResult::Outage(fault),
+    }
+}
+
+/// Counts the ages of the duplicates among the items.
+fn ages<S: Store>(items: &[Item<'_, S>], found: &[Opened]) {
+    for (item, found) in items.iter().zip(found) {
+        if let Opened::Duplicate(age) = found {
+            item.route.meters.duplicate_age(*age);
+        }
     }
 }
 

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use tokio::sync::Semaphore;
 
-use crate::outbox::Bell;
 use crate::store::ConnectionShares;
-use crate::store::names::Names;
 use crate::{BoxError, Error};
 
 use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
-use super::pool::{Pool, own_at_once};
+use super::pool::{Pool, long_statements};
 use super::sql::Statements;
 use super::statement::quoted;
 use super::{address, check, migrate};
@@ -260,10 +257,10 @@ impl PostgresOptions {
             connections: self.connections,
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),
-            bell: Bell::default(),
-            long: Semaphore::new(own_at_once(self.connections).saturating_sub(1).max(1)),
-            handlers: Names::default(),
-            outboxes: Names::default(),
+            bell: Default::default(),
+            long: long_statements(self.connections),
+            handlers: Default::default(),
+            outboxes: Default::default(),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

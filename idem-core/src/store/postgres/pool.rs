@@ -24,8 +24,13 @@ const OWN_AT_ONCE: usize = 8;
 const LOGINS: usize = 4;
 
 /// How many of idem's own statements a store with so many connections runs at once.
-pub(super) fn own_at_once(connections: usize) -> usize {
+fn own_at_once(connections: usize) -> usize {
     (connections / 2).clamp(1, OWN_AT_ONCE)
+}
+
+/// Returns the limit of statements of relays that may take long, so that another one of idem's own can run beside them.
+pub(super) fn long_statements(connections: usize) -> Semaphore {
+    Semaphore::new(own_at_once(connections).saturating_sub(1).max(1))
 }
 
 impl Pool {

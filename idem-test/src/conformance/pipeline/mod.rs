@@ -45,6 +45,7 @@ mod routes;
 mod running;
 mod schemas;
 mod settings;
+mod staging;
 mod together;
 mod tombstones;
 mod unanswered;
