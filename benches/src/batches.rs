@@ -6,7 +6,8 @@ use idem::Batch;
 use idem::prelude::*;
 use sqlx::PgConnection;
 
-use crate::message::{IDEM, OrderPaid, order_counted, order_paid};
+use crate::case::Work;
+use crate::message::{IDEM, OrderPaid, order_counted, order_paid, order_staged};
 use crate::queue::{Deliveries, Queue};
 use crate::worker;
 
@@ -21,10 +22,14 @@ async fn orders_paid(events: Batch<OrderPaid>, tx: &mut PgConnection) -> Result<
 
 /// Processes the messages with this many concurrent batches and the single-message handler; returns the messages per
 /// second.
-pub(crate) async fn run(store: &Postgres, lanes: usize, batch: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64> {
+pub(crate) async fn run(store: &Postgres, lanes: usize, batch: usize, work: Work, messages: Vec<Bytes>) -> Result<f64> {
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()));
-    let worker = if hot { worker.handler::<order_counted>() } else { worker.handler::<order_paid>() };
+    let worker = match work {
+        Work::Fresh | Work::Duplicates => worker.handler::<order_paid>(),
+        Work::Hot => worker.handler::<order_counted>(),
+        Work::Staged => worker.handler::<order_staged>(),
+    };
     worker::drive(worker.concurrency(lanes).batch(batch), queue).await
 }
 

@@ -16,7 +16,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use tokio::task::JoinSet;
 
-use crate::message::{BY_HAND, Claims, EFFECT, HEAT, OrderPaid, hot_row};
+use crate::case::Work;
+use crate::message::{BY_HAND, Claims, EFFECT, HEAT, OrderPaid, TO, hot_row};
 use crate::queue::Queue;
 
 /// The variants of the loop.
@@ -56,6 +57,14 @@ fn existing(table: &str) -> String {
 
 const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 
+/// Stages a message, in the same table as idem's.
+const STAGE: &str =
+    "INSERT INTO idem_bench.by_hand_outbox (outbox_id, lane, message_id, destination, key, envelope, payload)
+    VALUES (1, $1, $2, $3, $4, $5, $6)";
+
+/// What idem stores of a message beside its payload: it has no headers.
+const ENVELOPE: &[u8] = br#"{"content_type":"application/json"}"#;
+
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Creates a pool with all its connections open.
@@ -76,7 +85,7 @@ pub(crate) async fn pool(options: &PgConnectOptions, shape: Shape, lanes: u32) -
 pub(crate) struct ByHand {
     pool: PgPool,
     shape: Shape,
-    hot: bool,
+    work: Work,
     handler: i32,
     claim: Arc<str>,
     existing: Arc<str>,
@@ -85,14 +94,14 @@ pub(crate) struct ByHand {
 /// Runs the loop with the table of `single`.
 pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
     let claims = Claims { table: "idem_bench.by_hand".to_owned(), handler: 1 };
-    ByHand::new(pool, shape, &claims, false).run(lanes, messages).await
+    ByHand::new(pool, shape, &claims, Work::Fresh).run(lanes, messages).await
 }
 
 impl ByHand {
-    /// Creates the loop. With `hot`, the handler increments one of 200 counters instead of inserting a row.
-    pub(crate) fn new(pool: &PgPool, shape: Shape, claims: &Claims, hot: bool) -> Self {
+    /// Creates the loop. The handler does this work: inserts a row, also stages a message, or increments a counter.
+    pub(crate) fn new(pool: &PgPool, shape: Shape, claims: &Claims, work: Work) -> Self {
         let (claim, existing) = (claim(&claims.table).into(), existing(&claims.table).into());
-        Self { pool: pool.clone(), shape, hot, handler: claims.handler, claim, existing }
+        Self { pool: pool.clone(), shape, work, handler: claims.handler, claim, existing }
     }
 
     /// Processes the messages with `lanes` tasks; returns the messages per second.
@@ -143,13 +152,25 @@ impl ByHand {
         Ok(())
     }
 
-    async fn handle(&self, event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-        let query = if self.hot {
-            sqlx::query(HEAT).bind(hot_row(&event))
-        } else {
-            sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount)
+    async fn handle(&self, event: OrderPaid, tx: &mut PgConnection) -> Result<()> {
+        let query = match self.work {
+            Work::Hot => sqlx::query(HEAT).bind(hot_row(&event)),
+            Work::Fresh | Work::Duplicates | Work::Staged => {
+                sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount)
+            }
         };
-        query.execute(tx).await?;
+        query.execute(&mut *tx).await?;
+        if self.work == Work::Staged {
+            self.stage(&event, tx).await?;
+        }
+        Ok(())
+    }
+
+    async fn stage(&self, event: &OrderPaid, tx: &mut PgConnection) -> Result<()> {
+        let (key, payload) = (event.order_id.to_string(), serde_json::to_vec(event)?);
+        let lane = Sha256::digest(key.as_bytes())[0] % 64;
+        let query = sqlx::query(STAGE).bind(i16::from(lane)).bind(uuid::Uuid::new_v4()).bind(TO.as_bytes());
+        query.bind(key.as_bytes()).bind(ENVELOPE).bind(payload).execute(tx).await?;
         Ok(())
     }
 }

@@ -46,6 +46,8 @@ pub(crate) enum Work {
     Duplicates,
     /// All messages are new; the handler updates one of 200 rows.
     Hot,
+    /// All messages are new; the handler inserts a row, and stages a message for a relay.
+    Staged,
 }
 
 /// The number of existing claims.
@@ -128,6 +130,7 @@ impl Case {
             Work::Fresh => "",
             Work::Duplicates => ", duplicates",
             Work::Hot => ", hot rows",
+            Work::Staged => ", one outgoing",
         };
         let size = match self.size {
             Size::Empty => "",

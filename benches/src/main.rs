@@ -15,6 +15,7 @@
 //! | `peers` | other libraries, which are separate programs |
 //! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
 //! | `latency` | from publish to commit, at a fixed rate, compared to a loop by hand on each broker |
+//! | `relay` | the relay of an outbox, compared to loops that publish |
 //! | `idle_worker`, `wire` | a worker that has nothing to do; a relay that counts its statements |
 //! | `soak` | a worker at half of its load for an hour: what grows |
 //! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
@@ -47,6 +48,7 @@ mod plot;
 mod prune;
 mod queue;
 mod raw;
+mod relay;
 mod report;
 mod samples;
 mod sides;
@@ -99,6 +101,12 @@ async fn main() -> Result<ExitCode> {
             print!("{report}");
             report.save()?;
             Ok(ExitCode::from(report.verdict()))
+        }
+        What::Relay(options) => {
+            let report = relay::measure(&database("bench relay")?, &options).await?;
+            print!("{report}");
+            report.save()?;
+            Ok(ExitCode::SUCCESS)
         }
         What::Idle(options) => Ok(ExitCode::from(idle_worker::measure(&database("bench idle")?, &options).await?)),
         What::Soak(options) => Ok(ExitCode::from(soak::measure(&database("soak")?, &options).await?)),

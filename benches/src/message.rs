@@ -48,6 +48,16 @@ pub(crate) async fn order_counted(event: OrderPaid, tx: &mut PgConnection) -> Re
     Ok(())
 }
 
+/// Where the staged messages go to. No relay runs.
+pub(crate) const TO: &str = "invoice.requested";
+
+#[idempotent(key = "event_id", name = "order_staged")]
+pub(crate) async fn order_staged(event: OrderPaid, tx: &mut PgConnection, outbox: Outbox) -> Result<(), BoxError> {
+    sqlx::query(EFFECT).bind(IDEM).bind(event.order_id).bind(event.amount).execute(tx).await?;
+    outbox.publish(TO, &event)?.key(event.order_id);
+    Ok(())
+}
+
 /// Returns new messages, none of which was seen before.
 pub(crate) fn fresh(count: usize) -> Result<Vec<Bytes>> {
     let message = |n: usize| OrderPaid { event_id: Uuid::new_v4(), order_id: n as i64, amount: 4990 };
@@ -69,8 +79,8 @@ pub(crate) struct Claims {
 /// The schema of idem's tables.
 pub(crate) const SCHEMA: &str = "idem_bench_worker";
 
-/// Recreates the tables. The claims of the baseline and of pgbench are in tables like idem's, with the same indexes,
-/// because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune.
+/// Recreates the tables. The claims of the baseline and of pgbench, and the outbox of the baseline, are in tables like
+/// idem's, with the same indexes, because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune.
 pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let claims = |name: &str| {
         format!(
@@ -85,6 +95,12 @@ pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
          CREATE TABLE idem_bench.effects (side int NOT NULL, order_id bigint NOT NULL, amount bigint NOT NULL);
          CREATE TABLE idem_bench.hot (id bigint PRIMARY KEY, counter bigint NOT NULL DEFAULT 0);
          INSERT INTO idem_bench.hot SELECT generate_series(0, 199);
+         CREATE TABLE idem_bench.by_hand_outbox (outbox_id int NOT NULL, lane smallint NOT NULL,
+             id bigint GENERATED ALWAYS AS IDENTITY, message_id uuid NOT NULL,
+             created_at timestamptz NOT NULL DEFAULT now(), due_at timestamptz, attempts int NOT NULL DEFAULT 0,
+             destination bytea NOT NULL, key bytea NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
+             envelope bytea NOT NULL, payload bytea NOT NULL, error bytea NOT NULL DEFAULT '',
+             PRIMARY KEY (outbox_id, lane, id));
          {} {} {}",
         claims("by_hand"),
         claims("again"),

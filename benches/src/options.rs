@@ -41,6 +41,8 @@ pub(crate) enum What {
     Framework,
     /// From publish to commit, from each broker, compared to a loop by hand.
     Latency(Pace),
+    /// The relay of an outbox, to each broker, compared to loops that publish.
+    Relay(Relayed),
     /// A worker that has nothing to do.
     Idle(Idle),
     /// A worker at half of the load that it can take, for a long time.
@@ -60,6 +62,26 @@ pub(crate) struct Pace {
     #[arg(long, default_value_t = 1000.0)]
     pub(crate) rate: f64,
     /// Seconds that each side runs in each round.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Rounds, in addition to the first one, which only warms up.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Only this broker.
+    #[arg(long)]
+    pub(crate) broker: Option<Broker>,
+}
+
+/// The work of a measurement of the relay.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Relayed {
+    /// Messages of each run as fast as possible.
+    #[arg(long, default_value_t = 200_000)]
+    pub(crate) messages: usize,
+    /// Messages per second of each run at a fixed rate.
+    #[arg(long, default_value_t = 1000.0)]
+    pub(crate) rate: f64,
+    /// Seconds of each run at a fixed rate.
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
     /// Rounds, in addition to the first one, which only warms up.

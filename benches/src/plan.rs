@@ -23,6 +23,9 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
         }
         cases.extend([1, 4].map(|lanes| Case::new(Side::Batch(100), lanes).work(work)));
     }
+    for side in [Side::ByHand, Side::Idem, Side::Batch(100)] {
+        cases.push(Case::new(side, 16).work(Work::Staged));
+    }
     for size in [Size::Tenth, Size::Full] {
         cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(size)));
         cases.extend([Side::Batch(100), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, 4).on(size)));
@@ -101,6 +104,7 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
     let hot = |side| case(side, 16).work(Work::Hot);
+    let staged = |side| case(side, 16).work(Work::Staged);
     let again = |side| case(side, 16).work(Work::Duplicates);
     let mut lines = vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
@@ -123,6 +127,9 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
         line("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
+        line("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::ByHand)),
+        line("one outgoing, batch 100, 16 lanes / B", staged(Side::Batch(100)), staged(Side::ByHand)),
+        line("one outgoing / none, single, 16 lanes", staged(Side::Idem), case(Side::Idem, 16)),
         line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
         line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),

@@ -65,10 +65,23 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// Returns the smallest value that is not below this part of the sorted values; NaN if there are none.
+pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::case::Side;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!((quantile(&values, 0.5), quantile(&values, 0.99)), (100.0, 198.0));
+        assert_eq!(quantile(&[7.0], 0.99), 7.0);
+    }
 
     #[test]
     fn the_median_of_an_even_number_lies_between_the_middle_two() {

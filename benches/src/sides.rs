@@ -59,8 +59,8 @@ impl Sides {
         let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
         let twice = Table::of(&mut conn, url, "idem_bench_twice").await?;
         let seen = message::fresh(SEEN.min(options.rows / 20))?;
-        worker::run(&twice.store, LANES, false, seen.clone()).await?;
-        ByHand::new(&pool, Shape::Guarded, &again(), false).run(LANES, seen.clone()).await?;
+        worker::run(&twice.store, LANES, Work::Fresh, seen.clone()).await?;
+        ByHand::new(&pool, Shape::Guarded, &again(), Work::Fresh).run(LANES, seen.clone()).await?;
         let programs = options.peer.iter().filter_map(|(name, program)| Some((name.clone(), program.clone()?)));
         Ok(Self {
             url: url.to_owned(),
@@ -93,20 +93,20 @@ impl Sides {
     }
 
     async fn run(&mut self, case: &Case, count: usize) -> Result<f64> {
-        let hot = case.work == Work::Hot;
+        let work = case.work;
         let messages = match case.work {
             Work::Duplicates => message::repeated(&self.seen, count),
-            Work::Fresh | Work::Hot => message::fresh(count)?,
+            Work::Fresh | Work::Hot | Work::Staged => message::fresh(count)?,
         };
         let lanes = case.lanes;
         match case.side {
-            Side::Autocommit => autocommit::run(&self.pool, lanes, hot, messages).await,
+            Side::Autocommit => autocommit::run(&self.pool, lanes, work == Work::Hot, messages).await,
             Side::ByHand => {
                 let claims = self.by_hand(case)?;
-                ByHand::new(&self.pool, Shape::Guarded, &claims, hot).run(lanes, messages).await
+                ByHand::new(&self.pool, Shape::Guarded, &claims, work).run(lanes, messages).await
             }
-            Side::Idem => worker::run(&self.store(case)?.store, lanes, hot, messages).await,
-            Side::Batch(most) => batches::run(&self.store(case)?.store, lanes, most, hot, messages).await,
+            Side::Idem => worker::run(&self.store(case)?.store, lanes, work, messages).await,
+            Side::Batch(most) => batches::run(&self.store(case)?.store, lanes, most, work, messages).await,
             Side::BatchHandler(most) => {
                 batches::run_batch_handler(&self.store(case)?.store, lanes, most, messages).await
             }
@@ -124,7 +124,7 @@ impl Sides {
     fn store(&self, case: &Case) -> Result<&Table> {
         match case.work {
             Work::Duplicates => Ok(&self.twice),
-            Work::Fresh | Work::Hot => self.table(case.size),
+            Work::Fresh | Work::Hot | Work::Staged => self.table(case.size),
         }
     }
 
@@ -140,7 +140,8 @@ impl Sides {
     /// Removes the previous side's rows. Large tables keep the added rows, which are few.
     async fn clean(&mut self, case: &Case) -> Result<()> {
         let text = format!(
-            "TRUNCATE idem_bench.effects, idem_bench.by_hand, idem_bench.pgbench, {SCHEMA}.processed_messages;
+            "TRUNCATE idem_bench.effects, idem_bench.by_hand, idem_bench.pgbench, {SCHEMA}.processed_messages,
+                 idem_bench.by_hand_outbox, {SCHEMA}.outbox_messages;
              TRUNCATE idem_bench.hot; INSERT INTO idem_bench.hot SELECT generate_series(0, 199)"
         );
         run(&mut self.conn, text).await?;
@@ -152,18 +153,25 @@ impl Sides {
 
     /// Checks that no side skipped work: each message has its effect, once.
     async fn verify(&mut self, case: &Case, messages: usize) -> Result<()> {
-        let text =
-            "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot)";
-        let (effects, counted): (i64, i64) = sqlx::query_as(text).fetch_one(&mut self.conn).await?;
+        let text = format!(
+            "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot),
+                 (SELECT count(*) FROM idem_bench.by_hand_outbox) + (SELECT count(*) FROM {SCHEMA}.outbox_messages)"
+        );
+        let (effects, counted, staged): (i64, i64, i64) =
+            sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
         let due = match (case.side, case.work) {
             // pgbench runs whole transactions for each client; the others count for themselves.
             (Side::Pgbench | Side::Peer(_) | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
-            (_, Work::Fresh) => (messages as i64, 0),
-            (_, Work::Hot) => (0, messages as i64),
-            (_, Work::Duplicates) => (0, 0),
+            (_, Work::Fresh) => (messages as i64, 0, 0),
+            (_, Work::Hot) => (0, messages as i64, 0),
+            (_, Work::Staged) => (messages as i64, 0, messages as i64),
+            (_, Work::Duplicates) => (0, 0, 0),
         };
-        if (effects, counted) != due {
-            bail!("{messages} messages made {effects} rows and were counted {counted} times: {due:?} is right");
+        if (effects, counted, staged) != due {
+            bail!(
+                "{messages} messages made {effects} rows, were counted {counted} times and staged {staged} messages: \
+                 {due:?} is right"
+            );
         }
         let idem = matches!(case.side, Side::Idem | Side::Batch(_) | Side::BatchHandler(_));
         if idem && case.size == Size::Empty && case.work != Work::Duplicates {

@@ -10,6 +10,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::by_hand::{self, Shape};
+use crate::case::Work;
 use crate::machine::Machine;
 use crate::message::{self, BY_HAND, IDEM, SCHEMA};
 use crate::pgbench::Pgbench;
@@ -105,7 +106,7 @@ impl<'a> Sides<'a> {
         let (lanes, messages) = (self.lanes, message::fresh(self.messages)?);
         let rate = match side {
             Side::Pgbench => return self.pgbench.run(lanes, self.messages).await,
-            Side::Idem => worker::run(self.store, lanes, false, messages).await?,
+            Side::Idem => worker::run(self.store, lanes, Work::Fresh, messages).await?,
             Side::Guarded => by_hand::run(&self.guarded, Shape::Guarded, lanes, messages).await?,
             Side::Session => by_hand::run(&self.session, Shape::Session, lanes, messages).await?,
             Side::Unguarded => by_hand::run(&self.guarded, Shape::Unguarded, lanes, messages).await?,

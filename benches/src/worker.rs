@@ -8,19 +8,24 @@ use idem::store::HasConnection;
 use idem::{Source, Store, Worker};
 use sqlx::PgConnection;
 
-use crate::message::{order_counted, order_paid};
+use crate::case::Work;
+use crate::message::{order_counted, order_paid, order_staged};
 use crate::queue::{Deliveries, Queue};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Processes the messages; returns the messages per second.
-pub(crate) async fn run<S>(store: &S, lanes: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64>
+pub(crate) async fn run<S>(store: &S, lanes: usize, work: Work, messages: Vec<Bytes>) -> Result<f64>
 where
     S: Store + HasConnection<PgConnection>,
 {
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()));
-    let worker = if hot { worker.handler::<order_counted>() } else { worker.handler::<order_paid>() };
+    let worker = match work {
+        Work::Fresh | Work::Duplicates => worker.handler::<order_paid>(),
+        Work::Hot => worker.handler::<order_counted>(),
+        Work::Staged => worker.handler::<order_staged>(),
+    };
     drive(worker.concurrency(lanes), queue).await
 }
 

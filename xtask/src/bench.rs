@@ -85,6 +85,25 @@ enum What {
         #[arg(long, value_parser = BROKERS)]
         broker: Option<String>,
     },
+    /// Measure the relay of an outbox: messages per second, also beside an open transaction, and the time from commit to
+    /// confirm at a fixed rate; on each broker, compared to loops that publish with the broker's client.
+    Relay {
+        /// Messages of each run as fast as possible.
+        #[arg(long, default_value_t = 200_000)]
+        messages: usize,
+        /// Messages per second of each run at a fixed rate.
+        #[arg(long, default_value_t = 1000.0)]
+        rate: f64,
+        /// Seconds of each run at a fixed rate.
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
+        /// Rounds, in addition to the warm-up.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Only this broker.
+        #[arg(long, value_parser = BROKERS)]
+        broker: Option<String>,
+    },
     /// Measure a worker that has nothing to do: statements per second, and processor time.
     ///
     /// Exit code 0: at most 2 statements per second, and 0.1 % of a core. 1: more.
@@ -133,6 +152,12 @@ impl What {
             Self::Latency { rate, seconds, rounds, broker } => {
                 let mut args = vec!["latency".into(), format!("--rate={rate}"), format!("--seconds={seconds}")];
                 args.push(format!("--rounds={rounds}"));
+                args.extend(broker.iter().map(|broker| format!("--broker={broker}")));
+                (args, broker.as_deref().map_or_else(|| BROKERS.to_vec(), |broker| vec![broker]))
+            }
+            Self::Relay { messages, rate, seconds, rounds, broker } => {
+                let mut args = vec!["relay".into(), format!("--messages={messages}"), format!("--rate={rate}")];
+                args.extend([format!("--seconds={seconds}"), format!("--rounds={rounds}")]);
                 args.extend(broker.iter().map(|broker| format!("--broker={broker}")));
                 (args, broker.as_deref().map_or_else(|| BROKERS.to_vec(), |broker| vec![broker]))
             }

@@ -21,8 +21,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign in all modes and all mutants, which takes longer than everything else, and have cargo verify
-    /// each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
+    /// Run the small campaign in all modes, the relays of an outbox and all mutants, which takes longer than everything
+    /// else, and have cargo verify each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
@@ -50,6 +50,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     let _servers = Up::new(false)?;
     if options.full {
         demo::small(&[])?;
+        demo::small_relays()?;
         mutants::run(&mutants::Options::default())?;
     } else {
         // Both choices are independent of each other.

@@ -11,7 +11,8 @@ use crate::cargo::{cargo, root, run};
 #[derive(Args)]
 pub(crate) struct Options {
     /// `--all [--small] [--only LINE | --turn N] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole]
-    /// [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
+    /// [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`. With `--relay` behind a broker, or
+    /// alone for all of them, the relays of an outbox are killed instead.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
@@ -29,18 +30,27 @@ pub(crate) fn small_of(number: u64) -> Result<()> {
     small(&["--turn", &number.to_string()])
 }
 
-/// Runs the whole campaign with a few messages each, or its lines that these arguments choose. It uses the build profile
-/// of the tests, so that little is rebuilt.
+/// Runs the whole campaign with a few messages each, or its lines that these arguments choose.
 pub(crate) fn small(chosen: &[&str]) -> Result<()> {
+    tested(&[&["--all", "--small"], chosen].concat())
+}
+
+/// Runs the outbox on each broker with a few messages. A run takes about a minute on a busy machine: two faults of
+/// servers, and a lease for each killed relay.
+pub(crate) fn small_relays() -> Result<()> {
+    tested(&["--relay", "--messages", "300", "--kills", "3"])
+}
+
+/// Runs the demo in the build profile of the tests, so that little is rebuilt.
+fn tested(args: &[&str]) -> Result<()> {
     idem_services::prepare()?;
     run(&mut cargo(["build", "--workspace", "--all-features", "--bin", "idem-demo"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let mut demo = Command::new(target.join("debug").join("idem-demo"));
-    demo.args(["--all", "--small"]).args(chosen);
-    eprintln!("\n$ idem-demo --all --small {}", chosen.join(" "));
-    let status = demo.status().context("cannot run the demo")?;
+    eprintln!("\n$ idem-demo {}", args.join(" "));
+    let status = demo.args(args).status().context("cannot run the demo")?;
     if !status.success() {
-        bail!("idem-demo --all --small {} failed ({status})", chosen.join(" "));
+        bail!("idem-demo {} failed ({status})", args.join(" "));
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use super::load::{Load, NAME};
 use super::timed::Timed;
 use super::times::{Latency, Times};
 use crate::by_hand::{self, ByHand, Shape};
+use crate::case::Work;
 use crate::message::{self, BY_HAND, Claims, IDEM, SCHEMA, order_paid};
 use crate::options::Pace;
 use crate::tables::run;
@@ -58,7 +59,7 @@ impl Sides {
         let store = Postgres::options(url).schema(SCHEMA).connect().await?;
         let pool = by_hand::pool(&url.parse()?, Shape::Guarded, CONCURRENCY.into()).await?;
         let claims = Claims { table: "idem_bench.by_hand".to_owned(), handler: 1 };
-        Ok(Self { conn, store, by_hand: ByHand::new(&pool, Shape::Guarded, &claims, false) })
+        Ok(Self { conn, store, by_hand: ByHand::new(&pool, Shape::Guarded, &claims, Work::Fresh) })
     }
 
     /// Runs one side once, from an empty queue, and checks that the work was done.

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::message::OrderPaid;
+use crate::samples::quantile;
 
 /// The times of one run. Clones share them.
 #[derive(Clone)]
@@ -82,22 +83,9 @@ impl Times {
     }
 }
 
-/// Returns the smallest value that is not below this part of the sorted values; NaN if there are none.
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let rank = (sorted.len() as f64 * part).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_percentile_is_one_of_the_values() {
-        let values: Vec<f64> = (1..=200).map(f64::from).collect();
-        assert_eq!((quantile(&values, 0.5), quantile(&values, 0.99)), (100.0, 198.0));
-        assert_eq!(quantile(&[7.0], 0.99), 7.0);
-    }
 
     #[test]
     fn messages_of_the_warm_up_do_not_count_and_a_missing_one_is_an_error() {

@@ -9,7 +9,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::message::{Header, Message, OwnedHeaders};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -57,6 +57,24 @@ impl Kafka {
     fn send(&self, partition: i32, payload: &[u8]) -> Result<DeliveryFuture> {
         let record = FutureRecord::<(), _>::to(&self.topic).partition(partition).payload(payload);
         Ok(self.producer.send_result(record).map_err(|(error, _)| error)?)
+    }
+}
+
+/// Reads a partition from its beginning to its present end.
+fn read(observer: &BaseConsumer, (topic, partition): (&str, i32), recorded: &mut Vec<Vec<u8>>) -> Result<()> {
+    let (low, high) = observer.fetch_watermarks(topic, partition, PATIENCE)?;
+    if low == high {
+        return Ok(());
+    }
+    let mut assigned = TopicPartitionList::new();
+    assigned.add_partition_offset(topic, partition, Offset::Offset(low))?;
+    observer.assign(&assigned)?;
+    loop {
+        let record = observer.poll(PATIENCE).context("a partition is not read to its end")??;
+        recorded.push(record.payload().unwrap_or_default().to_vec());
+        if record.offset() + 1 >= high {
+            return Ok(());
+        }
     }
 }
 
@@ -127,6 +145,18 @@ impl Broker for Kafka {
             .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: Some(*value) }));
         let record = FutureRecord::<(), _>::to(&self.topic).payload(payload).headers(headers);
         confirmed(vec![self.producer.send_result(record).map_err(|(error, _)| error)?]).await
+    }
+
+    async fn recorded(&self) -> Result<Vec<Vec<u8>>> {
+        let (observer, topic, partitions) = (self.observer.clone(), self.topic.clone(), self.partitions);
+        tokio::task::spawn_blocking(move || {
+            let mut recorded = Vec::new();
+            for partition in 0..partitions {
+                read(&observer, (&topic, partition), &mut recorded)?;
+            }
+            Ok(recorded)
+        })
+        .await?
     }
 
     /// Computed from the offsets that the group has committed.

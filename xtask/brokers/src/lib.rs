@@ -54,6 +54,16 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Creates an empty one that keeps messages for this long. RabbitMQ keeps them until they are settled.
     async fn create_keeping(&self, kept: Duration) -> Result<()>;
 
+    /// Creates an empty one of which [`recorded`](Self::recorded) can be asked, and to which a
+    /// [`recording_sink`](Self::recording_sink) publishes.
+    async fn create_recording(&self) -> Result<()> {
+        self.create().await
+    }
+
+    /// Returns all messages that have arrived, copies included and whether they are settled or not, in the order in
+    /// which they arrived; on Kafka in that order within each partition. Can be asked once.
+    async fn recorded(&self) -> Result<Vec<Vec<u8>>>;
+
     /// Publishes in this order, and returns when the broker has confirmed each message. No message has a broker message
     /// id, so publishing a payload again creates another message.
     async fn publish(&self, payloads: &[Vec<u8>]) -> Result<()>;
@@ -82,4 +92,9 @@ pub trait Broker: Sized + Send + Sync + 'static {
 
     /// Returns the sink, whose messages reach the queue, stream or topic if that is their destination.
     async fn sink(address: &str) -> Result<Self::Sink>;
+
+    /// Returns the sink whose messages are also recorded, if their destination is the one of this name.
+    async fn recording_sink(address: &str, _name: &str) -> Result<Self::Sink> {
+        Self::sink(address).await
+    }
 }

@@ -60,6 +60,18 @@ impl Broker for Nats {
         Ok(())
     }
 
+    /// Reads the stream, which keeps what is settled.
+    async fn recorded(&self) -> Result<Vec<Vec<u8>>> {
+        let stream = self.context.get_stream(&self.name).await?;
+        let state = &stream.cached_info().state;
+        let mut recorded = Vec::new();
+        for sequence in state.first_sequence..=state.last_sequence {
+            let message = stream.get_raw_message(sequence).await;
+            recorded.push(message.with_context(|| format!("cannot read message {sequence}"))?.payload.to_vec());
+        }
+        Ok(recorded)
+    }
+
     async fn left(&self) -> Result<u64> {
         let stream = self.context.get_stream(&self.name).await?;
         match stream.consumer_info(&self.name).await {

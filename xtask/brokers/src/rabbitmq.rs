@@ -3,13 +3,21 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
+use futures_util::StreamExt;
+use lapin::options::{
+    BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
+};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::{Broker, WINDOW};
+
+/// Longer than any response of a reachable broker.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// RabbitMQ.
 #[derive(Debug)]
@@ -23,10 +31,42 @@ pub struct RabbitMq {
 }
 
 impl RabbitMq {
+    /// The queue that gets each message as well, and that has no consumer.
+    fn record(&self) -> String {
+        format!("{}-record", self.queue)
+    }
+
+    /// Declares a quorum queue.
+    async fn declare(&self, queue: &str) -> Result<()> {
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        if self.limits {
+            arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
+        }
+        // The queue expires even after a failed test.
+        arguments.insert("x-expires".into(), AMQPValue::LongInt(3_600_000));
+        let options = QueueDeclareOptions { durable: true, ..Default::default() };
+        self.channel.queue_declare(queue.into(), options, arguments).await?;
+        Ok(())
+    }
+
     /// The number of messages that no consumer holds.
-    async fn ready(&self) -> Result<u64> {
+    ///
+    /// RabbitMQ answers 0 as well if the leader of the queue takes longer than 250 ms (`rabbit_quorum_queue:stat/2`), so
+    /// that 0 counts only if it is the answer three times.
+    async fn ready(&self, queue: &str) -> Result<u64> {
+        for _ in 0..2 {
+            match self.count(queue).await? {
+                0 => tokio::time::sleep(Duration::from_millis(100)).await,
+                left => return Ok(left),
+            }
+        }
+        self.count(queue).await
+    }
+
+    async fn count(&self, queue: &str) -> Result<u64> {
         let options = QueueDeclareOptions { passive: true, ..Default::default() };
-        let queue = self.channel.queue_declare(self.queue.as_str().into(), options, FieldTable::default());
+        let queue = self.channel.queue_declare(queue.into(), options, FieldTable::default());
         Ok(queue.await?.message_count().into())
     }
 }
@@ -49,16 +89,36 @@ impl Broker for RabbitMq {
 
     async fn create_keeping(&self, _kept: Duration) -> Result<()> {
         self.delete().await?;
-        let mut arguments = FieldTable::default();
-        arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
-        if self.limits {
-            arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
+        self.declare(&self.queue).await
+    }
+
+    /// Creates an exchange of the same name, and a second queue.
+    async fn create_recording(&self) -> Result<()> {
+        self.create().await?;
+        let (queue, record) = (self.queue.as_str(), self.record());
+        self.channel.queue_delete(record.as_str().into(), QueueDeleteOptions::default()).await?;
+        self.declare(&record).await?;
+        let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        self.channel.exchange_declare(queue.into(), ExchangeKind::Direct, options, FieldTable::default()).await?;
+        for bound in [queue, &record] {
+            let options = QueueBindOptions::default();
+            self.channel.queue_bind(bound.into(), queue.into(), queue.into(), options, FieldTable::default()).await?;
         }
-        // The queue expires even after a failed test.
-        arguments.insert("x-expires".into(), AMQPValue::LongInt(3_600_000));
-        let options = QueueDeclareOptions { durable: true, ..Default::default() };
-        self.channel.queue_declare(self.queue.as_str().into(), options, arguments).await?;
         Ok(())
+    }
+
+    /// Empties the second queue.
+    async fn recorded(&self) -> Result<Vec<Vec<u8>>> {
+        let (record, mut recorded) = (self.record(), Vec::new());
+        let left = self.ready(&record).await?;
+        let options = BasicConsumeOptions { no_ack: true, ..Default::default() };
+        let consumer = self.channel.basic_consume(record.as_str().into(), "".into(), options, FieldTable::default());
+        let mut consumer = consumer.await?;
+        while (recorded.len() as u64) < left {
+            let next = timeout(PATIENCE, consumer.next()).await.context("a queue is not read to its end")?;
+            recorded.push(next.context("the consumer ended")??.data.clone());
+        }
+        Ok(recorded)
     }
 
     async fn publish(&self, payloads: &[Vec<u8>]) -> Result<()> {
@@ -96,16 +156,8 @@ impl Broker for RabbitMq {
         Ok(())
     }
 
-    /// RabbitMQ answers 0 as well if the leader of the queue takes longer than 250 ms (`rabbit_quorum_queue:stat/2`), so
-    /// that 0 counts only if it is the answer three times.
     async fn left(&self) -> Result<u64> {
-        for _ in 0..2 {
-            match self.ready().await? {
-                0 => tokio::time::sleep(Duration::from_millis(100)).await,
-                left => return Ok(left),
-            }
-        }
-        self.ready().await
+        self.ready(&self.queue).await
     }
 
     /// Forgets the queue itself, with its messages. If a queue is recreated immediately, its consumers do not notice
@@ -130,6 +182,10 @@ impl Broker for RabbitMq {
 
     async fn sink(address: &str) -> Result<Self::Sink> {
         Ok(idem::RabbitMq::connect(address).await?.exchange(""))
+    }
+
+    async fn recording_sink(address: &str, name: &str) -> Result<Self::Sink> {
+        Ok(idem::RabbitMq::connect(address).await?.exchange(name))
     }
 }
 

@@ -91,7 +91,7 @@ async fn modes<B: Broker>(campaign: &Campaign, broker: usize) -> Result<u64> {
         };
         if !verdict {
             wrong += 1;
-            println!("    the logs of its workers are in {}", directory(B::NAME, mode).display());
+            println!("    the logs of its workers are in {}", directory(&format!("{} {mode}", B::NAME)).display());
         }
     }
     Ok(wrong)

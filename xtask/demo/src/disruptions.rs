@@ -6,12 +6,10 @@ use fastrand::Rng;
 use crate::due::Due;
 use crate::faults::{Fault, Faults};
 use crate::kills::Kills;
-use crate::load::Load;
 use crate::moves::Moves;
 use crate::plan::Plan;
 use crate::processes::Processes;
 use crate::servers::Servers;
-use crate::tables::Tables;
 
 /// The planned and completed kills, moves and faults.
 #[derive(Debug)]
@@ -22,9 +20,9 @@ pub(crate) struct Disruptions {
 }
 
 impl Disruptions {
-    pub(crate) fn new(load: &Load, faults: &[Fault], plan: &Plan, rng: &mut Rng) -> Self {
+    pub(crate) fn new(kills: usize, faults: &[Fault], plan: &Plan, rng: &mut Rng) -> Self {
         Self {
-            kills: Kills::new(load.kills, plan, rng),
+            kills: Kills::new(kills, plan, rng),
             moves: Moves::new(plan.published.len() as u64, rng),
             faults: Faults::new(faults, plan.effects()),
         }
@@ -39,12 +37,12 @@ impl Disruptions {
     pub(crate) async fn strike(
         &mut self,
         processes: &mut Processes,
-        (tables, servers): (&mut Tables, &mut Servers),
-        plan: &Plan,
+        servers: &mut Servers,
+        committed: impl AsyncFnMut(u64) -> Result<bool>,
         due: Due,
         rng: &mut Rng,
     ) -> Result<Option<Fault>> {
-        self.kills.strike(processes, (tables, plan), due, rng).await?;
+        self.kills.strike(processes, committed, due, rng).await?;
         self.moves.make(processes, due, rng).await?;
         self.faults.strike(servers, due).await
     }

@@ -9,7 +9,6 @@ use crate::due::Due;
 use crate::journal::Sum;
 use crate::plan::Plan;
 use crate::processes::Processes;
-use crate::tables::Tables;
 
 /// Longer than a worker needs to end itself once it has taken the signal.
 const TAKEN: Duration = Duration::from_secs(10);
@@ -39,8 +38,8 @@ pub(crate) struct Kill {
 #[derive(Debug)]
 pub(crate) struct BeforeAck {
     pub(crate) id: u64,
-    /// Whether it had a claim just after the kill. If not, the kill was not after the commit.
-    pub(crate) claimed: bool,
+    /// Whether the database had its claim just after the kill. If not, the kill was not after the commit.
+    pub(crate) committed: bool,
 }
 
 impl Kills {
@@ -61,27 +60,26 @@ impl Kills {
 
     /// Returns whether each message that was committed and not acked when its worker was killed has been delivered
     /// again.
-    pub(crate) fn have_come_again(&self, processes: &Processes, plan: &Plan) -> bool {
+    pub(crate) fn have_come_again(&self, processes: &Processes, published: impl Fn(u64) -> u64) -> bool {
         self.done
             .iter()
             .filter_map(|kill| kill.before_ack.as_ref())
-            .all(|moment| came_again(moment.id, processes, plan))
+            .all(|moment| came_again(moment.id, processes, &published))
     }
 
     /// Kills a worker if it is due, and starts another one in its place. Also records the workers that killed
-    /// themselves.
+    /// themselves; `committed` says whether the message at whose ack one did so was committed.
     pub(crate) async fn strike(
         &mut self,
         processes: &mut Processes,
-        (tables, plan): (&mut Tables, &Plan),
+        mut committed: impl AsyncFnMut(u64) -> Result<bool>,
         due: Due,
         rng: &mut Rng,
     ) -> Result<()> {
         self.end_one(processes, due)?;
         for (in_hand, id) in std::mem::take(&mut processes.ended) {
-            let order = usize::try_from(id).ok().and_then(|id| plan.orders.get(id));
-            let claimed = tables.is_claimed(order.map_or("", |order| &order.key)).await?;
-            self.done.push(Kill { in_hand, before_ack: Some(BeforeAck { id, claimed }) });
+            let committed = committed(id).await?;
+            self.done.push(Kill { in_hand, before_ack: Some(BeforeAck { id, committed }) });
             self.told = None;
             self.before_ack.pop();
         }
@@ -108,7 +106,6 @@ impl Kills {
 
 /// Returns whether this message was delivered more often than it was published. A mark of the broker would not do:
 /// Kafka has none.
-pub(crate) fn came_again(id: u64, processes: &Processes, plan: &Plan) -> bool {
-    let published = plan.published.iter().filter(|at| plan.orders[**at].id == id).count() as u64;
-    processes.sums().map(|sum| sum.deliveries(id)).sum::<u64>() > published
+pub(crate) fn came_again(id: u64, processes: &Processes, published: impl Fn(u64) -> u64) -> bool {
+    processes.sums().map(|sum| sum.deliveries(id)).sum::<u64>() > published(id)
 }

@@ -44,7 +44,7 @@ pub(crate) struct Ledger {
 }
 
 /// How many processes a message may end before it becomes a dead letter.
-const DEATHS: usize = 5;
+const DEATHS: u64 = 5;
 
 /// The changes made to workers and servers during the run.
 pub(crate) struct Done<'a> {
@@ -73,7 +73,8 @@ impl Ledger {
         });
         let due: i64 = amounts.sum();
         must(due == balance, format!("the balance is {balance}, and that of the messages is {due}"));
-        check_disruptions(plan, done, must);
+        check_disruptions(done, |id| plan.times(id), &mut must);
+        check_killers(plan, done.processes, must);
         Ok(Self {
             events: plan.orders.len() as u64,
             copies: (plan.published.len() - plan.orders.len()) as u64,
@@ -125,27 +126,31 @@ impl Ledger {
     }
 }
 
-/// Checks that everything planned for the workers and servers was done and had the intended effect.
-fn check_disruptions(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String)) {
+/// Checks that everything planned for the processes and servers was done and had the intended effect.
+pub(crate) fn check_disruptions(done: &Done<'_>, published: impl Fn(u64) -> u64, mut must: impl FnMut(bool, String)) {
     let Done { processes, kills, moves, faults, .. } = done;
-    must(moves.outstanding() == 0, "no worker was added or left: there was no work left".to_owned());
+    must(moves.outstanding() == 0, "no process was added or left: there was no work left".to_owned());
     must(kills.left() == 0, format!("{} kills did not happen: there was no work left", kills.left()));
     must(faults.outstanding() == 0, format!("{} faults did not happen: there was no work left", faults.outstanding()));
     for kill in &kills.done {
-        must(kill.in_hand > 0, "a kill hit an idle worker".to_owned());
+        must(kill.in_hand > 0, "a kill hit an idle process".to_owned());
         let Some(moment) = &kill.before_ack else { continue };
-        let came_again = came_again(moment.id, processes, plan);
-        must(moment.claimed, format!("message {} had no commit when its worker was killed", moment.id));
-        must(came_again, format!("message {} did not come again after its worker was killed", moment.id));
+        let came_again = came_again(moment.id, processes, &published);
+        must(moment.committed, format!("message {} had no commit when its process was killed", moment.id));
+        must(came_again, format!("message {} did not come again after its process was killed", moment.id));
     }
     let before_ack = kills.done.iter().any(|kill| kill.before_ack.is_some());
     must(before_ack || kills.done.is_empty(), "no kill was between commit and ack".to_owned());
-    let mut deaths = HashMap::<u64, usize>::new();
+}
+
+/// Checks that each message that ends its process ended as many as it may.
+fn check_killers(plan: &Plan, processes: &Processes, mut must: impl FnMut(bool, String)) {
+    let mut deaths = HashMap::<u64, u64>::new();
     processes.killers.iter().for_each(|id| *deaths.entry(*id).or_default() += 1);
     for order in plan.orders.iter().filter(|order| order.fate == Fate::Killer) {
         let times = deaths.get(&order.id).copied().unwrap_or(0);
         // A copy that is delivered before the message is stored runs directly as well.
-        let copies = plan.published.iter().filter(|at| plan.orders[**at].id == order.id).count() - 1;
+        let copies = plan.times(order.id) - 1;
         must((1..=DEATHS + copies).contains(&times), format!("message {} ended {times} processes", order.id));
     }
 }

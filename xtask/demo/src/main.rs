@@ -1,5 +1,5 @@
 //! Kills workers, injects server faults, and prints a ledger of the outcome of each message: `cargo xtask demo --all`,
-//! or one run, `cargo xtask demo rabbitmq|nats|kafka`.
+//! or one run, `cargo xtask demo rabbitmq|nats|kafka`. With `--relay`, the same with relays of an outbox.
 //!
 //! | file | contents |
 //! |---|---|
@@ -19,6 +19,7 @@
 //! | `verdict`, `ledger` | the outcome of each message, and the totals |
 //! | `load` | the amount of work |
 //! | `run`, `campaign` | one complete run, and one for each broker and mode |
+//! | `relay` | the run of the outbox |
 
 mod campaign;
 mod careless;
@@ -37,6 +38,7 @@ mod mode;
 mod moves;
 mod plan;
 mod processes;
+mod relay;
 mod run;
 mod servers;
 mod supply;
@@ -56,6 +58,7 @@ use crate::campaign::{Campaign, Chosen};
 use crate::faults::Fault;
 use crate::load::Load;
 use crate::mode::Mode;
+use crate::relay::Link;
 use crate::servers::Servers;
 
 #[derive(Parser)]
@@ -83,6 +86,15 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Run the outbox on every broker, and print one line each.
+    #[command(long_flag = "relay")]
+    Relay {
+        #[command(flatten)]
+        options: Common,
+        /// Only one broker, chosen by this number.
+        #[arg(long)]
+        turn: Option<u64>,
+    },
     /// PostgreSQL and RabbitMQ.
     Rabbitmq(Options),
     /// PostgreSQL and NATS JetStream.
@@ -98,11 +110,32 @@ enum Command {
         #[command(flatten)]
         mode: Mode,
     },
+    /// Run one of the processes of the outbox.
+    #[command(hide = true)]
+    Link {
+        link: Link,
+        broker: String,
+        #[arg(long)]
+        journal: PathBuf,
+        #[command(flatten)]
+        mode: Mode,
+    },
 }
 
 /// The settings of one run.
 #[derive(Debug, Clone, clap::Args)]
 struct Options {
+    /// Kill the relays of an outbox instead: events, a worker that stages a message for each, relays, and a second
+    /// consumer.
+    #[arg(long)]
+    relay: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The settings of one run, of workers or of relays.
+#[derive(Debug, Clone, clap::Args)]
+struct Common {
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -110,6 +143,13 @@ struct Options {
     /// The seed; the same seed gives the same random choices.
     #[arg(long)]
     seed: Option<u64>,
+}
+
+impl Common {
+    /// Returns the settings of a run of the outbox.
+    fn relay(&self) -> relay::Settings<'_> {
+        relay::Settings { load: &self.load, mode: self.mode, seed: self.seed.unwrap_or_else(any) }
+    }
 }
 
 #[tokio::main]
@@ -129,8 +169,8 @@ async fn work(command: Command) -> Result<()> {
     match command {
         Command::All { small, only, turn, seed } => {
             let load = match small {
-                true => Load { messages: 300, duplicates: 20, kills: 2, workers: 2 },
-                false => Load { messages: 4000, duplicates: 20, kills: 5, workers: 3 },
+                true => Load { messages: 300, duplicates: 20, kills: Some(2), workers: 2 },
+                false => Load { messages: 4000, duplicates: 20, kills: None, workers: 3 },
             };
             let chosen = match (only, turn) {
                 (Some(only), _) => Chosen::Lines(only),
@@ -139,6 +179,7 @@ async fn work(command: Command) -> Result<()> {
             };
             campaign::all(&Campaign { load, chosen, small, seed: seed.unwrap_or_else(any) }).await
         }
+        Command::Relay { options, turn } => relay::all(&options.relay(), turn).await,
         Command::Rabbitmq(options) => one::<RabbitMq>(&options).await,
         Command::Nats(options) => one::<Nats>(&options).await,
         Command::Kafka(options) => one::<Kafka>(&options).await,
@@ -148,11 +189,20 @@ async fn work(command: Command) -> Result<()> {
             Kafka::NAME => worker::run::<Kafka>(&journal, mode).await,
             other => bail!("there is no broker {other}"),
         },
+        Command::Link { link, broker, journal, mode } => match broker.as_str() {
+            RabbitMq::NAME => relay::run_link::<RabbitMq>(link, &journal, mode).await,
+            Nats::NAME => relay::run_link::<Nats>(link, &journal, mode).await,
+            Kafka::NAME => relay::run_link::<Kafka>(link, &journal, mode).await,
+            other => bail!("there is no broker {other}"),
+        },
     }
 }
 
 /// Runs once, and prints a table.
-async fn one<B: Broker>(options: &Options) -> Result<()> {
+async fn one<B: Broker>(Options { relay, common: options }: &Options) -> Result<()> {
+    if *relay {
+        return relay::one::<B>(&options.relay()).await;
+    }
     let seed = options.seed.unwrap_or_else(any);
     println!("seed {seed}");
     let mut servers = Servers::start::<B>().await?;

@@ -50,10 +50,16 @@ impl Order {
     }
 }
 
+/// Every message that is JSON has a number.
+#[derive(Deserialize)]
+struct Numbered {
+    id: u64,
+}
+
 /// Returns the number of the message with this payload.
 pub(crate) fn id_of(payload: &[u8]) -> Option<u64> {
-    match serde_json::from_slice::<Order>(payload) {
-        Ok(order) => Some(order.id),
+    match serde_json::from_slice::<Numbered>(payload) {
+        Ok(message) => Some(message.id),
         Err(_) => std::str::from_utf8(payload).ok()?.strip_prefix("no JSON, ")?.parse().ok(),
     }
 }
@@ -80,6 +86,24 @@ impl Plan {
         };
         let orders: Vec<Order> = (0..messages).map(order).collect();
         Self { published: publication(&orders, duplicates, rng), orders }
+    }
+
+    /// Creates a plan of messages that all succeed, and pay to one of this many accounts each.
+    pub(crate) fn plain(messages: u64, duplicates: u64, accounts: i32, rng: &mut Rng) -> Self {
+        let order = |id: u64| Order {
+            id,
+            key: format!("order-{id}"),
+            account: rng.i32(0..accounts),
+            amount: 1,
+            fate: Fate::Works,
+        };
+        let orders: Vec<Order> = (0..messages).map(order).collect();
+        Self { published: publication(&orders, duplicates, rng), orders }
+    }
+
+    /// Returns how often this message is published.
+    pub(crate) fn times(&self, id: u64) -> u64 {
+        self.published.iter().filter(|at| self.orders[**at].id == id).count() as u64
     }
 
     /// Returns the messages of each key, at most one of which may have an effect. A message without a key is a separate

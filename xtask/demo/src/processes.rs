@@ -14,19 +14,22 @@ use tokio::time::timeout;
 use crate::hold::Signals;
 use crate::journal::{Reader, Sum};
 
-/// A worker process.
+/// A worker process, or another one with a journal.
 pub(crate) struct WorkerProcess {
-    number: usize,
+    /// For example "worker 3".
+    name: String,
     child: Child,
     input: Option<ChildStdin>,
     journal: Reader,
     log: PathBuf,
 }
 
-/// All worker processes, including dead ones.
+/// All processes of one kind, including dead ones.
 pub(crate) struct Processes {
+    /// The kind: "worker".
+    kind: &'static str,
     dir: PathBuf,
-    /// The arguments of a worker, and the addresses of its servers.
+    /// The arguments of each, and the addresses of its servers.
     call: Vec<String>,
     env: Vec<(&'static str, String)>,
     pub(crate) alive: Vec<WorkerProcess>,
@@ -42,10 +45,16 @@ pub(crate) struct Processes {
 
 impl Processes {
     /// Creates the state without any process. The workers write to this directory, which is emptied.
-    pub(crate) fn new(dir: &Path, call: Vec<String>, env: Vec<(&'static str, String)>) -> Result<Self> {
+    pub(crate) fn new(
+        kind: &'static str,
+        dir: &Path,
+        call: Vec<String>,
+        env: Vec<(&'static str, String)>,
+    ) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(Self {
+            kind,
             dir: dir.to_owned(),
             call,
             alive: Vec::new(),
@@ -61,14 +70,15 @@ impl Processes {
     /// Starts a worker.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.started += 1;
-        let file = |ending: &str| self.dir.join(format!("worker-{}.{ending}", self.started));
+        let name = format!("{} {}", self.kind, self.started);
+        let file = |ending: &str| self.dir.join(format!("{}.{ending}", name.replace(' ', "-")));
         let (journal, log) = (file("journal"), file("log"));
         let mut command = Command::new(std::env::current_exe()?);
         command.args(&self.call).arg("--journal").arg(&journal).envs(self.env.iter().cloned()).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
-        let mut child = command.spawn().context("cannot start a worker")?;
+        let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let input = child.stdin.take();
-        self.alive.push(WorkerProcess { number: self.started, child, input, journal: Reader::open(&journal)?, log });
+        self.alive.push(WorkerProcess { name, child, input, journal: Reader::open(&journal)?, log });
         Ok(())
     }
 
@@ -87,7 +97,7 @@ impl Processes {
                     self.start()?;
                 }
                 (Some(status), _) => {
-                    bail!("worker {} ended by itself ({status}):\n{}", process.number, process.last_words())
+                    bail!("{} ended by itself ({status}):\n{}", process.name, process.last_words())
                 }
             }
         }
@@ -129,8 +139,8 @@ impl Processes {
     ) -> Result<&Sum> {
         kill(&mut process)?;
         let status = timeout(Duration::from_secs(30), process.child.wait()).await;
-        let status = status.with_context(|| format!("worker {} does not end", process.number))??;
-        ensure!(killed(status), "worker {} was not killed ({status}):\n{}", process.number, process.last_words());
+        let status = status.with_context(|| format!("{} does not end", process.name))??;
+        ensure!(killed(status), "{} was not killed ({status}):\n{}", process.name, process.last_words());
         process.journal.read()?;
         self.keep_journal(process);
         self.dead.last().map(|journal| &journal.sum).context("there is one")
@@ -142,11 +152,11 @@ impl Processes {
         let mut process = self.alive.remove(place);
         drop(process.input.take());
         let status = timeout(Duration::from_secs(60), process.child.wait()).await;
-        let status = status.with_context(|| format!("worker {} does not drain", process.number))??;
+        let status = status.with_context(|| format!("{} does not drain", process.name))??;
         process.journal.read()?;
         let left = status.success();
         let by_itself = killed(status) && process.journal.sum.ends_itself();
-        ensure!(left || by_itself, "worker {} failed ({status}):\n{}", process.number, process.last_words());
+        ensure!(left || by_itself, "{} failed ({status}):\n{}", process.name, process.last_words());
         self.keep_journal(process);
         Ok(left)
     }
@@ -179,7 +189,7 @@ impl Processes {
 
 impl WorkerProcess {
     fn signal(&self, signal: Signal) -> Result<()> {
-        let id = self.child.id().with_context(|| format!("worker {} has ended by itself", self.number))?;
+        let id = self.child.id().with_context(|| format!("{} has ended by itself", self.name))?;
         Ok(nix::sys::signal::kill(Pid::from_raw(i32::try_from(id)?), signal)?)
     }
 

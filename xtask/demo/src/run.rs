@@ -11,7 +11,7 @@ use crate::disruptions::Disruptions;
 use crate::due::Due;
 use crate::faults::Fault;
 use crate::ledger::{Done, Ledger};
-use crate::load::Load;
+use crate::load::{KILLS, Load};
 use crate::mode::Mode;
 use crate::plan::Plan;
 use crate::processes::Processes;
@@ -20,10 +20,12 @@ use crate::supply::Supply;
 use crate::tables::{Progress, Tables};
 use crate::worker::NAME;
 
+/// Portions of messages for waits that no kill, move or fault has used.
+pub(crate) const SPARE: usize = 5;
 /// Longer than any expected delay: a retry waits for less than 2 s, and the lease of a dead worker is 1 s.
-const QUIET: Duration = Duration::from_secs(40);
+pub(crate) const QUIET: Duration = Duration::from_secs(40);
 /// The limit for a run that never comes to rest.
-const LONGEST: Duration = Duration::from_secs(240);
+pub(crate) const LONGEST: Duration = Duration::from_secs(240);
 
 /// Performs a run and returns the outcomes of the messages.
 pub(crate) async fn run<B: Broker>(
@@ -40,10 +42,10 @@ pub(crate) async fn run<B: Broker>(
     broker.create().await?;
     let call = ["worker".to_owned(), B::NAME.to_owned()].into_iter().chain(mode.args()).collect();
     let env = vec![(DATABASE, servers.database().to_owned()), (B::VARIABLE, servers.broker().to_owned())];
-    let mut processes = Processes::new(&directory(B::NAME, mode), call, env)?;
-    let mut disruptions = Disruptions::new(load, faults, &plan, &mut rng);
+    let mut processes = Processes::new("worker", &directory(&format!("{} {mode}", B::NAME)), call, env)?;
+    let mut disruptions = Disruptions::new(load.kills.unwrap_or(KILLS), faults, &plan, &mut rng);
     let payloads = plan.published.iter().map(|at| plan.orders[*at].payload()).collect::<Result<Vec<_>>>()?;
-    let mut supply = Supply::publish(payloads, &broker).await?;
+    let mut supply = Supply::publish(payloads, disruptions.outstanding() + SPARE, &broker).await?;
 
     let start = Instant::now();
     for _ in 0..load.workers {
@@ -78,8 +80,12 @@ async fn drain<B: Broker>(
         tokio::time::sleep(Duration::from_millis(5)).await;
         processes.look()?;
         let (due, outstanding) = (Due { done: moved.2.processed, all }, disruptions.outstanding());
-        if disruptions.strike(processes, (tables, servers), plan, due, rng).await? == Some(Fault::Restart) {
-            *broker = reconnected(servers.broker()).await?;
+        let claimed = async |id| {
+            let order = usize::try_from(id).ok().and_then(|id| plan.orders.get(id));
+            tables.is_claimed(order.map_or("", |order| &order.key)).await
+        };
+        if disruptions.strike(processes, servers, claimed, due, rng).await? == Some(Fault::Restart) {
+            *broker = reconnected(servers.broker(), NAME).await?;
         }
         // One at a time: kills in a row would hit the same messages, and four deaths make any message a dead letter.
         all &= disruptions.outstanding() == outstanding;
@@ -98,7 +104,8 @@ async fn drain<B: Broker>(
         all |= provide(supply, disruptions, processes, broker, idle).await?;
         // Each message is processed or dead.
         let over = progress.processed + progress.dead >= plan.orders.len() as u64;
-        let settled = idle && over && supply.is_over() && disruptions.kills.have_come_again(processes, plan);
+        let settled =
+            idle && over && supply.is_over() && disruptions.kills.have_come_again(processes, |id| plan.times(id));
         // No change for a second: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1)
             || moved.0.elapsed() > QUIET
@@ -112,7 +119,7 @@ async fn drain<B: Broker>(
 /// Publishes more if the workers have run out of work while something is still to be done to them: a little, which they
 /// hold for a while. Publishes the rest once nothing is to be done any more. Returns whether they get work to hold, so
 /// that the next kill, move or fault is due.
-async fn provide<B: Broker>(
+pub(crate) async fn provide<B: Broker>(
     supply: &mut Supply,
     disruptions: &Disruptions,
     processes: &mut Processes,
@@ -133,7 +140,7 @@ async fn provide<B: Broker>(
 }
 
 /// Returns how many messages are with the broker. It may not answer at once after a restart.
-async fn left<B: Broker>(broker: &B) -> Result<u64> {
+pub(crate) async fn left<B: Broker>(broker: &B) -> Result<u64> {
     let start = Instant::now();
     loop {
         match broker.left().await {
@@ -145,10 +152,10 @@ async fn left<B: Broker>(broker: &B) -> Result<u64> {
 }
 
 /// Returns a client of a broker that has just been restarted.
-async fn reconnected<B: Broker>(address: &str) -> Result<B> {
+pub(crate) async fn reconnected<B: Broker>(address: &str, name: &str) -> Result<B> {
     let start = Instant::now();
     loop {
-        match B::connect(address, NAME).await {
+        match B::connect(address, name).await {
             Ok(broker) => return Ok(broker),
             Err(error) if start.elapsed() > QUIET => return Err(error).context("the broker does not come back"),
             Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
@@ -156,9 +163,9 @@ async fn reconnected<B: Broker>(address: &str) -> Result<B> {
     }
 }
 
-/// Returns the directory to which the workers write.
-pub(crate) fn directory(broker: &str, mode: Mode) -> PathBuf {
+/// Returns the directory to which the processes of a run with this name write.
+pub(crate) fn directory(name: &str) -> PathBuf {
     let demo = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let root = demo.ancestors().nth(2).map(PathBuf::from).unwrap_or(demo);
-    root.join("target").join("demo").join(format!("{broker} {mode}").replace(' ', "-"))
+    root.join("target").join("demo").join(name.replace(' ', "-"))
 }

@@ -7,8 +7,6 @@ use idem_brokers::Broker;
 
 /// The share of the messages that is held back: one of this many.
 const SHARE: usize = 4;
-/// How many portions that share has: more than there are kills, moves and faults.
-const PORTIONS: usize = 15;
 
 /// The messages that are not published yet.
 #[derive(Debug)]
@@ -17,17 +15,13 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    /// Publishes the greater part of these messages.
-    pub(crate) async fn publish<B: Broker>(mut payloads: Vec<Vec<u8>>, broker: &B) -> Result<Self> {
-        let mut held_back = payloads.split_off(payloads.len() - payloads.len() / SHARE);
+    /// Publishes the greater part of these messages. The rest has this many portions: more than there are kills, moves
+    /// and faults.
+    pub(crate) async fn publish<B: Broker>(mut payloads: Vec<Vec<u8>>, portions: usize, broker: &B) -> Result<Self> {
+        let held_back = payloads.split_off(payloads.len() - payloads.len() / SHARE);
         broker.publish(&payloads).await?;
-        let size = held_back.len().div_ceil(PORTIONS).max(1);
-        let mut portions = VecDeque::new();
-        while !held_back.is_empty() {
-            let rest = held_back.split_off(size.min(held_back.len()));
-            portions.push_back(std::mem::replace(&mut held_back, rest));
-        }
-        Ok(Self { portions })
+        let size = held_back.len().div_ceil(portions).max(1);
+        Ok(Self { portions: held_back.chunks(size).map(<[_]>::to_vec).collect() })
     }
 
     /// Returns whether all messages are published.

@@ -87,7 +87,7 @@ impl Tables {
 
     /// Returns the rows of this query. Asks again if the connection ends meanwhile: a crash of the database ends it a
     /// moment later.
-    async fn rows(&mut self, sql: &'static str, arguments: &[&str]) -> Result<Vec<PgRow>> {
+    pub(crate) async fn rows(&mut self, sql: &'static str, arguments: &[&str]) -> Result<Vec<PgRow>> {
         let start = Instant::now();
         loop {
             let query = arguments.iter().fold(sqlx::query(sql), |query, argument| query.bind(*argument));
@@ -100,7 +100,7 @@ impl Tables {
         }
     }
 
-    async fn row(&mut self, sql: &'static str, arguments: &[&str]) -> Result<PgRow> {
+    pub(crate) async fn row(&mut self, sql: &'static str, arguments: &[&str]) -> Result<PgRow> {
         self.rows(sql, arguments).await?.pop().context("a query without an answer")
     }
 
@@ -172,6 +172,6 @@ fn is_lost(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(_)) || error.as_database_error().is_some_and(is_ending)
 }
 
-fn unsigned(row: &PgRow, column: usize) -> u64 {
+pub(crate) fn unsigned(row: &PgRow, column: usize) -> u64 {
     row.get::<i64, _>(column).unsigned_abs()
 }

@@ -52,8 +52,13 @@ impl Watch {
         InHand::begin(Event::Begun, Event::Ended, id, &self.journal)
     }
 
+    /// Records that a message arrives or is published; it is settled when the returned value is dropped.
+    pub(crate) fn take(&self, event: Event, id: u64) -> InHand {
+        InHand::begin(event, Event::Settled, id, &self.journal)
+    }
+
     /// Kills the process if the demo asks for it.
-    async fn failpoint(&self, id: u64) -> Result<(), BoxError> {
+    pub(crate) async fn failpoint(&self, id: u64) -> Result<(), BoxError> {
         if self.signals.take_end() {
             self.journal.note(Event::Ending, id);
             kill(Pid::this(), Signal::SIGKILL)?;
@@ -110,7 +115,7 @@ impl Tap for Watch {
 
     fn receive(&mut self, delivery: Delivery) -> (Delivery, WatchAck) {
         let came = if delivery.redelivered() { Event::Redelivered } else { Event::Delivered };
-        let in_hand = InHand::begin(came, Event::Settled, id(&delivery), &self.journal);
+        let in_hand = self.take(came, id(&delivery));
         let order = serde_json::from_slice::<Order>(delivery.payload());
         let has_effect = order.is_ok_and(|order| order.has_key() && order.fate.end() == End::Effect);
         (delivery, WatchAck { in_hand, has_effect, stored: false, watch: self.clone() })

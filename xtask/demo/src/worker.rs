@@ -58,7 +58,7 @@ pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode) -> Result<()> {
 }
 
 /// Sets short timeouts, so that what takes minutes in production takes seconds here.
-fn tune<Src: Source>(
+pub(crate) fn tune<Src: Source>(
     worker: Worker<Postgres, Src, Watch, Json, WithHandlers>,
     mode: Mode,
     watch: &Watch,
@@ -78,7 +78,7 @@ fn tune<Src: Source>(
 }
 
 /// Retries for a minute if the worker cannot start: the servers are being restarted.
-async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn() -> F) -> Result<()> {
+pub(crate) async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn() -> F) -> Result<()> {
     let start = Instant::now();
     loop {
         match run().await {
@@ -92,7 +92,7 @@ async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn()
 }
 
 /// Becomes true once standard input ends: the demo lets the worker go, or has ended.
-fn end_of_input() -> watch::Receiver<bool> {
+pub(crate) fn end_of_input() -> watch::Receiver<bool> {
     let (over, ended) = watch::channel(false);
     tokio::spawn(async move {
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;

@@ -1,0 +1,93 @@
+//! A sink that counts and times the confirms.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use idem::adapter::{Sink, SinkError, StagedMessage};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// When messages were confirmed. Clones share it.
+#[derive(Clone)]
+pub(super) struct Confirms(Arc<Inner>);
+
+struct Inner {
+    messages: usize,
+    times: Mutex<Vec<(Uuid, Instant)>>,
+    confirmed: watch::Sender<usize>,
+}
+
+impl Confirms {
+    /// Creates it for this many messages.
+    pub(super) fn new(messages: usize) -> Self {
+        let times = Mutex::new(Vec::with_capacity(messages));
+        Self(Arc::new(Inner { messages, times, confirmed: watch::Sender::new(0) }))
+    }
+
+    pub(super) fn add(&self, id: Uuid) {
+        self.0.times.lock().unwrap_or_else(PoisonError::into_inner).push((id, Instant::now()));
+        self.0.confirmed.send_modify(|confirmed| *confirmed += 1);
+    }
+
+    /// Waits until all messages are confirmed.
+    pub(super) async fn all(&self) {
+        // The sender is in `self`, so it cannot be gone.
+        let _ = self.0.confirmed.subscribe().wait_for(|confirmed| *confirmed >= self.0.messages).await;
+    }
+
+    /// Returns the confirms per second. The clock starts after a tenth of them, which covers the start.
+    pub(super) fn rate(&self) -> f64 {
+        let times = self.0.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = times.len() / 10;
+        match (times.get(first), times.last()) {
+            (Some((_, begun)), Some((_, ended))) => {
+                (times.len() - 1 - first) as f64 / ended.duration_since(*begun).as_secs_f64()
+            }
+            _ => f64::NAN,
+        }
+    }
+
+    /// Returns when each message was confirmed for the first time.
+    pub(super) fn times(&self) -> HashMap<Uuid, Instant> {
+        let mut times = HashMap::new();
+        for (id, at) in self.0.times.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            times.entry(*id).or_insert(*at);
+        }
+        times
+    }
+}
+
+/// The sink of a broker, and its confirms.
+pub(super) struct Counted<K> {
+    pub(super) sink: K,
+    pub(super) confirms: Confirms,
+}
+
+impl<K: Sink> Sink for Counted<K> {
+    fn system(&self) -> &'static str {
+        self.sink.system()
+    }
+
+    fn name(&self) -> &str {
+        self.sink.name()
+    }
+
+    fn limit(&self) -> Option<usize> {
+        self.sink.limit()
+    }
+
+    async fn open(&self) -> Result<(), SinkError> {
+        self.sink.open().await
+    }
+
+    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        self.sink.publish(message).await?;
+        self.confirms.add(message.id());
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.sink.close().await;
+    }
+}

@@ -1,0 +1,109 @@
+//! From commit to confirm at a fixed rate, in one process; and from publish to confirm, without a database.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use idem::Postgres;
+use idem::outbox::{Outgoing, StoreOutbox};
+use idem_brokers::Broker as Client;
+use serde::Serialize;
+use sqlx::PgPool;
+use tokio::task::JoinSet;
+use tokio::time::interval;
+use uuid::Uuid;
+
+use super::counted::Confirms;
+use super::sides::{NAME, OUTBOX, Sides};
+use super::staged::payload;
+use crate::samples::quantile;
+
+/// The percentiles of one run, in milliseconds, and the reached rate.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Sample {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    /// Messages per second.
+    pub(super) rate: f64,
+}
+
+/// Commits a message at each tick, and wakes the relay of this process, as a worker does.
+pub(super) async fn relay<B: Client>(sides: &mut Sides, address: &str, (rate, seconds): (f64, f64)) -> Result<Sample> {
+    let client = sides.prepare::<B>(address).await?;
+    let messages = (rate * seconds).ceil() as usize;
+    let confirms = Confirms::new(messages);
+    let (pool, outbox) = (sides.pool.clone(), sides.store.outbox(OUTBOX));
+    let commit = move |number| commit(pool.clone(), outbox.clone(), number);
+    let committing = tokio::spawn(at_rate(rate, messages, commit));
+    let published = sides.relay::<B>(address, &confirms, confirms.all());
+    let both = async { tokio::try_join!(published, async { committing.await? }) };
+    let ((), (committed, reached)) = both.await?;
+    sides.verify().await?;
+    client.delete().await?;
+    sample(&committed, &confirms.times(), reached)
+}
+
+/// Publishes a message at each tick.
+pub(super) async fn bare<B: Client>(sides: &mut Sides, address: &str, (rate, seconds): (f64, f64)) -> Result<Sample> {
+    let client = Arc::new(sides.prepare::<B>(address).await?);
+    let messages = (rate * seconds).ceil() as usize;
+    let confirms = Confirms::new(messages);
+    let (publisher, done) = (client.clone(), confirms.clone());
+    let publish = move |number| {
+        let (client, confirms) = (publisher.clone(), done.clone());
+        async move {
+            let (id, begun) = (Uuid::new_v4(), Instant::now());
+            client.publish(&[payload(number)]).await?;
+            confirms.add(id);
+            Ok((id, begun))
+        }
+    };
+    let (published, reached) = at_rate(rate, messages, publish).await?;
+    client.delete().await?;
+    sample(&published, &confirms.times(), reached)
+}
+
+/// Stages a message in a transaction. Returns its id, and when COMMIT was answered.
+async fn commit(pool: PgPool, outbox: StoreOutbox<Postgres>, number: usize) -> Result<(Uuid, Instant)> {
+    let id = Uuid::new_v4();
+    let mut tx = pool.begin().await?;
+    outbox.stage(&mut tx, [Outgoing::new(NAME, payload(number)).id(id)]).await?;
+    tx.commit().await?;
+    let committed = Instant::now();
+    outbox.wake();
+    Ok((id, committed))
+}
+
+/// Begins one future at each tick, whether the earlier ones have ended or not. Returns their times, and the reached
+/// number of ticks per second.
+async fn at_rate<F>(rate: f64, messages: usize, begin: impl Fn(usize) -> F) -> Result<(Vec<(Uuid, Instant)>, f64)>
+where
+    F: Future<Output = Result<(Uuid, Instant)>> + 'static,
+{
+    let (mut tasks, mut times, began) = (JoinSet::new(), Vec::with_capacity(messages), Instant::now());
+    let mut ticks = interval(Duration::from_secs_f64(1.0 / rate));
+    for number in 0..messages {
+        ticks.tick().await;
+        tasks.spawn(begin(number));
+        while let Some(done) = tasks.try_join_next() {
+            times.push(done??);
+        }
+    }
+    let reached = messages as f64 / began.elapsed().as_secs_f64();
+    while let Some(done) = tasks.join_next().await {
+        times.push(done??);
+    }
+    Ok((times, reached))
+}
+
+fn sample(begun: &[(Uuid, Instant)], confirmed: &HashMap<Uuid, Instant>, rate: f64) -> Result<Sample> {
+    let mut millis = Vec::with_capacity(begun.len());
+    for (id, begun) in begun {
+        let confirmed = confirmed.get(id).context("a message was not confirmed")?;
+        // A poll can find the row before this process has read the answer of COMMIT.
+        millis.push(confirmed.saturating_duration_since(*begun).as_secs_f64() * 1000.0);
+    }
+    millis.sort_by(f64::total_cmp);
+    Ok(Sample { p50: quantile(&millis, 0.5), p99: quantile(&millis, 0.99), rate })
+}

@@ -1,0 +1,138 @@
+//! One run of one side.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use idem::{Postgres, Relay};
+use idem_brokers::Broker as Client;
+use sqlx::{Connection, PgConnection, PgPool};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::counted::{Confirms, Counted};
+use super::staged::{fill, payload};
+use crate::by_hand::{self, Shape};
+use crate::message::{self, SCHEMA};
+use crate::sides::LANES;
+use crate::tables::run;
+
+/// The name of the outbox.
+pub(super) const OUTBOX: &str = "bench";
+/// The name of the queue, stream or topic.
+pub(super) const NAME: &str = "idem-bench-relay";
+/// How many messages are unconfirmed at the same time, on all sides: the default of a relay.
+pub(super) const CONCURRENCY: usize = 500;
+/// The number of keys of the side with keys: enough that the order of each does not limit the throughput.
+const KEYS: usize = 10_000;
+
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The measured sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The relay, with all settings at their defaults.
+    Relay,
+    /// The same, and each message has a key.
+    Keyed,
+    /// The same as the first, while another transaction is open that began before the messages were staged: the database
+    /// can remove no deleted row.
+    Open,
+    /// A loop that publishes from memory.
+    Bare,
+}
+
+impl Side {
+    pub(super) const ALL: [Self; 4] = [Self::Relay, Self::Keyed, Self::Open, Self::Bare];
+}
+
+pub(super) struct Sides {
+    url: String,
+    /// The connection for checks and cleanup.
+    pub(super) conn: PgConnection,
+    pub(super) store: Postgres,
+    /// The pool of the transactions that stage at a fixed rate.
+    pub(super) pool: PgPool,
+}
+
+impl Sides {
+    pub(super) async fn new(url: &str) -> Result<Self> {
+        let mut conn = PgConnection::connect(url).await?;
+        message::tables(&mut conn).await?;
+        let store = Postgres::options(url).schema(SCHEMA).connect().await?;
+        let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
+        Ok(Self { url: url.to_owned(), conn, store, pool })
+    }
+
+    /// Returns the messages per second of one side.
+    pub(super) async fn run<B: Client>(&mut self, address: &str, side: Side, messages: usize) -> Result<f64> {
+        let client = self.prepare::<B>(address).await?;
+        let mut other = PgConnection::connect(&self.url).await?;
+        let open = if side == Side::Open {
+            let mut open = other.begin().await?;
+            // Only a transaction with an id keeps deleted rows while it has no statement to run.
+            sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
+            Some(open)
+        } else {
+            None
+        };
+        let confirms = Confirms::new(messages);
+        match side {
+            Side::Bare => bare(&client, messages, &confirms).await?,
+            Side::Relay | Side::Open | Side::Keyed => {
+                let keys = if side == Side::Keyed { KEYS } else { 0 };
+                fill(&mut self.conn, &self.store, messages, keys).await?;
+                self.relay::<B>(address, &confirms, confirms.all()).await?;
+                self.verify().await?;
+            }
+        }
+        if let Some(open) = open {
+            open.rollback().await?;
+        }
+        client.delete().await?;
+        Ok(confirms.rate())
+    }
+
+    /// Empties the outbox, and creates the queue, stream or topic.
+    pub(super) async fn prepare<B: Client>(&mut self, address: &str) -> Result<B> {
+        run(&mut self.conn, format!("TRUNCATE {SCHEMA}.outbox_messages")).await?;
+        let client = B::connect(address, NAME).await?;
+        client.create().await?;
+        Ok(client)
+    }
+
+    /// Runs a relay until this future completes; then it drains.
+    pub(super) async fn relay<B: Client>(
+        &self,
+        address: &str,
+        confirms: &Confirms,
+        end: impl Future<Output = ()> + Send,
+    ) -> Result<()> {
+        let sink = Counted { sink: B::sink(address).await?, confirms: confirms.clone() };
+        let relay = Relay::new(OUTBOX, self.store.clone(), sink).concurrency(CONCURRENCY).run_until(end);
+        Ok(timeout(PATIENCE, relay).await.with_context(|| format!("not published within {PATIENCE:?}"))??)
+    }
+
+    /// Checks that each message was deleted.
+    pub(super) async fn verify(&mut self) -> Result<()> {
+        let text = format!(
+            "SELECT (SELECT count(*) FROM {SCHEMA}.outbox_messages) + (SELECT count(*) FROM {SCHEMA}.outbox_dead)"
+        );
+        let left: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
+        ensure!(left == 0, "{left} messages are still in the outbox");
+        Ok(())
+    }
+}
+
+/// Publishes from memory. The next message is published as soon as one is confirmed.
+async fn bare<B: Client>(client: &B, messages: usize, confirms: &Confirms) -> Result<()> {
+    stream::iter(0..messages)
+        .map(|number| async move {
+            client.publish(&[payload(number)]).await?;
+            confirms.add(Uuid::nil());
+            anyhow::Ok(())
+        })
+        .buffer_unordered(CONCURRENCY)
+        .try_collect::<()>()
+        .await
+}
