@@ -65,7 +65,7 @@ fn question(txn: &Txn) -> (String, usize) {
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),
     };
-    (text + txn.cleaning(), needed)
+    (text + &txn.cleaning(), needed)
 }
 
 /// Handles an error of the server in the guard or COMMIT.

@@ -10,7 +10,7 @@
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
-//! | `clean` | removing a handler's state from a session |
+//! | `clean`, `role` | removing a handler's state from a session; the role of a pooler's session |
 //! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
@@ -55,6 +55,7 @@ mod prune_sql;
 mod ready;
 mod register;
 mod register_sql;
+mod role;
 mod room;
 mod rows;
 mod session;
