@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::routes::Routes;
 use crate::runtime::{
     BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, Permits, Pipeline, Preparations,
-    Refusals, Rows,
+    Refusals, Rows, Unrecorded,
 };
 use crate::store::ConnectionShare;
 use crate::telemetry::{self, ConsumerMetrics};
@@ -123,6 +123,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         suspect_lock,
         leases: Leases::default(),
         refusals: Refusals::default(),
+        unrecorded: Unrecorded::default(),
         preparations: Preparations::default(),
         early_commits: EarlyCommits::default(),
         own_statements: Mutex::new(()),
