@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `handle` | what all the files share: the pool and the statements |
 //! | `options` | how a store is opened |
-//! | `check` | settings that would lose messages |
+//! | `check`, `trigger` | settings that would lose messages; the trigger that refuses a handler's COMMIT |
 //! | `migrate`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
@@ -62,6 +62,7 @@ mod session;
 mod sql;
 mod statement;
 mod transactions;
+mod trigger;
 mod txn;
 
 use sqlx::PgConnection;
