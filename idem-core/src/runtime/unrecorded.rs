@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
 
 use crate::store::Row;
 
 use super::carried::Charge;
 
-/// The failures of this process that the database has refused to record because of their messages. When the process has
-/// such a row again, it records the failure instead of running the handler again.
+/// The failures of a worker that the database has refused to record because of their messages. When the worker has such
+/// a row again, it records the failure instead of running the handler again.
 #[derive(Debug, Default)]
 pub(crate) struct Unrecorded(Mutex<HashMap<i64, Kept>>);
 
@@ -18,6 +20,7 @@ struct Kept {
     charge: Charge,
     /// The row as it was when its handler failed.
     row: State,
+    /// When the handler failed.
     since: Instant,
 }
 
@@ -28,29 +31,35 @@ struct State {
     starts: u32,
     breaks: u32,
     error: String,
+    /// Another row can have the same id if the table was emptied or restored.
+    created_at: SystemTime,
 }
 
-/// The maximum number of failures that are kept. Their texts are up to 4,000 characters each.
+/// The maximum number of failures that are kept, with two texts of up to 4,000 characters each.
 const MOST: usize = 1000;
 
-/// How long a failure is kept: for several times the longest delay of a refused row, because a row that has not come
-/// back by then is with another process.
+/// How long a failure is kept: for several times the longest delay of a refused row. After that the handler runs again,
+/// since a run that succeeds may write nothing that the database refuses.
 const KEPT: Duration = Duration::from_secs(300);
 
 impl Unrecorded {
-    /// Keeps the failure of a row. If too many are kept already, the row runs again.
-    pub(crate) fn keep(&self, row: &Row, charge: Charge) {
+    /// Keeps the failure of a row whose handler failed at this time. If too many are kept already, the row runs again.
+    pub(crate) fn keep(&self, row: &Row, charge: Charge, since: Instant) {
+        // After a replay a row has no attempt and the error of its last failure, and a second replay would not change it.
+        if row.attempts == 0 && !row.error.is_empty() {
+            return;
+        }
         let mut kept = self.kept();
         kept.retain(|_, kept| kept.since.elapsed() < KEPT);
         if kept.len() < MOST {
-            kept.insert(row.id, Kept { charge, row: State::of(row), since: Instant::now() });
+            kept.insert(row.id, Kept { charge, row: State::of(row), since });
         }
     }
 
-    /// Takes the failure of a row, unless the row has changed since.
-    pub(crate) fn take(&self, row: &Row) -> Option<Charge> {
+    /// Takes the failure of a row, and when its handler failed, unless the row has changed since.
+    pub(crate) fn take(&self, row: &Row) -> Option<(Charge, Instant)> {
         let kept = self.kept().remove(&row.id)?;
-        (kept.since.elapsed() < KEPT && kept.row == State::of(row)).then_some(kept.charge)
+        (kept.since.elapsed() < KEPT && kept.row == State::of(row)).then_some((kept.charge, kept.since))
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<i64, Kept>> {
@@ -61,14 +70,18 @@ impl Unrecorded {
 
 impl State {
     fn of(row: &Row) -> Self {
-        Self { attempts: row.attempts, starts: row.starts, breaks: row.breaks, error: row.error.clone() }
+        Self {
+            attempts: row.attempts,
+            starts: row.starts,
+            breaks: row.breaks,
+            error: row.error.clone(),
+            created_at: row.created_at,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use super::*;
     use crate::store::{HandlerId, Identity};
     use crate::{Delivery, Fingerprint, Key};
@@ -80,6 +93,8 @@ mod tests {
         row
     }
 
+    type Change = fn(&mut Row);
+
     fn charge() -> Charge {
         Charge { attempts: 3, next: Ok(Duration::ZERO), error: "failed".to_owned() }
     }
@@ -87,23 +102,25 @@ mod tests {
     #[test]
     fn a_failure_is_taken_once_and_for_its_own_row() {
         let unrecorded = Unrecorded::default();
-        unrecorded.keep(&row(7), charge());
+        unrecorded.keep(&row(7), charge(), Instant::now());
         assert!(unrecorded.take(&row(8)).is_none());
-        assert_eq!(unrecorded.take(&row(7)).unwrap().attempts, 3);
+        assert_eq!(unrecorded.take(&row(7)).unwrap().0.attempts, 3);
         assert!(unrecorded.take(&row(7)).is_none());
     }
 
     #[test]
     fn a_row_that_has_changed_meanwhile_runs_again() {
         let unrecorded = Unrecorded::default();
-        let changes: [(&str, fn(&mut Row)); 4] = [
+        let changes: [(&str, Change); 6] = [
             ("failed elsewhere", |row| row.attempts = 3),
-            ("failed elsewhere, and replayed", |row| row.error = "second".to_owned()),
+            ("was replayed", |row| row.attempts = 0),
+            ("failed elsewhere by another error", |row| row.error = "second".to_owned()),
+            ("is another row", |row| row.created_at += Duration::from_secs(1)),
             ("ended another process", |row| row.starts = 2),
             ("lost its connection elsewhere", |row| row.breaks = 1),
         ];
         for (why, change) in changes {
-            unrecorded.keep(&row(7), charge());
+            unrecorded.keep(&row(7), charge(), Instant::now());
             let mut changed = row(7);
             change(&mut changed);
             assert!(unrecorded.take(&changed).is_none(), "{why}");
@@ -111,11 +128,17 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_of_a_replayed_row_is_not_kept() {
+        let unrecorded = Unrecorded::default();
+        let replayed = Row { attempts: 0, ..row(7) };
+        unrecorded.keep(&replayed, charge(), Instant::now());
+        assert!(unrecorded.take(&replayed).is_none());
+    }
+
+    #[test]
     fn an_old_failure_is_not_recorded() {
         let unrecorded = Unrecorded::default();
-        unrecorded.keep(&row(7), charge());
-        let long_ago = Instant::now().checked_sub(KEPT).unwrap();
-        unrecorded.kept().get_mut(&7).unwrap().since = long_ago;
+        unrecorded.keep(&row(7), charge(), Instant::now().checked_sub(KEPT).unwrap());
         assert!(unrecorded.take(&row(7)).is_none());
     }
 
@@ -123,11 +146,11 @@ mod tests {
     fn failures_are_kept_up_to_a_number_and_old_ones_make_room() {
         let unrecorded = Unrecorded::default();
         let most = i64::try_from(MOST).unwrap();
-        (0..=most).for_each(|id| unrecorded.keep(&row(id), charge()));
+        (0..=most).for_each(|id| unrecorded.keep(&row(id), charge(), Instant::now()));
         assert!(unrecorded.take(&row(most)).is_none());
         let long_ago = Instant::now().checked_sub(KEPT).unwrap();
         unrecorded.kept().values_mut().for_each(|kept| kept.since = long_ago);
-        unrecorded.keep(&row(most), charge());
+        unrecorded.keep(&row(most), charge(), Instant::now());
         assert!(unrecorded.take(&row(most)).is_some());
         assert!(unrecorded.kept().is_empty());
     }

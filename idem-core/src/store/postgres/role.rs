@@ -20,8 +20,8 @@ pub(super) struct Role {
 }
 
 /// The statement that reads it, in the same string as BEGIN.
-pub(super) const FOUND: &str =
-    " SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('role'), session_user::text;";
+pub(super) const FOUND: &str = " SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('role'), \
+     pg_catalog.current_setting('session_authorization');";
 
 impl Role {
     /// Decodes the answer to [`FOUND`].
@@ -39,7 +39,7 @@ impl Role {
             "; SELECT pg_catalog.set_config('session_authorization', {user}, false), \
              pg_catalog.set_config('role', {set}, false) \
              WHERE pg_catalog.pg_backend_pid() = {} \
-             AND (session_user <> {user} OR pg_catalog.current_setting('role') <> {set})",
+             AND (pg_catalog.current_setting('session_authorization') <> {user} OR pg_catalog.current_setting('role') <> {set})",
             self.process
         )
     }

@@ -145,7 +145,7 @@ impl Txn {
                     begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout)
                 );
                 let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
-                // The pooler may have lent another session.
+                // BEGIN has answered again.
                 self.find_role(&mut begun)?;
                 Ok(None)
             }
