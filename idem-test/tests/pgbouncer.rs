@@ -16,6 +16,9 @@ mod direct;
 #[path = "worlds/pgbouncer.rs"]
 mod world;
 
+#[path = "pgbouncer/role.rs"]
+mod role;
+
 mod store {
     idem_test::store_suite!(super::world::PgBouncerWorld);
 }

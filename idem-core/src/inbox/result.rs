@@ -8,29 +8,41 @@ use crate::runtime::{Pipeline, Progress, warn_of_refusal};
 use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
+/// Whether the result of a row was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorded {
+    Written,
+    /// The database refuses the result because of the message.
+    Refused,
+    /// Another process has taken the row, or the worker stops.
+    Not,
+}
+
 impl<S: Store> Pipeline<S> {
-    /// Records the result of a row. Returns `false` if that was not written: another process has taken the row, the
-    /// worker stops, or the database refuses it. A refused row is given back, uncharged, and waits longer each time; if
-    /// that is refused as well, its lease expires.
+    /// Records the result of a row. Returns whether it was written.
     pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
+        self.try_to_record(row, result).await == Recorded::Written
+    }
+
+    /// Records the result of a row. A refused row is given back, uncharged, and waits longer each time; if that is
+    /// refused as well, its lease expires.
+    pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult) -> Recorded {
         let record = async |result: &RowResult| {
             self.outage.insist_unless_refused(&self.stop, || self.store.record_result(row, result)).await
         };
         let recorded = match record(result).await {
-            Some(Ok(recorded)) => recorded,
+            Some(Ok(true)) => return Recorded::Written,
+            Some(Ok(false)) | None => Recorded::Not,
             Some(Err(error)) => {
                 let (tries, due) = self.refusals.count(row.id);
                 warn_of_refusal(&row.delivery, tries, error.as_ref());
                 if matches!(result, RowResult::Failed { .. } | RowResult::Broke { .. } | RowResult::Dead { .. }) {
                     record(&RowResult::GivenBack { due }).await;
                 }
-                false
+                Recorded::Refused
             }
-            None => false,
         };
-        if !recorded {
-            Span::current().record("idem.outcome", "unknown");
-        }
+        Span::current().record("idem.outcome", "unknown");
         recorded
     }
 

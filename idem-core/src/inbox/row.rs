@@ -15,6 +15,8 @@ use crate::runtime::{Charge, Pipeline, Quiet};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
+use super::result::Recorded;
+
 impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
     /// lease expires.
@@ -59,6 +61,9 @@ impl<S: Store> Pipeline<S> {
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
     async fn rerun(&self, row: &Row, quiet: &Quiet) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
+        if let Some((charge, since)) = self.unrecorded.take(row) {
+            return self.charge_row(row, charge, since).await;
+        }
         let taken = Instant::now();
         for rounds in 0.. {
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
@@ -88,7 +93,7 @@ impl<S: Store> Pipeline<S> {
             return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
-                Conclusion::Charge(charge) => self.charge_row(row, charge).await,
+                Conclusion::Charge(charge) => self.charge_row(row, charge, Instant::now()).await,
                 Conclusion::CommittedEarly { attempts } => {
                     Some(self.committed_early(&row.delivery, &row.identity, attempts).await)
                 }
@@ -166,15 +171,20 @@ impl<S: Store> Pipeline<S> {
         Ok(Some(outcome))
     }
 
-    /// Records a failure of the row.
-    async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
+    /// Records a failure of the row, whose handler failed at this time. If the database refuses that, this worker keeps
+    /// the failure, and records it when it has the row again.
+    async fn charge_row(&self, row: &Row, charge: Charge, since: Instant) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
-        let result = RowResult::Failed { next, error };
-        let recorded = self.record_result(row, &result).await;
-        if let (true, RowResult::Failed { error, .. }) = (recorded, &result) {
-            telemetry::tell(Some(row.id), attempts, next, error);
+        let result = RowResult::Failed { next, error: error.clone() };
+        match self.try_to_record(row, &result).await {
+            Recorded::Written => telemetry::tell(Some(row.id), attempts, next, &error),
+            Recorded::Refused => {
+                self.unrecorded.keep(row, Charge { attempts, next, error }, since);
+                return None;
+            }
+            Recorded::Not => return None,
         }
-        recorded.then_some(match next {
+        Some(match next {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
         })

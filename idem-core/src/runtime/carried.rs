@@ -20,6 +20,7 @@ pub(crate) struct Carried {
 }
 
 /// A failure, and the resulting state of its message.
+#[derive(Debug)]
 pub(crate) struct Charge {
     /// How often the message has failed, including this failure.
     pub(crate) attempts: u32,

@@ -14,6 +14,7 @@
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `outage`, `persist`, `waits` | the availability of the database, repeated writes, delays |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
+//! | `unrecorded` | failures of rows whose record the database refuses |
 //! | `urgent` | deliveries that the broker may soon drop |
 //! | `early_commits` | dead letters that the database refuses |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
@@ -52,6 +53,7 @@ mod settings;
 mod settle;
 mod step;
 mod suspect_lock;
+mod unrecorded;
 mod urgent;
 mod waits;
 
@@ -81,5 +83,6 @@ pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, Isolated, Quiet, Turn};
+pub(crate) use unrecorded::Unrecorded;
 pub(crate) use urgent::{Permits, is_urgent};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

@@ -25,6 +25,7 @@ use super::refusals::Refusals;
 use super::rows::Rows;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
+use super::unrecorded::Unrecorded;
 use super::urgent::Permits;
 
 /// The state that all lanes of a worker share.
@@ -44,6 +45,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) leases: Leases,
     /// The rows that the database refuses.
     pub(crate) refusals: Refusals,
+    /// The failures of rows whose record the database refuses.
+    pub(crate) unrecorded: Unrecorded,
     /// Codec preparations for rows of the inbox.
     pub(crate) preparations: Preparations,
     /// Dead letters that the database refuses, of messages whose handler has committed.

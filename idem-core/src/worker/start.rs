@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::routes::Routes;
 use crate::runtime::{
     BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Permits, Pipeline,
-    Preparations, Refusals, Rows,
+    Preparations, Refusals, Rows, Unrecorded,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
@@ -128,6 +128,7 @@ fn assemble<S: Store, Src: Source>(
         suspect_lock,
         leases: Leases::default(),
         refusals: Refusals::default(),
+        unrecorded: Unrecorded::default(),
         preparations: Preparations::default(),
         early_commits: EarlyCommits::default(),
         own_statements: Mutex::new(()),

@@ -54,10 +54,24 @@ async fn a_missing_column_is_named_at_the_start() {
         }
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN gone TO {column}")).await;
     }
-    world.run("ALTER TABLE processed_messages DISABLE TRIGGER refuse_commit").await;
-    assert!(world.starts().await.unwrap().contains("the enabled trigger `refuse_commit`"));
-    world.run("ALTER TABLE processed_messages ENABLE TRIGGER refuse_commit").await;
     world.run("DROP TABLE inbox_messages").await;
     assert!(world.starts().await.unwrap().contains("the table `inbox_messages`"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_error_for_a_trigger_that_is_disabled_names_the_statement_that_enables_it() {
+    let Some(mut world) = world().await else { return };
+    let cure = format!("ALTER TABLE \"{}\".processed_messages ENABLE ALWAYS TRIGGER refuse_commit", world.schema);
+    for enabled in ["DISABLE", "ENABLE REPLICA"] {
+        world.run(&format!("ALTER TABLE processed_messages {enabled} TRIGGER refuse_commit")).await;
+        let why = world.starts().await.unwrap_or_else(|| panic!("it starts with {enabled}"));
+        assert!(why.ends_with(&cure), "{enabled}: {why}");
+    }
+    world.run(&cure).await;
+    assert_eq!(world.starts().await, None);
+    world.run("DROP TRIGGER refuse_commit ON processed_messages").await;
+    let why = world.starts().await.unwrap();
+    assert!(why.contains("the deferrable trigger `refuse_commit`") && why.contains("Postgres::migrations()"), "{why}");
     world.end().await;
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use idem_core::store::postgres::PostgresOptions;
 use idem_core::{BoxError, Error, Postgres};
 use idem_test::conformance::store::{End, Features, Setup, World};
 use sqlx::postgres::PgConnectOptions;
@@ -52,6 +53,10 @@ impl<const WRITABLE: bool> PgBouncerWorld<WRITABLE> {
         &self.pooler.url
     }
 
+    pub(crate) fn options(&self, setup: Setup) -> PostgresOptions {
+        self.direct.options(&self.pooler.url, setup).pgbouncer()
+    }
+
     /// The single number that a query returns in the session that the pooler used last.
     pub(crate) async fn session(&self, sql: &str) -> i64 {
         let target: PgConnectOptions = self.pooler.url.parse().unwrap();
@@ -73,7 +78,7 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
     }
 
     async fn store(&self, setup: Setup) -> Result<Postgres, Error> {
-        self.direct.options(&self.pooler.url, setup).pgbouncer().connect().await
+        self.options(setup).connect().await
     }
 
     fn own(&self, table: &str) -> String {

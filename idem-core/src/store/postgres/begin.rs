@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::limits::LOCK_WAIT;
+use super::role::FOUND;
 use super::session::Session;
 
 /// The kind of connections of a store.
@@ -28,6 +29,11 @@ pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> 
         "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES; {}",
         limits(session, kind, handler_timeout, &lock.to_string())
     )
+}
+
+/// The same for a transaction in which a handler may run. In a pooler's session its first row describes the role.
+pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
+    text(session, kind, handler_timeout) + if kind.pooled { FOUND } else { "" }
 }
 
 /// Returns the statements that set the limits of a transaction.

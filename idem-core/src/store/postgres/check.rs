@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::cure::{CURE, grants, place};
 use super::limits::OWN;
 use super::session::literal;
+use super::trigger;
 
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
@@ -116,19 +117,7 @@ pub(super) async fn tables(
 const HERE: [(&str, &[&str]); 2] =
     [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "caught_up_to"])];
 
-/// Returns whether the trigger exists that refuses a COMMIT by a handler in a batch. Without it such a COMMIT would
-/// lose the later messages of the batch, so it has to be checked beforehand.
-async fn refuses_commits(connection: &mut Connection, schema: &str) -> Result<bool, Failure> {
-    let asked = sqlx::query(
-        "SELECT FROM pg_catalog.pg_trigger AS t
-         JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-         WHERE n.nspname = $1 AND c.relname = 'processed_messages' AND t.tgname = 'refuse_commit'
-           AND t.tgenabled IN ('O', 'A') AND t.tgdeferrable",
-    );
-    Ok(!connection.autocommit(asked.bind(schema)).await?.is_empty())
-}
-
-/// Checks all columns that the statements use.
+/// Checks all columns that the statements use, and the trigger.
 async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
     let asked = sqlx::query(
         "SELECT c.relname::text, array_agg(a.attname::text)
@@ -146,11 +135,7 @@ async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(),
     if let Err(refused) = tables::check(&place, CURE, &tables, &found) {
         return Ok(Err(refused));
     }
-    Ok(if refuses_commits(connection, schema).await? {
-        Ok(())
-    } else {
-        Err(tables::lacks(&place, CURE, "the enabled trigger `refuse_commit` of the table `processed_messages`"))
-    })
+    trigger::check(connection, schema).await
 }
 
 /// Returns an error for a setting that would lose messages, or warns if the user allows it.

@@ -73,7 +73,7 @@ impl Claims for Postgres {
         if !connection.is_pooled() {
             connection.prepare_claim(&self.sql().prepare_claim).await?;
         }
-        let begin = begin::text(connection.session(), connection.kind(), handler_timeout);
+        let begin = begin::lent(connection.session(), connection.kind(), handler_timeout);
         let lock_timeout = match state {
             // The server's own number in milliseconds.
             ClaimState::Processed => format!("'{}'", connection.session().lock_timeout),
@@ -94,7 +94,8 @@ impl Claims for Postgres {
         let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
         let mut txn = Txn::of(connection, handler_timeout);
         match answer {
-            Ok(rows) => {
+            Ok(mut rows) => {
+                txn.find_role(&mut rows)?;
                 let claimed = txn.claimed(&rows, identity)?;
                 Ok((txn, claimed))
             }

@@ -92,7 +92,8 @@ fn question(txn: &Txn, insert: Option<&str>) -> (String, usize) {
         None => (String::new(), needed),
     };
     let mut text = guard(txn);
-    let rest = [&*insert, &*leave, "; COMMIT", txn.cleaning()];
+    let cleaning = txn.cleaning();
+    let rest = [&*insert, &*leave, "; COMMIT", &*cleaning];
     text.reserve(rest.iter().map(|part| part.len()).sum());
     text.extend(rest);
     (text, needed)

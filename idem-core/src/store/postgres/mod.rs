@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `handle` | what all the files share: the pool and the statements |
 //! | `options` | how a store is opened |
-//! | `check` | settings that would lose messages |
+//! | `check`, `trigger` | settings that would lose messages; the trigger that refuses a handler's COMMIT |
 //! | `migrate`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
-//! | `clean` | removing a handler's state from a session |
+//! | `clean`, `role` | removing a handler's state from a session; the role of a pooler's session |
 //! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
@@ -62,6 +62,7 @@ mod ready;
 mod register;
 mod register_sql;
 mod relays;
+mod role;
 mod rollback;
 mod room;
 mod rows;
@@ -71,6 +72,7 @@ mod staged;
 mod staging;
 mod statement;
 mod transactions;
+mod trigger;
 mod txn;
 
 use sqlx::PgConnection;

@@ -172,9 +172,10 @@ impl PostgresOptions {
     /// [`connections`](Self::connections) here; otherwise messages wait in the pooler.
     ///
     /// A handler may prepare statements, as sqlx does implicitly: they are deallocated when the next transaction
-    /// begins. Session state that a handler sets (`SET`, `LISTEN`, a temporary table, a session-level advisory lock)
-    /// would reach other clients of the pooler, and the next message: use `SET LOCAL` and `pg_advisory_xact_lock`
-    /// instead.
+    /// begins. A role that a handler sets (`SET ROLE`, `SET SESSION AUTHORIZATION`) is undone after its commit, in the
+    /// same round trip: the session gets the role that it had before. Other session state that a handler sets (`SET`,
+    /// `LISTEN`, a temporary table, a session-level advisory lock) would reach other clients of the pooler, and the
+    /// next message: use `SET LOCAL` and `pg_advisory_xact_lock` instead.
     ///
     /// Set `ALTER ROLE .. SET default_transaction_read_only = on` for the role; idem begins its own transactions as
     /// READ WRITE. A handler that ends its transaction can then write nothing after it. Without this setting, each

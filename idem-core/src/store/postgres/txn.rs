@@ -1,5 +1,6 @@
 //! Transactions: begin, guard and commit, roll back.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
@@ -16,6 +17,7 @@ use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
 use super::pool::Pool;
+use super::role::Role;
 use super::staged::Staged;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
@@ -39,6 +41,8 @@ pub struct Txn {
     pub(super) shared: bool,
     // The messages that COMMIT writes.
     pub(super) staged: Option<Box<Staged>>,
+    // The role that a pooler's session had at its beginning.
+    role: Option<Role>,
 }
 
 impl std::fmt::Debug for Txn {
@@ -50,10 +54,12 @@ impl std::fmt::Debug for Txn {
 /// Begins, with the limits for a handler with this timeout.
 pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let mut connection = pool.lent().await?;
-    let text = begin::text(connection.session(), connection.kind(), handler_timeout);
+    let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
     // On any failure the connection is dropped: a transaction may be open in it.
-    connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    Ok(Txn::of(connection, handler_timeout))
+    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    let mut txn = Txn::of(connection, handler_timeout);
+    txn.find_role(&mut begun)?;
+    Ok(txn)
 }
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
@@ -69,7 +75,8 @@ pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError>
     if resets {
         // RESET ALL removes the limits of this transaction as well.
         text += &format!(
-            "; {RESET}; {}",
+            "; {RESET}{}; {}",
+            txn.role.as_ref().map(Role::restore).unwrap_or_default(),
             begin::limits(
                 txn.connection.session(),
                 txn.connection.kind(),
@@ -108,6 +115,7 @@ impl Txn {
             lent: false,
             shared: false,
             staged: None,
+            role: None,
         }
     }
 
@@ -138,9 +146,11 @@ impl Txn {
             Err(failure) if failure.code() == Some("23505") => {
                 let again = format!(
                     "ROLLBACK; {}",
-                    begin::text(self.connection.session(), self.connection.kind(), self.handler_timeout)
+                    begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout)
                 );
-                self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+                let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+                // BEGIN has answered again.
+                self.find_role(&mut begun)?;
                 Ok(None)
             }
             Err(failure) => Err(failure.fault(About::Messages)),
@@ -186,10 +196,24 @@ impl Txn {
         self.connection.raw()
     }
 
+    /// Takes the row of a pooler's session from the answer to BEGIN.
+    pub(super) fn find_role(&mut self, begun: &mut Vec<PgRow>) -> Result<(), StoreError> {
+        if self.connection.is_pooled() && !begun.is_empty() {
+            self.role = Some(Role::of(&begun.remove(0))?);
+        }
+        Ok(())
+    }
+
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
-    /// handler does not reach the next message. None with a pooler: its session may serve another client by then.
-    pub(super) fn cleaning(&self) -> &'static str {
-        if self.is_cleaned() { "; RESET ALL; EXECUTE idem_clean" } else { "" }
+    /// handler does not reach the next message. A pooler lends the session to this string as a whole; only the role is
+    /// restored there, since idem cannot tell a handler's settings from the pooler's.
+    pub(super) fn cleaning(&self) -> Cow<'static, str> {
+        match &self.role {
+            _ if !self.lent => "".into(),
+            Some(role) => role.restore().into(),
+            None if self.is_cleaned() => "; RESET ALL; EXECUTE idem_clean".into(),
+            None => "".into(),
+        }
     }
 
     fn is_cleaned(&self) -> bool {

@@ -209,6 +209,8 @@ macro_rules! __pipeline_in_every_mode {
             a_suspect_that_waits_goes_back_when_the_worker_drains
             a_suspect_whose_database_is_away_stops_no_worker_of_another_one
             a_suspect_that_waits_for_long_lets_other_rows_start
+            // fleet
+            one_process_of_two_goes_quiet_for_a_suspect
         }
     };
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use idem_core::store::Claims;
 use idem_core::{Delivery, Reason};
+use tokio::sync::watch;
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
 use super::crashes::schedule_delivery;
+use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
@@ -87,7 +89,8 @@ pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(worl
     assert_eq!((line.effects("bad 1").await, line.effects("bad 2").await), (1, 1));
 }
 
-/// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time.
+/// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does
+/// not run again before the failure is recorded.
 pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         // There is no statement that adds a constraint.
@@ -97,11 +100,33 @@ pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W
     rows(&line, &[Act::Fail, Act::Ok]).await;
     let table = line.world.own("inbox_messages");
     line.world.run(&format!("ALTER TABLE {table} ADD CONSTRAINT untried CHECK (attempts = 0)")).await;
-    let worker = line.start();
+    let records = ["bad 1", "bad 2"].map(|_| watch::Sender::new(0));
+    let counted = records.clone();
+    let hook = move |at: &str, key: &[u8]| {
+        for (id, records) in ["bad 1", "bad 2"].iter().zip(&counted) {
+            if at == "record_result" && key == id.as_bytes() {
+                records.send_modify(|records| *records += 1);
+            }
+        }
+        Do::Work
+    };
+    let worker = line.start_over(hook, Settings::default());
     processed(&line, &["x", "y", "z"]).await;
-    assert!(line.scheduled().await.iter().all(|row| row.attempts == 0 && row.breaks == 0));
+    // In each round the record of the failure is refused, and the row given back.
+    for row in &records {
+        soon(row.subscribe().wait_for(|records| *records > 4)).await.unwrap();
+    }
+    let scheduled = line.scheduled().await;
+    assert!(scheduled.iter().all(|row| row.attempts == 0 && row.breaks == 0), "{scheduled:?}");
+    let runs = ["bad 1", "bad 2"].map(|id| line.desk.runs(id));
+    // In a batch it has run once more, uncharged.
+    let most = if W::BATCH > 1 { 2 } else { 1 };
+    assert!(runs.iter().all(|runs| *runs <= most), "{runs:?}");
     line.world.run(&format!("ALTER TABLE {table} DROP CONSTRAINT untried")).await;
     processed(&line, &["bad 1", "bad 2"]).await;
     worker.stop().await;
+    let outcomes = line.outcomes(0).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "scheduled 1").count(), 2, "{outcomes:?}");
+    assert_eq!(["bad 1", "bad 2"].map(|id| line.desk.runs(id)), runs.map(|runs| runs + 1));
     assert!(line.dead().await.is_empty());
 }
