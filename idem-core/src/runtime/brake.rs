@@ -1,4 +1,4 @@
-//! The brake, which pauses consumption when every message of a queue would become a dead letter.
+//! The brake, which pauses consumption when too many messages of a queue become dead letters.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::{Outcome, Reason};
 use super::health::Health;
 
 /// Pauses consumption if too many of the last deliveries had no handler, no key or no readable payload, and none of the
-/// others was processed. In that case the worker's configuration is wrong, not the messages.
+/// others was processed or stored. In that case the worker's configuration is wrong, not the messages.
 pub(crate) struct Brake {
     /// The number of unfit deliveries, and the size of the window. `None` disables the limit.
     limit: Option<(usize, usize)>,

@@ -124,12 +124,12 @@ pub enum CommitResult {
     /// The handler swallowed a SQL error, so the transaction was aborted; nothing was written.
     Swallowed,
     /// The handler had ended the transaction by ROLLBACK, or had prepared it for another session to commit, which was
-    /// undone; nothing of the claim was written.
+    /// undone; nothing of the claim was written. On PostgreSQL also: by a COMMIT that was refused in a batch.
     RolledBack,
     /// The handler had ended the transaction by COMMIT: the claim, and the handler's writes up to that point, are
     /// committed.
     CommittedEarly,
-    /// The handler had run COMMIT, which the database refused; nothing was written.
+    /// The handler had run COMMIT, which SQLite refused; nothing was written.
     CommitRefused,
     /// The database refused to commit (a deferred constraint, for example); nothing was written.
     Refused(BoxError),

@@ -37,7 +37,7 @@ async fn dead_refund<W: World>(line: &Line<W>, id: &str) {
     line.runs_to(newer(), &["dead: exhausted"]).await;
 }
 
-/// BatchHandler the last time that a worker had the handler `refunds` to a little more than `time` ago.
+/// Sets the last time that a worker had the handler `refunds` to a little more than `time` ago.
 async fn unseen<W: World>(line: &Line<W>, time: Duration) {
     let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", time + Duration::from_secs(60)));
     line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'refunds'")).await;
