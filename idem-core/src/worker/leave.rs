@@ -10,10 +10,10 @@ use crate::runtime::Pipeline;
 /// An outage that starts again within this time is the same outage: held deliveries are retried every two seconds.
 const SAME: Duration = Duration::from_secs(10);
 
-/// Waits until the database has been unavailable, consumption paused or the outbox full, for a quarter of the time that the broker lets
-/// a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker would take them
-/// back again and again, or other workers, which can handle them, would get nothing of them. Never completes if the
-/// broker has no such limit. Cancel safe.
+/// Waits until the database has been unavailable, consumption paused or the outbox full, for a quarter of the time that
+/// the broker lets a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker
+/// would take them back again and again, or other workers, which can handle them, would get nothing of them. Never
+/// completes if the broker has no such limit. Cancel safe.
 pub(super) async fn too_long<S: Store>(pipeline: &Pipeline<S>, limit: Option<Duration>) -> &'static str {
     let (outage, health) = (&pipeline.outage, &pipeline.health);
     let Some(long) = limit.map(|limit| limit / 4) else { return std::future::pending().await };
