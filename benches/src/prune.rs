@@ -8,7 +8,7 @@ use anyhow::Result;
 use idem::Postgres;
 use serde::Serialize;
 
-use crate::case::Size;
+use crate::case::{Size, Work};
 use crate::message;
 use crate::options::Options;
 use crate::sides::{LANES, Sides};
@@ -51,15 +51,15 @@ pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> 
     run(&mut sides.conn, back.to_owned()).await?;
     let (pruned, alone) = timed(&pruner).await?;
 
-    let rate = worker::run(&store, LANES, false, message::fresh(2_000)?).await?;
+    let rate = worker::run(&store, LANES, Work::Fresh, message::fresh(2_000)?).await?;
     run(&mut sides.conn, age).await?;
     run(&mut sides.conn, vacuum).await?;
     run(&mut sides.conn, back.to_owned()).await?;
     // Long enough for the whole pruning at half the speed that it had without other load.
     let count = (2.0 * rate * pruned as f64 / alone).clamp(2_000.0, 200_000.0) as usize;
-    let rate = worker::run(&store, LANES, false, message::fresh(count)?).await?;
+    let rate = worker::run(&store, LANES, Work::Fresh, message::fresh(count)?).await?;
     let beside = tokio::spawn(async move { timed(&pruner).await });
-    let rate_beside = worker::run(&store, LANES, false, message::fresh(count)?).await?;
+    let rate_beside = worker::run(&store, LANES, Work::Fresh, message::fresh(count)?).await?;
     let (_, beside) = beside.await??;
     // The comment marks the table as full, which is no longer true.
     run(&mut sides.conn, "COMMENT ON SCHEMA idem_bench_tenth IS NULL".to_owned()).await?;

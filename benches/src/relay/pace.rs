@@ -1,16 +1,16 @@
 //! From commit to confirm at a fixed rate, in one process; and from publish to confirm, without a database.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use idem::Postgres;
 use idem::outbox::{Outgoing, StoreOutbox};
 use idem_brokers::Broker as Client;
 use serde::Serialize;
 use sqlx::PgPool;
-use tokio::task::JoinSet;
 use tokio::time::interval;
 use uuid::Uuid;
 
@@ -46,12 +46,11 @@ pub(super) async fn relay<B: Client>(sides: &mut Sides, address: &str, (rate, se
 
 /// Publishes a message at each tick.
 pub(super) async fn bare<B: Client>(sides: &mut Sides, address: &str, (rate, seconds): (f64, f64)) -> Result<Sample> {
-    let client = Arc::new(sides.prepare::<B>(address).await?);
+    let client = sides.prepare::<B>(address).await?;
     let messages = (rate * seconds).ceil() as usize;
     let confirms = Confirms::new(messages);
-    let (publisher, done) = (client.clone(), confirms.clone());
-    let publish = move |number| {
-        let (client, confirms) = (publisher.clone(), done.clone());
+    let publish = |number| {
+        let (client, confirms) = (&client, &confirms);
         async move {
             let (id, begun) = (Uuid::new_v4(), Instant::now());
             client.publish(&[payload(number)]).await?;
@@ -79,20 +78,22 @@ async fn commit(pool: PgPool, outbox: StoreOutbox<Postgres>, number: usize) -> R
 /// number of ticks per second.
 async fn at_rate<F>(rate: f64, messages: usize, begin: impl Fn(usize) -> F) -> Result<(Vec<(Uuid, Instant)>, f64)>
 where
-    F: Future<Output = Result<(Uuid, Instant)>> + 'static,
+    F: Future<Output = Result<(Uuid, Instant)>>,
 {
-    let (mut tasks, mut times, began) = (JoinSet::new(), Vec::with_capacity(messages), Instant::now());
+    let (mut running, mut times, began) = (FuturesUnordered::new(), Vec::with_capacity(messages), Instant::now());
     let mut ticks = interval(Duration::from_secs_f64(1.0 / rate));
     for number in 0..messages {
-        ticks.tick().await;
-        tasks.spawn(begin(number));
-        while let Some(done) = tasks.try_join_next() {
-            times.push(done??);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => break,
+                Some(done) = running.next() => times.push(done?),
+            }
         }
+        running.push(begin(number));
     }
     let reached = messages as f64 / began.elapsed().as_secs_f64();
-    while let Some(done) = tasks.join_next().await {
-        times.push(done??);
+    while let Some(done) = running.next().await {
+        times.push(done?);
     }
     Ok((times, reached))
 }

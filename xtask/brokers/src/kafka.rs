@@ -1,5 +1,6 @@
 //! A topic of several partitions, and publishing with acks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -28,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Kafka {
     topic: String,
     partitions: i32,
+    config: ClientConfig,
     admin: AdminClient<DefaultClientContext>,
     producer: FutureProducer,
     /// The number of published messages.
@@ -60,22 +62,26 @@ impl Kafka {
     }
 }
 
-/// Reads a partition from its beginning to its present end.
-fn read(observer: &BaseConsumer, (topic, partition): (&str, i32), recorded: &mut Vec<Vec<u8>>) -> Result<()> {
-    let (low, high) = observer.fetch_watermarks(topic, partition, PATIENCE)?;
-    if low == high {
-        return Ok(());
-    }
-    let mut assigned = TopicPartitionList::new();
-    assigned.add_partition_offset(topic, partition, Offset::Offset(low))?;
-    observer.assign(&assigned)?;
-    loop {
-        let record = observer.poll(PATIENCE).context("a partition is not read to its end")??;
-        recorded.push(record.payload().unwrap_or_default().to_vec());
-        if record.offset() + 1 >= high {
-            return Ok(());
+/// Reads all partitions from their beginnings to their present ends.
+fn read(reader: &BaseConsumer, topic: &str, partitions: i32) -> Result<Vec<Vec<u8>>> {
+    let (mut assigned, mut ends) = (TopicPartitionList::new(), HashMap::new());
+    for partition in 0..partitions {
+        let (low, high) = reader.fetch_watermarks(topic, partition, PATIENCE)?;
+        if low < high {
+            assigned.add_partition_offset(topic, partition, Offset::Offset(low))?;
+            ends.insert(partition, high);
         }
     }
+    reader.assign(&assigned)?;
+    let mut recorded = Vec::new();
+    while !ends.is_empty() {
+        let record = reader.poll(PATIENCE).context("the topic is not read to its end")??;
+        recorded.push(record.payload().unwrap_or_default().to_vec());
+        if ends.get(&record.partition()).is_some_and(|end| record.offset() + 1 >= *end) {
+            ends.remove(&record.partition());
+        }
+    }
+    Ok(recorded)
 }
 
 async fn confirmed(acks: Vec<DeliveryFuture>) -> Result<()> {
@@ -104,6 +110,7 @@ impl Broker for Kafka {
             producer,
             turn: AtomicI32::new(0),
             observer: Arc::new(config.clone().set("group.id", name).create()?),
+            config,
         })
     }
 
@@ -148,15 +155,10 @@ impl Broker for Kafka {
     }
 
     async fn recorded(&self) -> Result<Vec<Vec<u8>>> {
-        let (observer, topic, partitions) = (self.observer.clone(), self.topic.clone(), self.partitions);
-        tokio::task::spawn_blocking(move || {
-            let mut recorded = Vec::new();
-            for partition in 0..partitions {
-                read(&observer, (&topic, partition), &mut recorded)?;
-            }
-            Ok(recorded)
-        })
-        .await?
+        let (mut config, topic, partitions) = (self.config.clone(), self.topic.clone(), self.partitions);
+        // Not the group of the workers, whose offsets it must not touch.
+        config.set("group.id", format!("{topic}-record")).set("enable.auto.commit", "false");
+        tokio::task::spawn_blocking(move || read(&config.create()?, &topic, partitions)).await?
     }
 
     /// Computed from the offsets that the group has committed.
