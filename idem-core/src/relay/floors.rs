@@ -75,6 +75,8 @@ struct Asked {
     /// The level's id of each lane.
     read: Ids,
     once: Ids,
+    /// The most rows of a lane.
+    limit: u32,
 }
 
 impl Floors {
@@ -108,7 +110,7 @@ impl Floors {
         let level = self.levels.iter().rfind(|level| level.is_settled && level.mark <= ended);
         let read = some.map(|lane| (*lane, level.map_or(0, |level| level.read(*lane)))).collect::<Ids>();
         let once = read.keys().filter_map(|lane| Some((*lane, self.once.remove(lane)?))).collect();
-        self.asked = Asked { mark: level.map_or(0, |level| level.mark), read, once };
+        self.asked = Asked { mark: level.map_or(0, |level| level.mark), read, once, limit };
         let look = |(lane, read): (&u8, &i64)| {
             let floor = self.asked.once.get(lane).copied().unwrap_or(i64::MAX).min(read.saturating_add(1));
             LaneLook { lane: *lane, floor, limit }
@@ -164,7 +166,13 @@ impl Floors {
         dropped: &BTreeSet<u8>,
         blocked: &BTreeSet<u8>,
     ) -> bool {
-        let Asked { mark, read, once } = std::mem::take(&mut self.asked);
+        let Asked { mark, read, once, limit } = std::mem::take(&mut self.asked);
+        if found.mark.is_some_and(|mark| 0 < mark && self.levels.last().is_some_and(|last| mark <= last.mark)) {
+            // After a failover numbers and ids come back, if their transactions were lost: rows may appear anywhere.
+            *self = Self { width: self.width, first: self.first, ..Self::new(began) };
+            found.rows.clear();
+            return true;
+        }
         let open: BTreeSet<i64> = found.open.iter().copied().collect();
         let ended = self.open.difference(&open).copied().find(|ended| *ended < mark);
         for (lane, id) in once {
@@ -180,11 +188,8 @@ impl Floors {
         (self.open, self.ended) = (open, None);
         found.rows.retain(|row| !dropped.contains(&row.lane));
         self.widen(began, &read);
-        let mut last: Last = read.keys().filter(|lane| !dropped.contains(lane)).map(|lane| (*lane, None)).collect();
-        for row in &found.rows {
-            last.insert(row.lane, Some(row.id));
-            self.highest = row.id.max(self.highest);
-        }
+        self.highest = found.rows.iter().map(|row| row.id).fold(self.highest, i64::max);
+        let last = last(found, read.keys().copied().filter(|lane| !dropped.contains(lane)), limit);
         self.note_lowest(&read, &last, blocked);
         let base = self.levels.iter().rposition(|level| level.is_settled && level.mark <= mark).unwrap_or(0);
         let base = self.levels.get(base).map(|level| level.read.clone()).unwrap_or_default();
@@ -240,8 +245,18 @@ impl Floors {
     }
 }
 
-/// The last id that was found in each lane that was read.
+/// The last id that was found in each lane that was read; `None` if all that is left of it was found.
 type Last = BTreeMap<u8, Option<i64>>;
+
+fn last(found: &OutboxFound, lanes: impl Iterator<Item = u8>, limit: u32) -> Last {
+    let mut last: Last = lanes.map(|lane| (lane, None)).collect();
+    for rows in found.rows.chunk_by(|row, next| row.lane == next.lane) {
+        if let Some(end) = rows.last().filter(|end| rows.len() >= limit as usize || found.cut.contains(&end.lane)) {
+            last.insert(end.lane, Some(end.id));
+        }
+    }
+    last
+}
 
 /// Up to which id a lane is known after a read, if it would be known up to `id` without what the read has found.
 fn known(lane: u8, id: i64, base: &Ids, last: &Last) -> i64 {
