@@ -7,7 +7,7 @@
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
 //! | `queue`, `entry`, `known` | the messages that are read, by key; one of them; those that need not be read again |
 //! | `ready`, `hanging`, `delays` | the messages that can be published; the destinations that hang; the messages that wait for their next attempt |
-//! | `floors` | from where lanes are read |
+//! | `floors`, `level` | from where lanes are read |
 //! | `lanes` | the lanes that are leased |
 //! | `broker`, `panics` | whether the broker answers; panics of the sink |
 //! | `work` | the statements and calls that run beside each other |
@@ -22,6 +22,7 @@ mod floors;
 mod hanging;
 mod known;
 mod lanes;
+mod level;
 mod operator;
 mod panics;
 mod parts;

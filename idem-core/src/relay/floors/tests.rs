@@ -3,8 +3,15 @@
 use uuid::Uuid;
 
 use super::*;
+
+mod model;
 use crate::outbox::StagedMessage;
 use crate::{Outgoing, store::OutboxRow};
+
+fn row(lane: u8, id: i64) -> OutboxRow {
+    let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", ""));
+    OutboxRow { id, lane, message, age: Duration::ZERO, due: Duration::ZERO }
+}
 
 /// A lane, and the time since the relay has started.
 struct Reader {
@@ -28,14 +35,7 @@ impl Reader {
     /// Reads lane 0 from where it is to be read; returns that, and what was found.
     fn read(&mut self, at: f64, ids: &[i64], open: &[i64], mark: i64) -> (i64, Vec<i64>) {
         let floor = self.floors(at)[0];
-        let row = |id: &i64| OutboxRow {
-            id: *id,
-            lane: 0,
-            message: StagedMessage::new(Uuid::nil(), Outgoing::new("a", "")),
-            age: Duration::ZERO,
-            due: Duration::ZERO,
-        };
-        let (rows, cut) = (ids.iter().map(row).collect(), self.cut.clone());
+        let (rows, cut) = (ids.iter().map(|id| row(0, *id)).collect(), self.cut.clone());
         let mut found = OutboxFound { rows, cut, open: open.to_vec(), mark: Some(mark) };
         let now = self.start + Duration::from_secs_f64(at);
         self.floors.found(&mut found, now, &BTreeSet::new(), &BTreeSet::from([0]));
