@@ -180,3 +180,49 @@ async fn dead_index_entries_are_not_read_again_and_again() {
     relay.abort();
     drop(dump);
 }
+
+/// Failures are recorded together or not at all. Otherwise a message would be charged again each time that the dead letters
+/// of others could not be written.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
+    use std::time::Duration;
+
+    use idem_core::Outgoing;
+    use idem_core::store::{LaneLook, OutboxRead, OutboxRows, PublishFailure};
+    use idem_test::conformance::store::{Setup, World};
+    use sqlx::{Connection, PgConnection};
+    use uuid::Uuid;
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let messages = ["again", "dead"].map(|text| Outgoing::new("orders", text).key("k"));
+    store.outbox("billing").stage(&mut own, messages).await.unwrap();
+    let (outbox, token) = (store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
+    let lanes = store.take_lanes(outbox, token, Duration::from_secs(60), 64).await.unwrap();
+    let look = |lane: u8| LaneLook { lane, floor: 0, limit: 16 };
+    let lanes: Vec<LaneLook> = lanes.into_iter().map(look).collect();
+    let read = async |bytes| {
+        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes, marks: false };
+        store.read_outbox(outbox, read).await.unwrap()
+    };
+    let few = read(5).await;
+    assert_eq!((few.rows.len(), few.cut), (1, vec![few.rows[0].lane]), "there is another one");
+    let found = read(1000).await;
+    assert_eq!((found.rows.len(), found.cut), (2, vec![]));
+    let failure = |at: usize, next| {
+        let idem_core::store::OutboxRow { lane, id, message, .. } = &found.rows[at];
+        let row = idem_core::store::RowRef { lane: *lane, id: *id, message_id: message.id() };
+        PublishFailure { row, next, error: "no".to_owned() }
+    };
+    let failures = [failure(0, Some(Duration::ZERO)), failure(1, None)];
+    let dead = world.own("outbox_dead");
+    world.run(&format!("ALTER TABLE {dead} ADD CONSTRAINT none CHECK (error = '')")).await;
+    assert!(store.record_failures(outbox, token, &failures).await.is_err());
+    assert!(read(1000).await.rows.iter().all(|row| row.message.attempt() == 1), "one of them was charged");
+    world.run(&format!("ALTER TABLE {dead} DROP CONSTRAINT none")).await;
+    store.record_failures(outbox, token, &failures).await.unwrap();
+    let left = read(1000).await.rows;
+    assert_eq!(left.iter().map(|row| row.message.attempt()).collect::<Vec<_>>(), [2]);
+    assert_eq!(idem_core::StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
+}

@@ -117,7 +117,8 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// # Errors
     /// At the start: settings that cannot work, a database that cannot be used, or what
     /// [`Sink::open`] says that no message can change. Once the relay runs, only `shutdown` ends it,
-    /// or a panic of the sink, which is a defect of the sink: then it drains and returns [`Error::Panicked`].
+    /// or a sink that panics at several messages in a row: then it drains and returns [`Error::Panicked`]. A panic at one
+    /// message is charged to it, as if the broker had refused it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
         let Self { name, store, sink, settings, health } = self;
         super::run::until(Parts { name, store, sink, settings, health }, shutdown).await

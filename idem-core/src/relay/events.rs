@@ -9,8 +9,8 @@ use crate::outbox::Sink;
 use crate::store::{LaneLeases, OutboxFound, PublishFailure, RowRef, StoreError};
 use crate::{Error, Store};
 
+use super::entry::Entry;
 use super::lanes::Permit;
-use super::queue::Entry;
 use super::state::Running;
 use super::work::{Answer, Event, Failed};
 
@@ -85,10 +85,15 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
 
     fn published(&mut self, permit: Permit, entry: Entry, began: Instant, answer: Answer) {
         self.publishing = self.publishing.saturating_sub(1);
-        self.unanswered = self.unanswered.saturating_sub(usize::from(entry.tries > 0));
+        self.unanswered = self.unanswered.saturating_sub(usize::from(entry.doubtful));
         let (ours, now) = (self.lanes.published(&permit), Instant::now());
+        if matches!(answer, Answer::Late(_)) {
+            self.queue.late(&entry, now);
+        }
         match &answer {
             Answer::Confirmed | Answer::Refused(_) => {
+                self.queue.answered(&entry);
+                self.panics.answered();
                 if self.broker.confirmed(now) {
                     tracing::info!("the broker answers again");
                 }
@@ -100,11 +105,11 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 tracing::warn!(error, "the broker is away: the relay tries again, and no message is charged");
                 self.health.set_broker(false);
             }
-            Answer::Panicked(text) => {
+            Answer::Panicked(text) if self.panics.panicked(entry.id) => {
                 let text = text.clone();
                 self.defect.get_or_insert(Error::Panicked { task: "publishing", text });
             }
-            Answer::Away(_) | Answer::Late(_) | Answer::Cancelled => {}
+            Answer::Panicked(_) | Answer::Away(_) | Answer::Late(_) | Answer::Cancelled => {}
         }
         // Otherwise the message belongs to another relay, and is published again.
         if ours {
@@ -125,6 +130,9 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 self.queue.advance(&entry);
             }
             Answer::Refused(error) => self.refused(permit, entry, error),
+            Answer::Panicked(text) if self.defect.is_none() => {
+                self.refused(permit, entry, format!("the sink panicked: {text}"));
+            }
             _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
             Answer::Away(_) | Answer::Late(_) => {
                 self.queue.delay_unanswered(&entry, now + self.broker.delay(entry.tries));

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 use crate::store::{LaneLook, OutboxFound};
 
+use super::level::{Ids, Last, Level, Reading, known, last};
+
 /// How old a level is before reads begin there: shorter transactions cost nothing then.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -26,9 +28,6 @@ const WHOLE: Duration = Duration::from_secs(30);
 
 /// A read that takes longer does not ask for more lanes the next time.
 const SLOW: Duration = Duration::from_secs(1);
-
-/// An id for each lane.
-type Ids = BTreeMap<u8, i64>;
 
 /// From where lanes are read.
 #[derive(Debug)]
@@ -53,21 +52,6 @@ pub(super) struct Floors {
     whole: (Instant, u8),
 }
 
-#[derive(Debug, Default)]
-struct Level {
-    at: Option<Instant>,
-    mark: i64,
-    /// Up to which id all was read.
-    read: Ids,
-    is_settled: bool,
-}
-
-impl Level {
-    fn read(&self, lane: u8) -> i64 {
-        self.read.get(&lane).copied().unwrap_or(0)
-    }
-}
-
 /// What the read that runs has asked for.
 #[derive(Debug, Default)]
 struct Asked {
@@ -75,6 +59,8 @@ struct Asked {
     /// The level's id of each lane.
     read: Ids,
     once: Ids,
+    /// The most rows of a lane.
+    limit: u32,
 }
 
 impl Floors {
@@ -108,7 +94,7 @@ impl Floors {
         let level = self.levels.iter().rfind(|level| level.is_settled && level.mark <= ended);
         let read = some.map(|lane| (*lane, level.map_or(0, |level| level.read(*lane)))).collect::<Ids>();
         let once = read.keys().filter_map(|lane| Some((*lane, self.once.remove(lane)?))).collect();
-        self.asked = Asked { mark: level.map_or(0, |level| level.mark), read, once };
+        self.asked = Asked { mark: level.map_or(0, |level| level.mark), read, once, limit };
         let look = |(lane, read): (&u8, &i64)| {
             let floor = self.asked.once.get(lane).copied().unwrap_or(i64::MAX).min(read.saturating_add(1));
             LaneLook { lane: *lane, floor, limit }
@@ -164,9 +150,16 @@ impl Floors {
         dropped: &BTreeSet<u8>,
         blocked: &BTreeSet<u8>,
     ) -> bool {
-        let Asked { mark, read, once } = std::mem::take(&mut self.asked);
+        let Asked { mark, read, once, limit } = std::mem::take(&mut self.asked);
+        if found.mark.is_some_and(|mark| 0 < mark && self.levels.last().is_some_and(|last| mark <= last.mark)) {
+            // After a failover numbers and ids come back, if their transactions were lost: rows may appear anywhere.
+            *self = Self { width: self.width, first: self.first, ..Self::new(began) };
+            found.rows.clear();
+            return true;
+        }
         let open: BTreeSet<i64> = found.open.iter().copied().collect();
         let ended = self.open.difference(&open).copied().find(|ended| *ended < mark);
+        let left = self.open.difference(&open).next().copied();
         for (lane, id) in once {
             if ended.is_some() || dropped.contains(&lane) {
                 self.restart(lane, id);
@@ -180,29 +173,22 @@ impl Floors {
         (self.open, self.ended) = (open, None);
         found.rows.retain(|row| !dropped.contains(&row.lane));
         self.widen(began, &read);
-        let mut last: Last = read.keys().filter(|lane| !dropped.contains(lane)).map(|lane| (*lane, None)).collect();
-        for row in &found.rows {
-            last.insert(row.lane, Some(row.id));
-            self.highest = row.id.max(self.highest);
-        }
+        self.highest = found.rows.iter().map(|row| row.id).fold(self.highest, i64::max);
+        let last = last(found, read.keys().copied().filter(|lane| !dropped.contains(lane)), limit);
         self.note_lowest(&read, &last, blocked);
         let base = self.levels.iter().rposition(|level| level.is_settled && level.mark <= mark).unwrap_or(0);
         let base = self.levels.get(base).map(|level| level.read.clone()).unwrap_or_default();
-        self.lower(&base, &last);
+        let reading = Reading { asked: &read, base: &base, last: &last, ended: left };
+        self.levels.iter_mut().for_each(|level| level.apply(&reading));
         if let Some(mark) = found.mark.filter(|_| self.wants_level(began, &read)) {
             let lanes = base.keys().chain(read.keys());
             let read = lanes.map(|lane| (*lane, known(*lane, self.highest, &base, &last))).collect();
-            self.levels.push(Level { at: Some(began), mark, read, is_settled: false });
+            let unread = (0..=u8::MAX).filter(|lane| !last.contains_key(lane)).collect();
+            let (at, highest) = (Some(began), self.highest);
+            self.levels.push(Level { at, mark, highest, read, unread, is_settled: false });
         }
         self.settle(began);
         false
-    }
-
-    /// Nothing above what this read has found is known to be complete.
-    fn lower(&mut self, base: &Ids, last: &Last) {
-        for level in &mut self.levels {
-            level.read.iter_mut().for_each(|(lane, id)| *id = known(*lane, *id, base, last));
-        }
     }
 
     /// Lets reads begin at the levels that are old enough, and forgets those that no open transaction needs.
@@ -237,20 +223,6 @@ impl Floors {
     /// The next read begins with the lanes that this one has left out.
     fn turn(&mut self, read: &Ids) {
         self.first = read.keys().next_back().map_or(0, |lane| lane.saturating_add(1));
-    }
-}
-
-/// The last id that was found in each lane that was read.
-type Last = BTreeMap<u8, Option<i64>>;
-
-/// Up to which id a lane is known after a read, if it would be known up to `id` without what the read has found.
-fn known(lane: u8, id: i64, base: &Ids, last: &Last) -> i64 {
-    match last.get(&lane) {
-        // There may be more behind it.
-        Some(Some(last)) => id.min(*last),
-        Some(None) => id,
-        // It was not read.
-        None => id.min(base.get(&lane).copied().unwrap_or(0)),
     }
 }
 

@@ -5,23 +5,29 @@
 //! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
 //! | `run` | the lifecycle: start, run, drain |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
-//! | `queue`, `delays`, `known` | the messages that are read, by key; those that wait for their next attempt; those that need not be read again |
-//! | `floors` | from where lanes are read |
+//! | `queue`, `entry`, `known` | the messages that are read, by key; one of them; those that need not be read again |
+//! | `ready`, `hanging`, `delays` | the messages that can be published; the destinations that hang; the messages that wait for their next attempt |
+//! | `floors`, `level` | from where lanes are read |
 //! | `lanes` | the lanes that are leased |
-//! | `broker` | whether the broker answers |
+//! | `broker`, `panics` | whether the broker answers; panics of the sink |
 //! | `work` | the statements and calls that run beside each other |
 //! | `operator` | dead letters, for an operator |
 
 mod broker;
 mod builder;
 mod delays;
+mod entry;
 mod events;
 mod floors;
+mod hanging;
 mod known;
 mod lanes;
+mod level;
 mod operator;
+mod panics;
 mod parts;
 mod queue;
+mod ready;
 mod run;
 mod settings;
 mod starting;

@@ -7,33 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::Key;
-use crate::outbox::StagedMessage;
-use crate::store::{OutboxRow, RowRef};
+use crate::store::OutboxRow;
 
 use super::delays::{Delayed, Delays};
+use super::entry::Entry;
 use super::known::Known;
-
-/// A message that was read.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) lane: u8,
-    pub(super) id: i64,
-    pub(super) message: Arc<StagedMessage>,
-    /// When it was staged, by the clock of this process.
-    pub(super) staged: Option<Instant>,
-    /// How often it was published without an answer, in a row.
-    pub(super) tries: u32,
-}
-
-impl Entry {
-    pub(super) fn key(&self) -> Option<&Key> {
-        self.message.key()
-    }
-
-    pub(super) fn row(&self) -> RowRef {
-        RowRef { lane: self.lane, id: self.id, message_id: self.message.id() }
-    }
-}
+use super::ready::{Next, Ready};
 
 /// The messages of one key. One at a time is published, and the one with the lowest id is the next. It exists as long as
 /// there is one.
@@ -55,10 +34,7 @@ pub(super) struct Queue {
     known: Known,
     /// Those with a key.
     keys: HashMap<Key, OfKey>,
-    /// Those that can be published.
-    ready: VecDeque<Entry>,
-    /// Those of which an earlier attempt got no answer.
-    again: VecDeque<Entry>,
+    ready: Ready,
     delays: Delays,
 }
 
@@ -76,11 +52,12 @@ impl Queue {
             self.known.insert(row.id, row.lane, row.message.payload().len());
             let tries = self.delays.tries(row.id);
             let staged = now.checked_sub(row.age);
-            let entry = Entry { lane: row.lane, id: row.id, message: Arc::new(row.message), staged, tries };
+            let message = Arc::new(row.message);
+            let entry = Entry { lane: row.lane, id: row.id, message, staged, tries, doubtful: false };
             match key {
                 // Its first attempt was made by another relay, or before this one took the lane.
                 _ if !row.due.is_zero() => self.delay(&entry, now, row.due),
-                None => self.ready(entry),
+                None => self.ready.push(entry),
                 Some(key) => {
                     let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
                     let place = of_key.waiting.partition_point(|other| other.id < entry.id);
@@ -92,10 +69,6 @@ impl Queue {
         self.known.len() - before
     }
 
-    fn ready(&mut self, entry: Entry) {
-        if entry.tries > 0 { self.again.push_back(entry) } else { self.ready.push_back(entry) }
-    }
-
     /// Makes the next message of a key ready, if none is under way, and forgets a key of which there is none.
     fn start_next(&mut self, key: &Key) {
         let Some(of_key) = self.keys.get_mut(key) else { return };
@@ -105,17 +78,37 @@ impl Queue {
         match of_key.waiting.pop_front() {
             Some(next) => {
                 of_key.under_way = true;
-                self.ready(next);
+                self.ready.push(next);
             }
             None if of_key.held.is_none() => drop(self.keys.remove(key)),
             None => {}
         }
     }
 
-    /// Takes the next message to publish; of those without an answer only if it is permitted.
-    pub(super) fn next(&mut self, again: bool) -> Option<Entry> {
-        let first = if again { self.again.pop_front() } else { None };
-        first.or_else(|| self.ready.pop_front())
+    /// Takes the next message to publish. One that may get no answer, because it got none before or because its
+    /// destination hangs, is taken only if it is permitted.
+    pub(super) fn next(&mut self, doubtful: bool, now: Instant) -> Option<Entry> {
+        loop {
+            match self.ready.next(doubtful)? {
+                Next::Publish(entry) => return Some(entry),
+                // Kept here, such messages would take the room of all others.
+                Next::SetAside(entry) => {
+                    let delayed = self.put_aside(&entry);
+                    self.delays.insert_doubtful(entry.id, delayed, now);
+                    self.end(&entry);
+                }
+            }
+        }
+    }
+
+    /// Records that a message got no answer in time.
+    pub(super) fn late(&mut self, entry: &Entry, now: Instant) {
+        self.ready.late(entry, now);
+    }
+
+    /// Records that the broker has answered.
+    pub(super) fn answered(&mut self, entry: &Entry) {
+        self.ready.answered(entry);
     }
 
     /// Lets the next message of a key go on, because this one is published.
@@ -196,7 +189,7 @@ impl Queue {
 
     /// Keeps a message that is not published in its place in front of its key. It does not wait.
     pub(super) fn put_back(&mut self, entry: Entry) {
-        if entry.tries > 0 { self.again.push_front(entry) } else { self.ready.push_front(entry) }
+        self.ready.put_back(entry);
     }
 
     /// Forgets a message that is not published, because another relay is to publish it.
@@ -209,7 +202,7 @@ impl Queue {
     /// lanes and ids, from which on has to be read again.
     pub(super) fn wake(&mut self, now: Instant, places: usize) -> Vec<(u8, i64)> {
         let mut woken = Vec::new();
-        for (id, Delayed { lane, key }) in self.delays.wake(now, places.saturating_sub(self.again.len())) {
+        for (id, Delayed { lane, key }) in self.delays.wake(now, places.saturating_sub(self.ready.again())) {
             self.known.remove(id);
             self.release(key.as_ref(), id);
             woken.push((lane, id));
@@ -219,7 +212,7 @@ impl Queue {
 
     /// When the time of the next message comes.
     pub(super) fn next_due(&self, places: usize) -> Option<Instant> {
-        self.delays.next_due(places.saturating_sub(self.again.len()))
+        self.delays.next_due(places.saturating_sub(self.ready.again()))
     }
 
     /// Forgets messages that are deleted.
@@ -241,8 +234,13 @@ impl Queue {
             }
             !lanes.contains(&lane)
         };
-        self.ready.retain(|entry| stays(&mut self.known, entry.lane, entry.id));
-        self.again.retain(|entry| stays(&mut self.known, entry.lane, entry.id));
+        self.ready.retain(|entry| {
+            let stays = stays(&mut self.known, entry.lane, entry.id);
+            if !stays {
+                self.delays.forget_tries(entry.id);
+            }
+            stays
+        });
         self.delays.remove_lanes(lanes).into_iter().for_each(|id| self.known.remove(id));
         self.keys.values_mut().for_each(|of_key| of_key.waiting.retain(|it| stays(&mut self.known, it.lane, it.id)));
     }

@@ -24,8 +24,11 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     /// Starts all that can be started now.
     pub(super) fn start(&mut self, now: Instant) {
         self.expire(now);
-        for (lane, id) in self.queue.wake(now, self.places(now)) {
-            self.reopen(lane, id);
+        // Of the lanes in which a message is woken while a read runs, all that it finds would have to be dropped.
+        if !self.busy.reading {
+            for (lane, id) in self.queue.wake(now, self.places(now)) {
+                self.reopen(lane, id);
+            }
         }
         self.publish(now);
         self.write(now);
@@ -55,7 +58,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         }
         let (most, unanswered) = self.broker.places(self.settings.concurrency, now);
         while self.publishing < most
-            && let Some(entry) = self.queue.next(self.unanswered < unanswered)
+            && let Some(entry) = self.queue.next(self.unanswered < unanswered, now)
         {
             let Some(permit) = self.lanes.publish(entry.lane) else {
                 // The lane is being given back, and the relay that takes it reads the message.
@@ -63,7 +66,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 continue;
             };
             self.publishing += 1;
-            self.unanswered += usize::from(entry.tries > 0);
+            self.unanswered += usize::from(entry.doubtful);
             self.work.push(work::publish(self.sink, permit, entry, self.settings.publish_timeout));
         }
     }

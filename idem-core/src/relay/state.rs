@@ -17,6 +17,7 @@ use crate::{Error, Store};
 use super::broker::Broker;
 use super::floors::Floors;
 use super::lanes::Lanes;
+use super::panics::Panics;
 use super::queue::Queue;
 use super::settings::RelaySettings;
 use super::work::{Event, Failed};
@@ -47,7 +48,7 @@ pub(super) struct Running<'a, S, K> {
     pub(super) floors: Floors,
     pub(super) broker: Broker,
     pub(super) publishing: usize,
-    /// Those of them of which an earlier attempt got no answer.
+    /// Those of them that may get no answer.
     pub(super) unanswered: usize,
     /// Confirmed and not deleted.
     pub(super) confirmed: Vec<RowRef>,
@@ -67,7 +68,8 @@ pub(super) struct Running<'a, S, K> {
     /// The fair share of lanes.
     pub(super) share: usize,
     pub(super) draining: bool,
-    /// A panic of the sink.
+    pub(super) panics: Panics,
+    /// That the sink is broken.
     pub(super) defect: Option<Error>,
 }
 
@@ -132,6 +134,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
             // Known by the first renewal.
             share: 0,
             draining: false,
+            panics: Panics::default(),
             defect: None,
         }
     }
@@ -142,7 +145,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         let when = |wanted: bool, time: &Instant| wanted.then_some(*time);
         let times = [
             self.broker.until().filter(|until| *until > now),
-            self.queue.next_due(self.places(now)),
+            self.queue.next_due(self.places(now)).filter(|_| !self.busy.reading),
             self.lanes.until(),
             when(!self.busy.leasing && !self.draining && self.lanes.held().count() < self.share, take),
             when(!self.busy.leasing, renew),
@@ -161,7 +164,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         self.queue.len() >= self.settings.concurrency || self.queue.delayed() >= DELAYED || self.queue.bytes() >= BYTES
     }
 
-    /// How many more messages may be published of which an earlier attempt got no answer.
+    /// How many more messages may be published that may get no answer.
     pub(super) fn places(&self, now: Instant) -> usize {
         self.broker.places(self.settings.concurrency, now).1.saturating_sub(self.unanswered)
     }

@@ -17,8 +17,8 @@ use crate::store::{
     LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxStats, PublishFailure, RowRef, StoreError,
 };
 
+use super::entry::Entry;
 use super::lanes::Permit;
-use super::queue::Entry;
 
 /// The end of a statement or a call.
 #[derive(Debug)]

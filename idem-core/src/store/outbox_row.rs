@@ -148,6 +148,8 @@ pub struct OutboxRead<'a> {
 pub struct OutboxFound {
     /// The messages, in the order of lane and id.
     pub rows: Vec<OutboxRow>,
+    /// The lanes that have more rows up to the limit, which [`OutboxRead::bytes`] did not permit.
+    pub cut: Vec<u8>,
     /// The transactions that were open, as this read saw the database: all of them with a number below that of a mark that
     /// an earlier read has returned. Empty if ids are in the order of commits.
     pub open: Vec<i64>,

@@ -3,37 +3,40 @@
 use uuid::Uuid;
 
 use super::*;
+
+mod model;
 use crate::outbox::StagedMessage;
 use crate::{Outgoing, store::OutboxRow};
+
+fn row(lane: u8, id: i64) -> OutboxRow {
+    let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", ""));
+    OutboxRow { id, lane, message, age: Duration::ZERO, due: Duration::ZERO }
+}
 
 /// A lane, and the time since the relay has started.
 struct Reader {
     floors: Floors,
     start: Instant,
+    limit: u32,
+    cut: Vec<u8>,
 }
 
 impl Reader {
     fn new() -> Self {
         let start = Instant::now();
-        Self { floors: Floors::new(start), start }
+        Self { floors: Floors::new(start), start, limit: 16, cut: Vec::new() }
     }
 
     fn floors(&mut self, at: f64) -> Vec<i64> {
         let now = self.start + Duration::from_secs_f64(at);
-        self.floors.look(&[0, 1], 16, now).iter().map(|look| look.floor).collect()
+        self.floors.look(&[0, 1], self.limit, now).iter().map(|look| look.floor).collect()
     }
 
     /// Reads lane 0 from where it is to be read; returns that, and what was found.
     fn read(&mut self, at: f64, ids: &[i64], open: &[i64], mark: i64) -> (i64, Vec<i64>) {
         let floor = self.floors(at)[0];
-        let row = |id: &i64| OutboxRow {
-            id: *id,
-            lane: 0,
-            message: StagedMessage::new(Uuid::nil(), Outgoing::new("a", "")),
-            age: Duration::ZERO,
-            due: Duration::ZERO,
-        };
-        let mut found = OutboxFound { rows: ids.iter().map(row).collect(), open: open.to_vec(), mark: Some(mark) };
+        let (rows, cut) = (ids.iter().map(|id| row(0, *id)).collect(), self.cut.clone());
+        let mut found = OutboxFound { rows, cut, open: open.to_vec(), mark: Some(mark) };
         let now = self.start + Duration::from_secs_f64(at);
         self.floors.found(&mut found, now, &BTreeSet::new(), &BTreeSet::from([0]));
         (floor, found.rows.iter().map(|row| row.id).collect())
@@ -54,7 +57,7 @@ async fn a_floor_follows_what_was_read_after_two_seconds() {
 
 #[tokio::test]
 async fn what_was_not_read_yet_is_above_each_floor() {
-    let mut reader = Reader::new();
+    let mut reader = Reader { limit: 3, ..Reader::new() };
     // 9 is read, while the transaction 50 has not committed 1 to 8 yet.
     reader.read(0.0, &[9], &[50], 100);
     reader.read(1.0, &[1, 2, 3], &[], 110);
@@ -73,6 +76,7 @@ async fn what_a_transaction_left_that_was_open_is_read_before_anything_else() {
     assert_eq!(reader.read(9.5, &[], &[250], 1001).0, 80);
     // It has committed 25, and others behind it 100.
     assert_eq!(reader.read(10.0, &[100], &[], 1002), (80, vec![]), "100 may be behind a message of its key");
+    reader.limit = 1;
     assert_eq!(reader.read(10.1, &[25], &[], 1003), (20, vec![25]), "it has no id that is lower");
     assert_eq!(reader.floors(10.2)[0], 26, "there may be more behind 25");
     assert_eq!(reader.read(10.2, &[26, 100], &[], 1004).1, [26, 100]);
@@ -105,6 +109,31 @@ async fn a_key_that_is_not_blocked_any_more_is_read_from_where_it_was_left_out()
     let floor = reader.read(9.2, &[], &[250], 1001).0;
     assert!(floor <= 60, "the failed read is repeated: {floor}");
     assert!(reader.floors(9.3)[0] > 60, "once");
+}
+
+#[tokio::test]
+async fn a_message_that_is_read_again_lowers_nothing_if_all_is_read_with_it() {
+    let mut reader = Reader::new();
+    for at in 0..10 {
+        reader.read(at.into(), &[10 * i64::from(at) + 9], &[5], 100 * i64::from(at) + 100);
+    }
+    reader.floors.reopen(0, 9);
+    assert_eq!(reader.read(9.1, &[9], &[5], 1001), (1, vec![9]));
+    assert_eq!(reader.floors(9.2)[0], 80, "as before");
+    reader.cut.push(0);
+    reader.floors.reopen(0, 9);
+    reader.read(9.3, &[9], &[5], 1002);
+    assert_eq!(reader.floors(9.4)[0], 10, "its payload has left no room for what is behind it");
+}
+
+#[tokio::test]
+async fn after_a_failover_all_is_read_again() {
+    let mut reader = Reader::new();
+    for at in 0..10 {
+        reader.read(at.into(), &[10 * i64::from(at) + 9], &[], 100 * i64::from(at) + 100);
+    }
+    assert_eq!(reader.read(9.6, &[120], &[], 950), (80, vec![]), "ids below the floor may be given again");
+    assert_eq!(reader.read(9.7, &[50, 120], &[], 951), (1, vec![50, 120]));
 }
 
 #[tokio::test]

@@ -41,6 +41,10 @@ pub(super) const STAGE_MANY: &str = "
 
 /// The relays of which nothing was heard for a while are removed by the others, without waiting for each other: after a
 /// pause of the server, all of them may be late.
+///
+/// The order of the CTEs matters. Nothing reads `gone` and `alive`; the server runs such ones after the others, from the
+/// last to the first. So a relay locks its own row before those of others, which it skips if they are locked. If it
+/// removed others first, two relays that are late would each wait for the row of the other: a deadlock.
 pub(super) const ALIVE: &str = "
     WITH late AS MATERIALIZED (
         SELECT token FROM {schema}.outbox_relays
@@ -84,6 +88,9 @@ const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.
 /// The open transactions are those of the snapshot in which the rows are searched: one that is not listed any more has
 /// its rows in it. To have a number of its own ($8) tells the transactions that began to write before apart from later
 /// ones; a snapshot lists only those below its upper bound, and that number moves the bound.
+///
+/// A relay may wait for many messages. `NOT IN` of a subquery searches a hash table under any plan, which is built once
+/// for all lanes. `<> ALL` of a parameter would compare each row with each of them.
 pub(super) fn read() -> String {
     format!(
         "WITH now_open AS MATERIALIZED (
@@ -94,11 +101,12 @@ pub(super) fn read() -> String {
         FROM unnest($2::int2[], $3::bigint[], $4::bigint[]) AS asked (lane, floor, most)
         CROSS JOIN LATERAL (
             SELECT part.*, sum(octet_length(part.payload)) OVER (ORDER BY part.id) AS bytes,
-                   row_number() OVER (ORDER BY part.id) AS place
+                   row_number() OVER (ORDER BY part.id) AS place,
+                   lead(octet_length(part.payload)) OVER (ORDER BY part.id) AS next
             FROM (
                 SELECT * FROM {{schema}}.outbox_messages AS o
                 WHERE o.outbox_id = $1 AND o.lane = asked.lane AND o.id >= asked.floor
-                  AND o.key <> ALL($5::bytea[]) AND o.id <> ALL($7::bigint[])
+                  AND o.key NOT IN (SELECT unnest($5::bytea[])) AND o.id NOT IN (SELECT unnest($7::bigint[]))
                 ORDER BY o.id LIMIT asked.most
             ) AS part
         ) AS m
@@ -106,7 +114,7 @@ pub(super) fn read() -> String {
         )
         SELECT {COLUMNS}, (extract(epoch FROM clock_timestamp() - m.created_at) * 1000000)::bigint,
                greatest(0, (extract(epoch FROM m.due_at - clock_timestamp()) * 1000000)::bigint),
-               now_open.open, now_open.mark
+               now_open.open, now_open.mark, coalesce(m.bytes + m.next > $6, false)
         FROM now_open LEFT JOIN found AS m ON true
         ORDER BY m.lane, m.id"
     )
@@ -132,23 +140,22 @@ pub(super) fn delete() -> String {
     )
 }
 
-pub(super) fn retry() -> String {
+/// Charges messages, and makes dead letters of those without a time ($6) of their next attempt. It is one statement: if
+/// the second of two failed, the first would be repeated, and charge again.
+pub(super) fn record() -> String {
     format!(
-        "UPDATE {{schema}}.outbox_messages AS m
-        SET attempts = m.attempts + 1, due_at = clock_timestamp() + failed.due * interval '1 second', error = failed.error
-        FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[])
-            AS failed (lane, id, message_id, due, error)
-        WHERE m.outbox_id = $1 AND {} AND {OURS}",
-        same("failed")
-    )
-}
-
-pub(super) fn give_up() -> String {
-    format!(
-        "WITH gone AS (
-            DELETE FROM {{schema}}.outbox_messages AS m
-            USING unnest($3::int2[], $4::bigint[], $5::uuid[], $6::bytea[]) AS failed (lane, id, message_id, error)
-            WHERE m.outbox_id = $1 AND {} AND {OURS}
+        "WITH failed AS MATERIALIZED (
+            SELECT * FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[])
+                AS failed (lane, id, message_id, due, error)
+        ), again AS (
+            UPDATE {{schema}}.outbox_messages AS m
+            SET attempts = m.attempts + 1, due_at = clock_timestamp() + failed.due * interval '1 second',
+                error = failed.error
+            FROM failed
+            WHERE m.outbox_id = $1 AND {0} AND failed.due IS NOT NULL AND {OURS}
+        ), gone AS (
+            DELETE FROM {{schema}}.outbox_messages AS m USING failed
+            WHERE m.outbox_id = $1 AND {0} AND failed.due IS NULL AND {OURS}
             RETURNING m.outbox_id, m.lane, m.message_id, m.created_at, m.attempts + 1 AS attempts, m.destination, m.key,
                       m.envelope, m.payload, failed.error
         )

@@ -96,8 +96,10 @@ impl Postgres {
         };
         // Without a message there is one row, which has none.
         let some = |row: &&PgRow| !matches!(row.try_get::<Option<i64>, _>(0), Ok(None));
+        let cut = rows.iter().filter(|row| matches!(row.try_get(13), Ok(true)));
+        let cut = cut.map(|row| row.try_get(1).map(lane)).collect::<Result<_, _>>()?;
         let rows = rows.iter().filter(some).map(row).collect::<Result<_, sqlx::Error>>()?;
-        Ok(OutboxFound { rows, open, mark })
+        Ok(OutboxFound { rows, cut, open, mark })
     }
 
     pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -112,20 +114,11 @@ impl Postgres {
         token: Uuid,
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
-        let (again, dead): (Vec<_>, Vec<_>) = failures.iter().partition(|failure| failure.next.is_some());
-        let errors = |some: &[&PublishFailure]| some.iter().map(|it| it.error.clone().into_bytes()).collect::<Vec<_>>();
-        if !again.is_empty() {
-            let due: Vec<f64> = again.iter().map(|failure| secs(failure.next.unwrap_or_default())).collect();
-            let query = self.sql().retry_outgoing.query().bind(outbox.number).bind(token);
-            let query = named(query, again.iter().map(|failure| failure.row));
-            self.ask(query.bind(due).bind(errors(&again))).await?;
-        }
-        if !dead.is_empty() {
-            let query = self.sql().give_up_outgoing.query().bind(outbox.number).bind(token);
-            let query = named(query, dead.iter().map(|failure| failure.row));
-            self.ask(query.bind(errors(&dead))).await?;
-        }
-        Ok(())
+        let due: Vec<Option<f64>> = failures.iter().map(|failure| failure.next.map(secs)).collect();
+        let errors: Vec<Vec<u8>> = failures.iter().map(|failure| failure.error.clone().into_bytes()).collect();
+        let query = self.sql().record_failures.query().bind(outbox.number).bind(token);
+        let query = named(query, failures.iter().map(|failure| failure.row));
+        self.ask(query.bind(due).bind(errors)).await.map(drop)
     }
 
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

@@ -103,7 +103,7 @@ impl Sqlite {
         let blocked = blocked.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes())));
         let blocked = format!("[{}]", blocked.collect::<Vec<_>>().join(","));
         let mut reader = self.file.reader().await?;
-        let mut found = Vec::new();
+        let (mut found, mut cut) = (Vec::new(), Vec::new());
         for look in lanes {
             let query =
                 self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
@@ -113,13 +113,14 @@ impl Sqlite {
             while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
                 size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
                 if size > bytes && found.last().is_some_and(|last: &OutboxRow| last.lane == look.lane) {
+                    cut.push(look.lane);
                     break;
                 }
                 found.push(outbox_row(&row).map_err(|error| self.file.fault(error))?);
             }
         }
         reader.give_back();
-        Ok(OutboxFound { rows: found, mark: Some(0), ..OutboxFound::default() })
+        Ok(OutboxFound { rows: found, cut, mark: Some(0), ..OutboxFound::default() })
     }
 
     pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {

@@ -219,15 +219,30 @@ pub async fn a_database_that_is_away_loses_and_repeats_nothing<W: World>(world: 
     assert_eq!(line.sink.overlaps(), 0);
 }
 
-/// A defect of the sink is an error of the relay, which loses nothing.
+/// A message at which the sink panics is charged, as one that it refuses. Others go on.
+pub async fn a_message_at_which_the_sink_panics_is_given_up<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.sink.on_publish(|message| if text(message) == "bad" { Reply::Panic } else { Reply::Confirm });
+    line.stage([message("bad").key("k"), message("next").key("k")]).await;
+    let relay = line.start();
+    assert_eq!(line.published(1).await, ["next"]);
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    let dead = StoreOutbox::new(&line.store, "billing").list(Page::default()).await.unwrap();
+    assert_eq!(dead.len(), 1);
+    assert_eq!(dead[0].attempts, 3);
+    assert!(dead[0].error.contains("the sink panicked"), "{}", dead[0].error);
+}
+
+/// A defect of the sink, which panics at each message, is an error of the relay, which loses nothing.
 pub async fn a_sink_that_panics_ends_the_relay<W: World>(world: W) {
     let line = Line::new(world).await;
     line.sink.on_publish(|_| Reply::Panic);
-    line.stage([message("one")]).await;
+    line.stage((0..5).map(|number| message(number))).await;
     let ended = line.start().ended().await;
     assert!(matches!(&ended, Err(Error::Panicked { task: "publishing", .. })), "{ended:?}");
     line.sink.on_publish(|_| Reply::Confirm);
     let relay = line.start();
-    line.published(1).await;
+    line.published(5).await;
     relay.stop().await.unwrap();
 }
