@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outbox::{Sink, SinkError};
 use crate::runtime::Health;
-use crate::store::{OutboxId, StoreError};
+use crate::store::OutboxId;
 use crate::telemetry::{self, RelayMetrics};
 use crate::{Error, Store};
 
@@ -34,10 +34,7 @@ pub(super) async fn until<S: Store, K: Sink>(
     settings.check(&name)?;
     let _ended = Ended(health.clone());
     let mut shutdown = pin!(shutdown);
-    let outbox = store.register_outbox(&name).await.map_err(|fault: StoreError| Error::Database {
-        what: format!("could not register the outbox {name:?}"),
-        source: fault.into(),
-    })?;
+    let outbox = store.register_outbox(&name).await?;
     telemetry::describe();
     // Counted, so that the advice on connections is right. A store that is too small for a worker is no error here.
     let _connections = store.share_connections(STATEMENTS).ok();

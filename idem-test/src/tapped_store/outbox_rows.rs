@@ -6,13 +6,13 @@ use idem_core::store::{
     Bell, DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
     RowRef, StoreError,
 };
-use idem_core::{StagedMessage, Store};
+use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
 
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
-    async fn register_outbox(&self, name: &str) -> Result<OutboxId, StoreError> {
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
         self.within.register_outbox(name).await
     }
 

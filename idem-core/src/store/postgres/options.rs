@@ -14,7 +14,7 @@ use super::login::{Callback, Login};
 use super::pool::{Pool, long_statements};
 use super::sql::Statements;
 use super::statement::quoted;
-use super::{address, check, migrate};
+use super::{address, check, migrate, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -247,7 +247,7 @@ impl PostgresOptions {
         let role = connection.session().role().to_owned();
         check::server(&mut connection, self.unsafe_durability, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        check::tables(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
+        tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
         connection.put_back();
         let inner = Inner {
             statements: Statements::new(&quoted(&self.schema)),
@@ -261,6 +261,7 @@ impl PostgresOptions {
             long: long_statements(self.connections),
             handlers: Default::default(),
             outboxes: Default::default(),
+            outbox_checked: Default::default(),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 use uuid::Uuid;
 
+use crate::Error;
 use crate::outbox::{Bell, LANES, StagedMessage};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure, RowRef,
@@ -15,15 +16,19 @@ use super::staged::Staged;
 use super::{Postgres, Txn};
 
 impl OutboxRows for Postgres {
-    async fn register_outbox(&self, name: &str) -> Result<OutboxId, StoreError> {
-        // Another process may insert it after the statement has looked for it.
-        for _ in 0..3 {
-            let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1);
-            if let Some(row) = self.ask(query).await?.first() {
-                return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        self.check_outbox().await?;
+        let registered = async {
+            // Another process may insert it after the statement has looked for it.
+            for _ in 0..3 {
+                let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1);
+                if let Some(row) = self.ask(query).await?.first() {
+                    return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
+                }
             }
-        }
-        Err(StoreError::Unavailable("an outbox was deleted while it was registered".into()))
+            Err(StoreError::Unavailable("an outbox was deleted while it was registered".into()))
+        };
+        registered.await.map_err(|fault| Error::database(format!("could not register the outbox {name:?}"), fault))
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
