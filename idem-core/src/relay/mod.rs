@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
-//! | `run` | the lifecycle: start, run, drain |
+//! | `run`, `opening` | the lifecycle: start, run, drain; the opening of the sink |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
 //! | `queue`, `delays`, `known` | the messages that are read, by key; those that wait for their next attempt; those that need not be read again |
 //! | `floors` | from where lanes are read |
@@ -19,6 +19,7 @@ mod events;
 mod floors;
 mod known;
 mod lanes;
+mod opening;
 mod operator;
 mod parts;
 mod queue;
