@@ -38,6 +38,14 @@ pub trait OutboxRows: Transactions {
         Err(none())
     }
 
+    /// Checks whether a relay can run on this store.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if it has too few connections; the text names the fix.
+    fn check_relay(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// How many lanes an outbox has, numbered from 0.
     fn outbox_lanes(&self) -> u8 {
         1
@@ -110,6 +118,11 @@ pub trait OutboxRows: Transactions {
         _token: Uuid,
         _failures: &[PublishFailure],
     ) -> impl Future<Output = Answer<()>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Returns how many relays of an outbox are alive. It is quick, however many messages wait.
+    fn live_relays(&self, _outbox: OutboxId) -> impl Future<Output = Answer<u32>> + Send {
         async { Err(none()) }
     }
 

@@ -25,6 +25,10 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.within.stage(&mut txn.within, outbox, messages)
     }
 
+    fn check_relay(&self) -> Result<(), Error> {
+        self.within.check_relay()
+    }
+
     fn outbox_lanes(&self) -> u8 {
         self.within.outbox_lanes()
     }
@@ -75,6 +79,11 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
     ) -> Result<(), StoreError> {
         self.tap.before("record_failures", &[]).await?;
         self.within.record_failures(outbox, token, failures).await
+    }
+
+    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        self.tap.before("live_relays", &[]).await?;
+        self.within.live_relays(outbox).await
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

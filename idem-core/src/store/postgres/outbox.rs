@@ -12,6 +12,7 @@ use crate::store::{
     StoreError,
 };
 
+use super::pool::long_statements;
 use super::staged::Staged;
 use super::{Postgres, Txn};
 
@@ -38,6 +39,17 @@ impl OutboxRows for Postgres {
             none => *none = Some(Box::new(Staged::new(self, outbox, messages))),
         }
         Ok(())
+    }
+
+    fn check_relay(&self) -> Result<(), Error> {
+        let connections = self.0.connections;
+        match long_statements(connections) {
+            Some(_) => Ok(()),
+            None => Err(Error::Config(format!(
+                "a relay needs a store with at least 4 connections, so that its leases are renewed while it reads, and this \
+                 one has {connections}: give the store `.connections(4)` or more"
+            ))),
+        }
     }
 
     fn outbox_lanes(&self) -> u8 {
@@ -81,6 +93,10 @@ impl OutboxRows for Postgres {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         self.record(outbox, token, failures).await
+    }
+
+    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        self.alive(outbox).await
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

@@ -100,6 +100,10 @@ impl OutboxRows for Sqlite {
         self.record(outbox, token, failures).await
     }
 
+    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        self.alive(outbox).await
+    }
+
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         self.level(outbox, limit).await
     }
