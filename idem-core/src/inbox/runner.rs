@@ -84,7 +84,7 @@ impl<S: Store> Runner<S> {
             self.pipeline.report_crashed(row).await;
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
-        let suspects = due.suspect && self.taker.suspects(due.ordinary).await?;
+        let suspects = due.suspect && self.taker.suspects(due.ordinary && !self.pipeline.is_outbox_full()).await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }

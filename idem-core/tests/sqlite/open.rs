@@ -265,7 +265,8 @@ async fn a_foreign_table_with_the_name_of_one_of_the_outbox_is_left_alone() {
     let (dir, mut connection) = first_migration().await;
     sqlx::raw_sql("CREATE TABLE idem_outbox_messages (mine)").execute(&mut connection).await.unwrap();
     assert_eq!(starts(&dir).await, None, "nothing stages");
-    let tables = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'idem_outbox%'");
+    let tables =
+        sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'idem_outbox%'");
     let tables: i64 = tables.fetch_one(&mut connection).await.unwrap();
     assert_eq!(tables, 1, "a migration is applied whole or not at all");
     let why = stages(&dir).await.unwrap();

@@ -23,8 +23,7 @@ impl Postgres {
         let (name, schema) = (&self.0.name, self.schema());
         let failed = |what: &str, source: BoxError| Error::Database { what: format!("{what} {name}"), source };
         let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-        let mut connection =
-            self.pool().own().await.map_err(|lost| failed("cannot connect to", lost.into_error()))?;
+        let mut connection = self.pool().own().await.map_err(|lost| failed("cannot connect to", lost.into_error()))?;
         let found = columns(&mut connection, schema, &OUTBOX).await.map_err(unclear)?;
         if !is_migrated(&mut connection, schema).await.map_err(unclear)? {
             return Err(not_migrated(schema, connection.session().role(), &found));

@@ -80,7 +80,12 @@ async fn apply_optional(
             return Err(error);
         }
         let error = crate::error::text(&error);
-        tracing::info!(place, file = migration.name, error, "the tables of the outbox were not created; only an outbox needs them");
+        tracing::info!(
+            place,
+            file = migration.name,
+            error,
+            "the tables of the outbox were not created; only an outbox needs them"
+        );
     }
     sqlx::raw_sql("RELEASE idem_optional").execute(connection).await?;
     Ok(())

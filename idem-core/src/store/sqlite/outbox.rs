@@ -20,7 +20,8 @@ const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"
 
 /// Checks once that the tables of the outbox exist.
 pub(super) async fn check(store: &Sqlite, connection: &mut SqliteConnection) -> Result<(), Error> {
-    let checked = store.outbox_checked.get_or_try_init(|| migrate::outbox(connection, store.file.path(), &store.prefix));
+    let checked =
+        store.outbox_checked.get_or_try_init(|| migrate::outbox(connection, store.file.path(), &store.prefix));
     checked.await.copied()
 }
 
@@ -42,8 +43,7 @@ pub(super) async fn intern(
 
 impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
-        let failed =
-            |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
+        let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
         let mut connection = self.file.writer().await.map_err(failed)?;
         check(self, connection.raw()).await?;
         let registered = async {

@@ -9,13 +9,13 @@ use idem_core::{
 };
 use uuid::Uuid;
 
-use crate::tapped_store::{Over, TappedStore};
 use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
+use crate::tapped_store::{Over, TappedStore};
 
-use super::faulty::{Do, Faulty};
 use super::desk::Desk;
+use super::faulty::{Do, Faulty};
 use super::line::Line;
 use super::orders::{Act, Order, Orders};
 use super::panicky::Extracted;

@@ -85,7 +85,8 @@ pub async fn a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others<W: Wor
     let open = watch::Sender::new(false);
     let late = line.start_late(&open);
     line.alive(1).await;
-    let relay = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(Duration::from_millis(500)));
+    let relay =
+        line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(Duration::from_millis(500)));
     line.stage((0..200).map(|n| message(n).key(n))).await;
     line.published(200).await;
     line.is_empty().await;
