@@ -189,6 +189,7 @@ macro_rules! __pipeline_in_every_mode {
             a_handler_that_stages_without_saying_so_fails
             a_backlog_pauses_consumption_until_it_is_published
             a_backlog_that_cannot_be_counted_stops_no_worker
+            a_full_outbox_does_not_stop_suspects
             a_missing_relay_is_told_while_the_outbox_is_counted
             // replay
             a_replay_runs_it_once

@@ -23,7 +23,7 @@ use super::running::Running;
 use super::settings::Settings;
 
 /// The handler of `Staging` events: it stages two messages, before and after it does what the order says.
-struct Stages<W>(PhantomData<fn() -> W>);
+pub(super) struct Stages<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Stages<W> {
     const NAME: &'static str = "stages";
