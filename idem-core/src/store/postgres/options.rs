@@ -9,8 +9,6 @@ use sqlx::postgres::PgConnectOptions;
 use crate::store::ConnectionShares;
 use crate::{BoxError, Error};
 
-use tokio::sync::Semaphore;
-
 use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
 use super::pool::{Pool, long_statements};
@@ -146,8 +144,7 @@ impl PostgresOptions {
     /// GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
     /// ```
     ///
-    /// The error for a role without these says them, with the names of the schema and of the role. The tables of the
-    /// outbox are checked where one is used: by a worker whose handlers stage, by a relay, and by `store.outbox(name)`.
+    /// The error for a role without these says them, with the names of the schema and of the role.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self
@@ -261,7 +258,7 @@ impl PostgresOptions {
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),
             bell: Default::default(),
-            long: Semaphore::new(long_statements(self.connections).unwrap_or(1)),
+            long: tokio::sync::Semaphore::new(long_statements(self.connections).unwrap_or(1)),
             handlers: Default::default(),
             outboxes: Default::default(),
             outbox_checked: Default::default(),
