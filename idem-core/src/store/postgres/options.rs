@@ -13,8 +13,7 @@ use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
 use super::pool::{Pool, long_statements};
 use super::sql::Statements;
-use super::statement::quoted;
-use super::{address, check, migrate, tables};
+use super::{address, check, migrate, statement::quoted, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
