@@ -108,6 +108,9 @@ pub(crate) struct RelayMetrics {
     pub(crate) outbox: OutboxGauges,
 }
 
+/// The number up to which messages of an outbox are counted for the gauges.
+pub(crate) const OUTBOX_COUNTED: u64 = 100_000;
+
 /// The fill level of an outbox, which relays report, and workers whose handlers stage: no relay may be alive.
 pub(crate) struct OutboxGauges {
     waiting: Gauge,
@@ -126,8 +129,9 @@ impl OutboxGauges {
     }
 
     pub(crate) fn set(&self, stats: &OutboxStats) {
-        self.waiting.set(stats.waiting as f64);
-        self.dead.set(stats.dead as f64);
+        // A worker with a large backlog counts further, and a relay of the same process sets the same gauge.
+        self.waiting.set(stats.waiting.min(OUTBOX_COUNTED) as f64);
+        self.dead.set(stats.dead.min(OUTBOX_COUNTED) as f64);
         self.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
     }
 }

@@ -4,7 +4,8 @@
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction -c 'SET LOCAL search_path TO idem_store' -f 0002_outbox.sql
 --
--- The role that runs the workers and relays then needs the grants of migration 1 again, for the new tables:
+-- The role that runs relays, or workers whose handlers stage, then needs the grants of migration 1 again, for the new
+-- tables. Other workers need neither these tables nor the grants:
 --
 --   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
 

@@ -141,10 +141,12 @@ impl<S: Store> Pipeline<S> {
                 if route.handler.takes_batch() { Span::none() } else { self.call_span(route, messages[places[0]]) };
             let began = Instant::now();
             let outbox = job.outbox().cloned();
-            let mut handled = self.handle(route, job, txn, began).instrument(span).await;
+            let mut handled = self.handle(route, job, txn, began).instrument(span.clone()).await;
             route.meters.handler.record(began.elapsed());
             if let (Ok(()), Some(outbox)) = (&handled, outbox) {
-                handled = self.stage(staged, route, key.as_ref(), &outbox).map_err(Unhandled::Failed);
+                // In its span, which the messages name as their parent.
+                let stage = || self.stage(staged, route, key.as_ref(), &outbox);
+                handled = span.in_scope(stage).map_err(Unhandled::Failed);
             }
             if let Err(unhandled) = handled {
                 return Err(Failed { unhandled: Some(unhandled), places, is_first_to_end: was_open });

@@ -49,10 +49,7 @@ impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
         let mut running = JoinSet::new();
         while !self.pipeline.draining.has_begun() {
-            let round = match self.pipeline.is_outbox_full() {
-                true => Ok(false),
-                false => self.round(&mut running).await,
-            };
+            let round = self.round(&mut running).await;
             let (more, failed) = (matches!(round, Ok(true)), round.is_err());
             if let Err(fault) = round {
                 self.pipeline.outage.report(&fault);
@@ -87,13 +84,17 @@ impl<S: Store> Runner<S> {
             self.pipeline.report_crashed(row).await;
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
-        let suspects = due.suspect && self.taker.suspects(due.ordinary).await?;
+        let suspects = due.suspect && self.taker.suspects(due.ordinary && !self.pipeline.is_outbox_full()).await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
 
-    /// Starts as many rows as can begin at once. Returns whether at least that many were due.
+    /// Starts as many rows as can begin at once. Returns whether at least that many were due. While the outbox is full,
+    /// no row starts, but suspects and crashed rows do not wait for it.
     async fn ordinary(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
+        if self.pipeline.is_outbox_full() {
+            return Ok(false);
+        }
         let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
         let mut slots = vec![first];
         while let Ok(slot) = self.slots.clone().try_acquire_owned() {

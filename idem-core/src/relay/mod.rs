@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
-//! | `run` | the lifecycle: start, run, drain |
+//! | `run`, `opening` | the lifecycle: start, run, drain; the opening of the sink |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
 //! | `queue`, `entry`, `known` | the messages that are read, by key; one of them; those that need not be read again |
 //! | `ready`, `hanging`, `delays` | the messages that can be published; the destinations that hang; the messages that wait for their next attempt |
@@ -23,6 +23,7 @@ mod hanging;
 mod known;
 mod lanes;
 mod level;
+mod opening;
 mod operator;
 mod panics;
 mod parts;

@@ -19,7 +19,7 @@ impl<S: Store> StoreOutbox<S> {
     /// ```
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn list(&self, page: Page) -> Result<Vec<DeadOutgoing>, Error> {
         let outbox = self.id().await?;
         self.store.dead_outgoing(outbox, page).await.map_err(|fault| failed("list the dead letters", fault))
@@ -29,7 +29,7 @@ impl<S: Store> StoreOutbox<S> {
     /// key. Returns `false` if there is no such dead letter (any more).
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn replay(&self, id: i64) -> Result<bool, Error> {
         let outbox = self.id().await?;
         let replayed = self.store.replay_outgoing(outbox, id).await;
@@ -41,7 +41,7 @@ impl<S: Store> StoreOutbox<S> {
     /// Deletes a dead letter permanently. Returns `false` if there is no such dead letter (any more).
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {
         let outbox = self.id().await?;
         self.store.discard_outgoing(outbox, id).await.map_err(|fault| failed("discard a dead letter", fault))
@@ -50,14 +50,14 @@ impl<S: Store> StoreOutbox<S> {
     /// Returns the fill level of the outbox, counted up to `limit` messages.
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// The database, or the tables of the outbox in it, cannot be used.
     pub async fn stats(&self, limit: u64) -> Result<OutboxStats, Error> {
         let outbox = self.id().await?;
         self.store.outbox_stats(outbox, limit).await.map_err(|fault| failed("count", fault))
     }
 
     async fn id(&self) -> Result<OutboxId, Error> {
-        self.store.register_outbox(&self.name).await.map_err(|fault| failed("find the outbox", fault))
+        self.store.register_outbox(&self.name).await
     }
 }
 

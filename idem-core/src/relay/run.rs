@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use crate::outbox::{Sink, SinkError};
+use crate::outbox::Sink;
 use crate::runtime::Health;
-use crate::store::{OutboxId, StoreError};
+use crate::store::OutboxId;
 use crate::telemetry::{self, RelayMetrics};
 use crate::{Error, Store};
 
-use super::broker;
+use super::opening::{open, show};
 use super::parts::Parts;
 use super::settings::RelaySettings;
 use super::state::Running;
@@ -34,20 +35,23 @@ pub(super) async fn until<S: Store, K: Sink>(
     settings.check(&name)?;
     let _ended = Ended(health.clone());
     let mut shutdown = pin!(shutdown);
-    let outbox = store.register_outbox(&name).await.map_err(|fault: StoreError| Error::Database {
-        what: format!("could not register the outbox {name:?}"),
-        source: fault.into(),
-    })?;
+    store.check_relay()?;
+    let outbox = store.register_outbox(&name).await?;
     telemetry::describe();
     // Counted, so that the advice on connections is right. A store that is too small for a worker is no error here.
     let _connections = store.share_connections(STATEMENTS).ok();
     let sink = Arc::new(sink);
-    tokio::select! {
-        opened = open(&*sink) => opened?,
-        () = shutdown.as_mut() => {
-            close(&*sink).await;
-            return Ok(());
-        }
+    // From here on it is alive, under the name under which it then holds lanes.
+    let token = Uuid::new_v4();
+    let opened = tokio::select! {
+        opened = open(&*sink) => opened.map(|()| true),
+        () = shutdown.as_mut() => Ok(false),
+        never = show(&store, outbox, token, settings.lease) => match never {},
+    };
+    if !matches!(opened, Ok(true)) {
+        end(&store, outbox, token).await;
+        close(&*sink).await;
+        return opened.map(|_| ());
     }
     tracing::info!(
         outbox = name,
@@ -63,7 +67,7 @@ pub(super) async fn until<S: Store, K: Sink>(
     // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
     let (stops, of) = (stop.clone(), (store, sink, outbox, name));
-    task.spawn(async move { serve(of, settings, health, stops).await });
+    task.spawn(async move { serve(of, token, settings, health, stops).await });
     let ended = tokio::select! {
         ended = task.join_next() => ended,
         () = shutdown => {
@@ -92,22 +96,11 @@ impl Drop for Ended {
     }
 }
 
-/// Opens the sink, as soon as the broker answers.
-async fn open<K: Sink>(sink: &K) -> Result<(), Error> {
-    for failures in 0.. {
-        match sink.open().await {
-            Ok(()) => break,
-            Err(SinkError::Message(error)) => {
-                return Err(Error::Broker { what: format!("could not publish to {}", sink.name()), source: error });
-            }
-            Err(SinkError::Broker(error)) => {
-                let error = crate::error::text(error.as_ref());
-                tracing::warn!(error, sink = sink.name(), "the relay could not open its sink; it tries again");
-                sleep(broker::wait(failures)).await;
-            }
-        }
+/// Gives the lanes back, and records that the relay has ended.
+async fn end<S: Store>(store: &S, outbox: OutboxId, token: Uuid) {
+    if timeout(CLOSE, store.give_lanes(outbox, token, None)).await.is_err() {
+        tracing::warn!("the lanes were not given back in time; another relay takes them at the end of their leases");
     }
-    Ok(())
 }
 
 async fn close<K: Sink>(sink: &K) {
@@ -118,6 +111,7 @@ async fn close<K: Sink>(sink: &K) {
 
 async fn serve<S: Store, K: Sink>(
     (store, sink, outbox, name): (S, Arc<K>, OutboxId, String),
+    token: Uuid,
     settings: RelaySettings,
     health: Health,
     stop: CancellationToken,
@@ -125,18 +119,14 @@ async fn serve<S: Store, K: Sink>(
     let result = {
         let metrics = RelayMetrics::new(&name);
         let mut running = Running::new((&store, &*sink, outbox), &settings, &health, metrics);
+        running.token = token;
         run(&mut running, &stop).await;
         health.set_broker(false);
         tracing::info!(outbox = name, "the relay drains");
         drain(&mut running).await;
-        let token = running.token;
         let defect = running.defect.take();
         drop(running);
-        if timeout(CLOSE, store.give_lanes(outbox, token, None)).await.is_err() {
-            tracing::warn!(
-                "the lanes were not given back in time; another relay takes them at the end of their leases"
-            );
-        }
+        end(&store, outbox, token).await;
         defect.map_or(Ok(()), Err)
     };
     close(&*sink).await;

@@ -16,6 +16,7 @@ use crate::panic_text::panic_text;
 use crate::store::{
     LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxStats, PublishFailure, RowRef, StoreError,
 };
+use crate::telemetry::OUTBOX_COUNTED;
 
 use super::entry::Entry;
 use super::lanes::Permit;
@@ -70,9 +71,6 @@ const BYTES: u64 = 64 * 1024 * 1024;
 
 /// How long counting may take. It is for gauges only.
 const COUNT: Duration = Duration::from_secs(5);
-
-/// The number up to which messages are counted.
-const COUNTED: u64 = 100_000;
 
 /// Publishes one message, for at most this long.
 pub(super) fn publish<'a, K: Sink>(sink: &'a K, permit: Permit, entry: Entry, limit: Duration) -> BoxFuture<'a, Event> {
@@ -167,7 +165,7 @@ pub(super) fn give<'a, S: Store>(
 
 pub(super) fn count<'a, S: Store>(store: &'a S, outbox: OutboxId) -> BoxFuture<'a, Event> {
     Box::pin(async move {
-        let stats = match timeout(COUNT, store.outbox_stats(outbox, COUNTED)).await {
+        let stats = match timeout(COUNT, store.outbox_stats(outbox, OUTBOX_COUNTED)).await {
             Ok(answer) => answer.map_err(|fault| crate::error::text(&fault)),
             Err(_) => Err(format!("it takes longer than {COUNT:?}")),
         };

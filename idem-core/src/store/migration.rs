@@ -21,3 +21,15 @@ pub struct Migration {
     /// Its SQL: several statements, to run in one transaction. The comment at its head says how.
     pub sql: &'static str,
 }
+
+/// The number of the migration that creates the tables of the outbox.
+pub(crate) const OUTBOX: i64 = 2;
+
+impl Migration {
+    /// Returns whether a worker that stages nothing does without it. A store that cannot run such a migration connects
+    /// nevertheless, and whatever uses the tables is refused at its own start. A later migration must therefore not rely
+    /// on those tables, unless it is optional too.
+    pub(crate) fn is_optional(&self) -> bool {
+        self.version == OUTBOX
+    }
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
 
 use super::{
@@ -18,9 +19,14 @@ type Answer<T> = Result<T, StoreError>;
 /// Messages are spread over lanes by their key. A relay publishes only from lanes that it has leased, under a token that
 /// is its own. Each method except [`stage`](Self::stage) is one committed statement or transaction.
 pub trait OutboxRows: Transactions {
-    /// Interns the name of an outbox, and creates its lanes.
-    fn register_outbox(&self, _name: &str) -> impl Future<Output = Answer<OutboxId>> + Send {
-        async { Err(none()) }
+    /// Interns the name of an outbox, and creates its lanes. Called at the start of whatever uses an outbox, so it also
+    /// checks that the tables of the outbox can be used: a worker that stages nothing starts without them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the store has no outbox, or if its tables are missing or cannot be used; the text names the
+    /// fix. [`Error::Database`] if the database cannot be used.
+    fn register_outbox(&self, _name: &str) -> impl Future<Output = Result<OutboxId, Error>> + Send {
+        async { Err(Error::Config("this store has no outbox: use a store that implements `OutboxRows`".to_owned())) }
     }
 
     /// Stages messages: [`commit`](Transactions::commit) writes them behind its guard, in their order and behind those
@@ -30,6 +36,14 @@ pub trait OutboxRows: Transactions {
     /// The store has no outbox.
     fn stage(&self, _txn: &mut Self::Txn, _outbox: OutboxId, _messages: Vec<StagedMessage>) -> Answer<()> {
         Err(none())
+    }
+
+    /// Checks whether a relay can run on this store.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if it has too few connections; the text names the fix.
+    fn check_relay(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     /// How many lanes an outbox has, numbered from 0.
@@ -104,6 +118,11 @@ pub trait OutboxRows: Transactions {
         _token: Uuid,
         _failures: &[PublishFailure],
     ) -> impl Future<Output = Answer<()>> + Send {
+        async { Err(none()) }
+    }
+
+    /// Returns how many relays of an outbox are alive. It is quick, however many messages wait.
+    fn live_relays(&self, _outbox: OutboxId) -> impl Future<Output = Answer<u32>> + Send {
         async { Err(none()) }
     }
 

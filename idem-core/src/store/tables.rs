@@ -4,8 +4,11 @@ use std::collections::HashMap;
 
 use crate::Error;
 
-/// The tables of every database, with their columns.
-pub(crate) const TABLES: [(&str, &[&str]); 9] = [
+/// A table, and the columns that it must have.
+pub(crate) type Table = (&'static str, &'static [&'static str]);
+
+/// The tables that every worker uses.
+pub(crate) const TABLES: [Table; 4] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
     ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
     ("processed_messages", &["processed_at", "handler_id", "key", "fingerprint"]),
@@ -31,6 +34,10 @@ pub(crate) const TABLES: [(&str, &[&str]); 9] = [
             "error",
         ],
     ),
+];
+
+/// The tables of the outbox, which only workers that stage messages and relays use. They are checked where an outbox is.
+pub(crate) const OUTBOX: [Table; 5] = [
     ("outboxes", &["id", "name", "namespace"]),
     (
         "outbox_messages",

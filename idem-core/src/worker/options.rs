@@ -30,10 +30,11 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// Limits how many messages may wait in the outbox to be published. While there are more, a worker whose handlers
-    /// stage takes nothing from its source and from its inbox, and is not ready, instead of filling the disk while no relay
-    /// or no broker works. Nothing fails because of it. They are counted every five seconds, so the limit can be exceeded
-    /// by what is staged meanwhile. What an application stages in its own transactions counts, and is not limited. By
-    /// default there is no limit.
+    /// stage takes nothing from its source and no ordinary row from its inbox, and is not ready, instead of filling the
+    /// disk while no relay or no broker works. Nothing fails because of it. They are counted every five seconds, or less
+    /// often if counting takes long, so the limit can be exceeded by what is staged meanwhile. If they cannot be counted
+    /// within 30 seconds three times in a row, the worker goes on, and the log says so. What an application stages in its
+    /// own transactions counts, and is not limited. By default there is no limit.
     ///
     /// ```
     /// # use idem_core::{Source, Store, Worker};

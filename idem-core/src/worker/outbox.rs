@@ -2,64 +2,96 @@
 
 use std::time::Duration;
 
+use futures_util::future::join;
 use tokio::time::{Instant, timeout};
 
 use crate::Store;
 use crate::runtime::{OutboxGate, Pipeline, jittered};
-use crate::store::OutboxStats;
-use crate::telemetry::OutboxGauges;
+use crate::store::StoreError;
+use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
 
-/// How long counting may take.
-const COUNT: Duration = Duration::from_secs(5);
+/// How long the answer may take whether a relay is alive.
+const ASK: Duration = Duration::from_secs(5);
 
-/// The number up to which messages are counted for the gauges.
-const COUNTED: u64 = 10_000;
+/// How long counting may take. Under an old snapshot it visits all messages that were published meanwhile.
+const COUNT: Duration = Duration::from_secs(30);
+
+/// After so many counts in a row that failed, consumption goes on: nobody knows whether the outbox is still full.
+const BLIND: u32 = 3;
 
 /// Watches the outbox, until the future is dropped: whether a relay of it is alive, and whether its backlog is longer
-/// than the user permits.
+/// than the user permits. Counting may take long, and then delays neither the other question nor the report.
 pub(super) async fn watch<S: Store>(pipeline: &Pipeline<S>) {
     let Some(gate) = &pipeline.outbox else { return };
-    let (settings, gauges) = (&pipeline.settings, OutboxGauges::new(&pipeline.consumer));
-    let limit = settings.backlog.unwrap_or(0).saturating_add(1).max(COUNTED);
+    join(relays(pipeline, gate), messages(pipeline, gate)).await;
+}
+
+/// Watches the relays, and reports.
+async fn relays<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
+    let (consumer, patience) = (&pipeline.consumer, pipeline.settings.relay_patience);
     let mut relayed = Instant::now();
     loop {
-        let began = Instant::now();
-        match timeout(COUNT, pipeline.store.outbox_stats(gate.id, limit)).await {
-            Ok(Ok(stats)) => {
-                gauges.set(&stats);
-                if stats.relays > 0 {
-                    relayed = Instant::now();
-                }
-                tell(pipeline, gate, &stats, relayed.elapsed() > settings.relay_patience);
-            }
-            failed => {
-                // Relays could not renew their leases either.
-                relayed = Instant::now();
-                let error = failed.map_or("it takes too long".to_owned(), |answer| match answer {
-                    Ok(_) => String::new(),
-                    Err(fault) => crate::error::text(&fault),
-                });
-                tracing::warn!(consumer = pipeline.consumer, error, "the messages of the outbox could not be counted");
-            }
+        let answer = within(ASK, pipeline.store.live_relays(gate.id)).await;
+        if let Err(error) = &answer {
+            tracing::warn!(consumer, error, "the relays of the outbox could not be counted");
         }
-        // However many messages wait, most of the time is not spent on counting them.
-        tokio::time::sleep(jittered(settings.relay_patience / 12).max(10 * began.elapsed())).await;
-        pipeline.outage.over().await;
+        // Without an answer, relays could not renew their leases either.
+        if answer.map_or(true, |relays| relays > 0) {
+            relayed = Instant::now();
+        }
+        tell(pipeline, gate, relayed.elapsed() > patience);
+        rest(pipeline, patience / 12).await;
     }
 }
 
+/// Counts the messages, for the gauges and for the limit.
+async fn messages<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
+    let (consumer, backlog) = (&pipeline.consumer, pipeline.settings.backlog);
+    let gauges = OutboxGauges::new(consumer);
+    let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
+    let mut failures = 0_u32;
+    loop {
+        let began = Instant::now();
+        match within(COUNT, pipeline.store.outbox_stats(gate.id, limit)).await {
+            Ok(stats) => {
+                failures = 0;
+                gauges.set(&stats);
+                gate.set_full(backlog.is_some_and(|backlog| stats.waiting > backlog));
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                tracing::warn!(consumer, error, "the messages of the outbox could not be counted");
+                if failures >= BLIND && gate.set_full(false) {
+                    tracing::error!(
+                        consumer,
+                        failures,
+                        "consumption goes on although the outbox may still be full, because its messages could not be \
+                         counted: end old transactions of the database, such as that of a dump, or lower `.backlog(..)`"
+                    );
+                }
+            }
+        }
+        // However many messages wait, most of the time is not spent on counting them, unless a worker waits for it.
+        let factor = if gate.is_full() { 1 } else { 10 };
+        rest(pipeline, (pipeline.settings.relay_patience / 12).max(factor * began.elapsed())).await;
+    }
+}
+
+async fn rest<S: Store>(pipeline: &Pipeline<S>, time: Duration) {
+    tokio::time::sleep(jittered(time)).await;
+    pipeline.outage.over().await;
+}
+
 /// Reports whether a relay is missing, and whether the outbox is full.
-fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, stats: &OutboxStats, missing: bool) {
+fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, missing: bool) {
     let (consumer, told) = (&pipeline.consumer, pipeline.health.unrelayed());
-    let backlog = pipeline.settings.backlog.filter(|backlog| stats.waiting > *backlog);
-    gate.set_full(backlog.is_some());
     let unrelayed = missing.then(|| {
         format!(
             "no relay of the outbox {consumer:?} is alive, so nothing that handlers stage is published: run \
              `Relay::new({consumer:?}, ..)`"
         )
     });
-    let full = backlog.map(|backlog| {
+    let full = pipeline.settings.backlog.filter(|_| gate.is_full()).map(|backlog| {
         format!(
             "consumption pauses, because more than {backlog} messages of the outbox {consumer:?} wait to be published"
         )
@@ -72,4 +104,12 @@ fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, stats: &OutboxStats
         _ => {}
     }
     pipeline.health.set_unrelayed(why);
+}
+
+/// Waits for an answer of the store for at most `limit`. The error is a text.
+async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {
+    match timeout(limit, answer).await {
+        Ok(answer) => answer.map_err(|fault| crate::error::text(&fault)),
+        Err(_) => Err(format!("it takes longer than {limit:?}")),
+    }
 }

@@ -51,7 +51,7 @@ pub(super) async fn register<S: Store>(
         return Err(Error::Config("the store has registered no handler".to_owned()));
     };
     let outbox = match handlers.iter().any(|handler| handler.stages()) {
-        true => Some(store.register_outbox(consumer).await.map_err(failed)?),
+        true => Some(store.register_outbox(consumer).await?),
         false => None,
     };
     let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {

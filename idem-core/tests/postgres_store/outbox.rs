@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::proxy::Proxy;
-use crate::world::{World, committed, raw, world};
+use crate::world::{World, committed, raw, world, world_with};
 
 fn message(text: &str) -> StagedMessage {
     StagedMessage::new(Uuid::new_v4(), Outgoing::new("orders", text.to_owned()))
@@ -209,4 +209,18 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
         sqlx::query(again).execute(&mut world.other).await.unwrap();
     }
     world.end().await;
+}
+
+/// With fewer connections, a read of ten seconds would keep its own leases from being renewed.
+#[tokio::test]
+async fn a_relay_is_refused_on_a_store_with_fewer_than_four_connections() {
+    for connections in 2..=4 {
+        let Some(world) = world_with(|options| options.connections(connections)).await else { return };
+        match world.store.check_relay() {
+            Ok(()) => assert_eq!(connections, 4),
+            Err(Error::Config(why)) => assert!(connections < 4 && why.contains("`.connections(4)`"), "{why}"),
+            Err(other) => panic!("{other:?}"),
+        }
+        world.end().await;
+    }
 }

@@ -1,6 +1,6 @@
 //! Roles of the database: what they may do, and how their commits last.
 
-use idem_core::store::{Claims, Transactions};
+use idem_core::store::{Claims, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
@@ -168,5 +168,103 @@ async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
     let level = sqlx::query_scalar::<_, String>("SHOW synchronous_commit");
     assert_eq!(level.fetch_one(crate::world::handler_connection(&mut txn)).await.unwrap(), "off");
     drop((txn, store));
+    role.end(&schema).await;
+}
+
+/// A schema as an earlier version of idem has left it, which this role may use.
+async fn first_migration(role: &mut Role, more: &str) -> String {
+    let (schema, name) = (fresh("idem_test"), role.name.clone());
+    let sql = Postgres::migrations()[0].sql;
+    role.run(format!(
+        "CREATE SCHEMA {schema}; SET search_path TO {schema}; {sql}; RESET search_path; \
+         GRANT USAGE {more} ON SCHEMA {schema} TO {name}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}"
+    ))
+    .await;
+    schema
+}
+
+/// Works as a worker without an outbox does.
+async fn works(store: &Postgres) {
+    let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
+    let identity = idem_core::store::Identity {
+        handler,
+        key: idem_core::Key::of("a").unwrap(),
+        fingerprint: idem_core::Fingerprint::of(b"a"),
+    };
+    let claim = store.begin_with_claim(DEADLINE, &identity, idem_core::store::ClaimState::Processed).await;
+    let done = store.commit(claim.unwrap().0).await;
+    assert!(matches!(done, idem_core::store::CommitResult::Done), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_worker_without_an_outbox_needs_no_second_migration() {
+    let Some(mut role) = Role::create().await else { return };
+    let schema = first_migration(&mut role, "").await;
+    let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".outboxes");
+    for verify in [true, false] {
+        // In the second round it may create nothing.
+        let options = Postgres::options(&role.url).schema(&schema);
+        let store = if verify { options.verify_only() } else { options }.connect().await.unwrap();
+        let refused = [
+            refusal(store.register_outbox("billing").await),
+            refusal(store.outbox("billing").stats(1).await),
+            refusal(store.outbox("billing").stage(&mut role.admin, [idem_core::Outgoing::new("orders", "")]).await),
+        ];
+        for why in refused {
+            for part in [&schema, "0002_outbox.sql", "`Postgres::migrations()`", &grants, &role.name] {
+                assert!(why.contains(part), "{part} is not in {why}");
+            }
+        }
+        if verify {
+            works(&store).await;
+        }
+        assert_eq!(store.register("billing", &["order_paid"]).await.unwrap().len(), 1);
+    }
+    role.end(&schema).await;
+}
+
+#[tokio::test]
+async fn a_role_without_grants_on_the_outbox_starts_and_stages_nothing() {
+    let Some(mut role) = Role::create().await else { return };
+    let Some(url) = url() else { return };
+    let schema = first_migration(&mut role, "").await;
+    let owner = Postgres::options(&url).schema(&schema).connect().await.unwrap();
+    owner.register_outbox("billing").await.unwrap();
+    let store = Postgres::options(&role.url).schema(&schema).connect().await.unwrap();
+    works(&store).await;
+    let why = refusal(store.register_outbox("billing").await);
+    let cure = why.split("as its owner, run ").nth(1).unwrap().to_owned();
+    assert!(why.contains("the table \"outbox") && why.contains(&role.name), "{why}");
+    role.run(cure).await;
+    store.register_outbox("billing").await.unwrap();
+    role.end(&schema).await;
+}
+
+#[tokio::test]
+async fn of_two_services_that_migrate_the_second_starts_too() {
+    let (Some(mut role), Some(mut other)) = (Role::create().await, Role::create().await) else { return };
+    let schema = first_migration(&mut role, ", CREATE").await;
+    let name = other.name.clone();
+    other
+        .run(format!(
+            "GRANT USAGE, CREATE ON SCHEMA {schema} TO {name}; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}"
+        ))
+        .await;
+    let first = Postgres::options(&role.url).schema(&schema).connect().await.unwrap();
+    first.register_outbox("billing").await.unwrap();
+    let second = Postgres::options(&other.url).schema(&schema).connect().await.unwrap();
+    works(&second).await;
+    let why = refusal(second.register_outbox("shipping").await);
+    let cure = why.split("as its owner, run ").nth(1).unwrap().to_owned();
+    assert!(why.contains(&name), "{why}");
+    // As the first role, which owns them and no other table of the schema.
+    let mut owner = PgConnection::connect(&role.url).await.unwrap();
+    owner.execute(sqlx::raw_sql(AssertSqlSafe(cure))).await.unwrap();
+    second.register_outbox("shipping").await.unwrap();
+    drop((first, second, owner));
+    role.run(format!("DROP SCHEMA {schema} CASCADE")).await;
+    other.end(&schema).await;
     role.end(&schema).await;
 }

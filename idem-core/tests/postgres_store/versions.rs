@@ -1,5 +1,6 @@
 //! Tables of another version of idem, or incomplete ones.
 
+use idem_core::store::{OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -20,6 +21,16 @@ impl World {
         });
         assert_eq!(refused[0], refused[1]);
         refused.into_iter().next().flatten()
+    }
+
+    /// The error of something that uses an outbox, in a store that starts; `None` if it starts too.
+    async fn stages(&self) -> Option<String> {
+        let store = Postgres::options(&self.url).schema(&self.schema).verify_only().connect().await.unwrap();
+        match store.register_outbox("billing").await {
+            Ok(_) => None,
+            Err(Error::Config(why)) => Some(why),
+            Err(other) => panic!("not refused: {other:?}"),
+        }
     }
 }
 
@@ -48,7 +59,14 @@ async fn a_missing_column_is_named_at_the_start() {
     assert!(columns.len() > 25, "{columns:?}");
     for (table, column) in columns {
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
-        let why = world.starts().await.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
+        let refused = match table.starts_with("outbox") {
+            true => {
+                assert_eq!(world.starts().await, None, "a worker without an outbox needs no {table}");
+                world.stages().await
+            }
+            false => world.starts().await,
+        };
+        let why = refused.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
         for part in [&world.schema, &table, &column, "Postgres::migrations()"] {
             assert!(why.contains(part), "{why}");
         }
@@ -73,5 +91,50 @@ async fn the_error_for_a_trigger_that_is_disabled_names_the_statement_that_enabl
     world.run("DROP TRIGGER refuse_commit ON processed_messages").await;
     let why = world.starts().await.unwrap();
     assert!(why.contains("the deferrable trigger `refuse_commit`") && why.contains("Postgres::migrations()"), "{why}");
+    world.end().await;
+}
+
+/// The application has a table of that name in `.schema("public")`.
+#[tokio::test]
+async fn a_foreign_table_with_the_name_of_one_of_the_outbox_is_left_alone() {
+    let Some(mut world) = world().await else { return };
+    world.run(&format!("DROP SCHEMA {0} CASCADE; CREATE SCHEMA {0}", world.schema)).await;
+    world.run("CREATE TABLE outbox_messages (mine text)").await;
+    let store = Postgres::options(&world.url).schema(&world.schema).connect().await.unwrap();
+    store.ping().await.unwrap();
+    assert_eq!(world.starts().await, None, "nothing stages");
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'outbox%'";
+    assert_eq!(world.number(tables).await, 1, "a migration is applied whole or not at all");
+    assert_eq!(world.number("SELECT max(version)::bigint FROM migrations").await, 1);
+    let why = world.stages().await.unwrap();
+    for part in [&world.schema, "\"outbox_messages\"", ".schema(..)", "rename"] {
+        assert!(why.contains(part), "{why}");
+    }
+    world.run("ALTER TABLE outbox_messages RENAME TO mine").await;
+    assert_eq!(world.starts().await, None, "it migrates");
+    assert_eq!(world.stages().await, None);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_outbox_whose_table_is_empty_after_a_crash_is_refused_where_it_is_used() {
+    let Some(mut world) = world().await else { return };
+    world.run("ALTER TABLE outbox_messages SET UNLOGGED").await;
+    assert_eq!(world.starts().await, None);
+    let why = world.stages().await.unwrap();
+    assert!(why.contains("\"outbox_messages\"") && why.contains("SET LOGGED"), "{why}");
+    world.end().await;
+}
+
+/// A known outbox costs no number of the sequence, which ends after two billion.
+#[tokio::test]
+async fn an_outbox_that_is_registered_again_draws_no_number() {
+    let Some(mut world) = world().await else { return };
+    for _ in 0..20 {
+        world.store.register_outbox("billing").await.unwrap();
+        world.store.outbox("billing").stats(1).await.unwrap();
+    }
+    world.store.register_outbox("shipping").await.unwrap();
+    assert_eq!(world.number("SELECT max(id)::bigint FROM outboxes").await, 2);
     world.end().await;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use idem_core::store::{ClaimState, Claims, Transactions};
 use idem_core::{Error, Sqlite};
 
+use crate::outbox_tables::stages;
 use crate::world::{Dir, LONG, World, lent};
 
 /// Asserts that the error contains all of these.
@@ -209,7 +210,7 @@ async fn many_connects_to_new_files_at_once_are_harmless() {
 }
 
 /// The error of a start, with migration and with verification only; `None` if it starts.
-async fn starts(dir: &Dir) -> Option<String> {
+pub(crate) async fn starts(dir: &Dir) -> Option<String> {
     let options = || Sqlite::options(dir.url());
     let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {
         Ok(_) => None,
@@ -243,7 +244,14 @@ async fn a_missing_column_is_named_at_the_start() {
     assert!(columns.len() > 25, "{columns:?}");
     for (table, column) in columns {
         world.sql(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
-        let why = starts(&world.dir).await.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
+        let refused = match table.starts_with("idem_outbox") {
+            true => {
+                assert_eq!(starts(&world.dir).await, None, "a worker without an outbox needs no {table}");
+                stages(&world.dir).await
+            }
+            false => starts(&world.dir).await,
+        };
+        let why = refused.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
         for part in ["orders.db", table.trim_start_matches("idem_"), &column, "Sqlite::migrations()"] {
             assert!(why.contains(part), "{why}");
         }

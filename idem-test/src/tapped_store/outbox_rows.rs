@@ -6,13 +6,13 @@ use idem_core::store::{
     Bell, DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
     RowRef, StoreError,
 };
-use idem_core::{StagedMessage, Store};
+use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
 
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
-    async fn register_outbox(&self, name: &str) -> Result<OutboxId, StoreError> {
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
         self.within.register_outbox(name).await
     }
 
@@ -23,6 +23,10 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         messages: Vec<StagedMessage>,
     ) -> Result<(), StoreError> {
         self.within.stage(&mut txn.within, outbox, messages)
+    }
+
+    fn check_relay(&self) -> Result<(), Error> {
+        self.within.check_relay()
     }
 
     fn outbox_lanes(&self) -> u8 {
@@ -75,6 +79,11 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
     ) -> Result<(), StoreError> {
         self.tap.before("record_failures", &[]).await?;
         self.within.record_failures(outbox, token, failures).await
+    }
+
+    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        self.tap.before("live_relays", &[]).await?;
+        self.within.live_relays(outbox).await
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

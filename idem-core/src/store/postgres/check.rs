@@ -1,18 +1,13 @@
-//! Checks of the server and the tables, so that an acked message cannot be lost.
-
-use std::collections::HashMap;
+//! Checks of the server and its settings, so that an acked message cannot be lost.
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::tables::{self, TABLES};
 use crate::{BoxError, Error};
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::cure::{CURE, grants, place};
 use super::limits::OWN;
 use super::session::literal;
-use super::trigger;
 
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
@@ -62,84 +57,8 @@ pub(super) async fn path(connection: &mut Connection, schema: &str, failed: &Fai
     )))
 }
 
-/// Checks that the tables exist, are logged, and are accessible to the role.
-pub(super) async fn tables(
-    connection: &mut Connection,
-    schema: &str,
-    allow_unsafe: bool,
-    failed: &Failed<'_>,
-) -> Result<(), Error> {
-    let asked = sqlx::query(
-        "SELECT c.relname::text, c.relpersistence = 'p', current_user::text,
-                has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
-                AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')
-         FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-         WHERE n.nspname = $1 AND c.relname = ANY($2)",
-    );
-    let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-    columns(connection, schema).await.map_err(unclear)??;
-    let messages = [
-        "handlers",
-        "processed_messages",
-        "inbox_messages",
-        "pruner",
-        "outboxes",
-        "outbox_messages",
-        "outbox_lanes",
-        "outbox_relays",
-        "outbox_dead",
-    ];
-    let rows = connection.autocommit(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
-    for row in rows {
-        let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
-        let (table, logged, role, open): (String, bool, String, bool) =
-            read().map_err(|error: sqlx::Error| unclear(error.into()))?;
-        if !open {
-            return Err(Error::Config(format!(
-                "the role {role:?} may not use the table {table:?} of the schema {schema:?}: as its owner, run {}",
-                grants(schema, &role)
-            )));
-        }
-        if !logged {
-            let why = format!(
-                "the table {table:?} of the schema {schema:?} is not logged, and empty after a crash: ALTER TABLE {}.{} \
-                 SET LOGGED",
-                super::statement::quoted(schema),
-                super::statement::quoted(&table)
-            );
-            reject_or_warn(why, allow_unsafe)?;
-        }
-    }
-    Ok(())
-}
-
-/// What only this database has: the mark of a batch, which the trigger reads, and the place of the walk of prune.
-const HERE: [(&str, &[&str]); 2] =
-    [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "caught_up_to"])];
-
-/// Checks all columns that the statements use, and the trigger.
-async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
-    let asked = sqlx::query(
-        "SELECT c.relname::text, array_agg(a.attname::text)
-         FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-         JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-         WHERE n.nspname = $1 AND c.relname = ANY($2) GROUP BY c.relname",
-    );
-    let tables = [&TABLES[..], &HERE].concat();
-    let names: Vec<&str> = tables.iter().map(|(table, _)| *table).collect();
-    let mut found = HashMap::new();
-    for row in connection.autocommit(asked.bind(schema).bind(&names[..])).await? {
-        found.insert(row.try_get(0)?, row.try_get(1)?);
-    }
-    let place = place(schema);
-    if let Err(refused) = tables::check(&place, CURE, &tables, &found) {
-        return Ok(Err(refused));
-    }
-    trigger::check(connection, schema).await
-}
-
 /// Returns an error for a setting that would lose messages, or warns if the user allows it.
-fn reject_or_warn(why: String, allow_unsafe: bool) -> Result<(), Error> {
+pub(super) fn reject_or_warn(why: String, allow_unsafe: bool) -> Result<(), Error> {
     if allow_unsafe {
         tracing::warn!("acked messages may be lost in a crash: {why}");
         return Ok(());

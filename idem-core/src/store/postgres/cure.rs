@@ -1,5 +1,7 @@
 //! Texts for errors about tables that are not as idem created them, or that a role may not use.
 
+use crate::store::tables::OUTBOX;
+
 use super::statement::quoted;
 
 /// How to create what is missing.
@@ -18,4 +20,10 @@ pub(super) fn grants(schema: &str, role: &str) -> String {
         "GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO \
          {role}"
     )
+}
+
+/// The privileges on the tables of the outbox. They are named, since all tables of a schema may have several owners.
+pub(super) fn outbox_grants(schema: &str, role: &str) -> String {
+    let tables: Vec<_> = OUTBOX.iter().map(|(table, _)| format!("{}.{table}", quoted(schema))).collect();
+    format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}", tables.join(", "), quoted(role))
 }

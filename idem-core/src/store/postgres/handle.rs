@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::Postgres as Pg;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::outbox::Bell;
 use crate::store::names::Names;
@@ -49,6 +49,8 @@ pub(super) struct Inner {
     /// Rows that an application has used in transactions of its own.
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
+    /// Whether the tables of the outbox were found to be usable.
+    pub(super) outbox_checked: OnceCell<()>,
 }
 
 impl Postgres {

@@ -77,6 +77,10 @@ pub(super) async fn run(
         return Ok(());
     }
     if verify_only {
+        if missing.iter().all(Migration::is_optional) {
+            tracing::debug!(schema, "the tables of the outbox are missing; only an outbox needs them");
+            return Ok(());
+        }
         let files = missing.iter().map(|migration| migration.name).collect::<Vec<_>>().join(", ");
         return Err(Error::Config(format!(
             "the schema {schema:?} lacks {files}: run the SQL of `Postgres::migrations()` as a role that may create \
@@ -110,12 +114,36 @@ async fn create(connection: &mut Connection, schema: &str) -> Result<(), Failure
 /// Runs the missing migrations, and commits.
 async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
-    for Migration { name: file, sql, .. } in missing {
+    for migration in missing {
         connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
-        connection.ask(PATIENCE, sqlx::raw_sql(sql)).await?;
-        tracing::info!(schema, file, "migrated");
+        let file = migration.name;
+        match migration.is_optional() {
+            true => apply_optional(connection, schema, migration).await?,
+            false => {
+                connection.ask(PATIENCE, sqlx::raw_sql(migration.sql)).await?;
+                tracing::info!(schema, file, "migrated");
+            }
+        }
     }
     connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+    Ok(())
+}
+
+/// Runs a migration that a worker without an outbox does without. If the server refuses it, because the role may create
+/// nothing or because a table of the application has the name, nothing of it remains, and the other migrations stand.
+async fn apply_optional(connection: &mut Connection, schema: &str, migration: Migration) -> Result<(), Failure> {
+    let file = migration.name;
+    connection.ask(OWN, sqlx::raw_sql("SAVEPOINT idem_optional")).await?;
+    match connection.ask(PATIENCE, sqlx::raw_sql(migration.sql)).await {
+        Ok(_) => tracing::info!(schema, file, "migrated"),
+        Err(Failure::Lost(error)) => return Err(Failure::Lost(error)),
+        Err(refused) => {
+            connection.ask(OWN, sqlx::raw_sql("ROLLBACK TO SAVEPOINT idem_optional")).await?;
+            connection.clear_failure();
+            let error = crate::error::text(refused.into_error().as_ref());
+            tracing::info!(schema, file, error, "the tables of the outbox were not created; only an outbox needs them");
+        }
+    }
     Ok(())
 }
 

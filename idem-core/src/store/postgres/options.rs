@@ -13,8 +13,7 @@ use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
 use super::pool::{Pool, long_statements};
 use super::sql::Statements;
-use super::statement::quoted;
-use super::{address, check, migrate};
+use super::{address, check, migrate, statement::quoted, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -248,7 +247,7 @@ impl PostgresOptions {
         let role = connection.session().role().to_owned();
         check::server(&mut connection, self.unsafe_durability, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
-        check::tables(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
+        tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
         connection.put_back();
         let inner = Inner {
             statements: Statements::new(&quoted(&self.schema)),
@@ -259,9 +258,10 @@ impl PostgresOptions {
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),
             bell: Default::default(),
-            long: long_statements(self.connections),
+            long: tokio::sync::Semaphore::new(long_statements(self.connections).unwrap_or(1)),
             handlers: Default::default(),
             outboxes: Default::default(),
+            outbox_checked: Default::default(),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

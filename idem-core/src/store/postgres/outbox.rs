@@ -5,25 +5,31 @@ use std::time::Duration;
 use sqlx::Row as _;
 use uuid::Uuid;
 
+use crate::Error;
 use crate::outbox::{Bell, LANES, StagedMessage};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure, RowRef,
     StoreError,
 };
 
+use super::pool::long_statements;
 use super::staged::Staged;
 use super::{Postgres, Txn};
 
 impl OutboxRows for Postgres {
-    async fn register_outbox(&self, name: &str) -> Result<OutboxId, StoreError> {
-        // Another process may insert it after the statement has looked for it.
-        for _ in 0..3 {
-            let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1);
-            if let Some(row) = self.ask(query).await?.first() {
-                return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        self.check_outbox().await?;
+        let registered = async {
+            // Another process may insert it after the statement has looked for it.
+            for _ in 0..3 {
+                let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1);
+                if let Some(row) = self.ask(query).await?.first() {
+                    return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
+                }
             }
-        }
-        Err(StoreError::Unavailable("an outbox was deleted while it was registered".into()))
+            Err(StoreError::Unavailable("an outbox was deleted while it was registered".into()))
+        };
+        registered.await.map_err(|fault| Error::database(format!("could not register the outbox {name:?}"), fault))
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
@@ -33,6 +39,17 @@ impl OutboxRows for Postgres {
             none => *none = Some(Box::new(Staged::new(self, outbox, messages))),
         }
         Ok(())
+    }
+
+    fn check_relay(&self) -> Result<(), Error> {
+        let connections = self.0.connections;
+        match long_statements(connections) {
+            Some(_) => Ok(()),
+            None => Err(Error::Config(format!(
+                "a relay needs a store with at least 4 connections, so that its leases are renewed while it reads, and this \
+                 one has {connections}: give the store `.connections(4)` or more"
+            ))),
+        }
     }
 
     fn outbox_lanes(&self) -> u8 {
@@ -76,6 +93,10 @@ impl OutboxRows for Postgres {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         self.record(outbox, token, failures).await
+    }
+
+    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        self.alive(outbox).await
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

@@ -1,10 +1,13 @@
 //! The statements of the outbox.
 
 /// Inserts the name if it is new, and those of its lanes that are missing, and returns its number and namespace. No row:
-/// another process inserts it now.
+/// another process inserts it now. With ON CONFLICT alone, each call would advance the sequence; `NOT EXISTS` prevents
+/// that.
 pub(super) const REGISTER: &str = "
     WITH made AS (
-        INSERT INTO {schema}.outboxes (name) VALUES ($1) ON CONFLICT (name) DO NOTHING RETURNING id, namespace
+        INSERT INTO {schema}.outboxes (name)
+        SELECT $1::text WHERE NOT EXISTS (SELECT FROM {schema}.outboxes WHERE name = $1::text)
+        ON CONFLICT (name) DO NOTHING RETURNING id, namespace
     ), known AS (
         SELECT id, namespace FROM made UNION ALL SELECT id, namespace FROM {schema}.outboxes WHERE name = $1
     ), lanes AS (
@@ -166,17 +169,24 @@ pub(super) fn record() -> String {
     )
 }
 
-/// The oldest message of each lane is its first one. Counts stop at the limit.
-pub(super) const STATS: &str = "
-    SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_messages WHERE outbox_id = $1 LIMIT $2) AS part),
+/// The messages of some lanes. The oldest message of each lane is its first one. The count stops at the limit.
+pub(super) const WAITING: &str = "
+    SELECT (SELECT count(*) FROM (
+               SELECT FROM {schema}.outbox_messages WHERE outbox_id = $1 AND lane BETWEEN $2 AND $3 LIMIT $4
+           ) AS part),
            (SELECT (extract(epoch FROM clock_timestamp() - min(first.created_at)) * 1000000)::bigint
             FROM {schema}.outbox_lanes AS l CROSS JOIN LATERAL (
                 SELECT m.created_at FROM {schema}.outbox_messages AS m
                 WHERE m.outbox_id = $1 AND m.lane = l.lane ORDER BY m.id LIMIT 1
             ) AS first
-            WHERE l.outbox_id = $1),
-           (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part),
-           (SELECT count(*) FROM {schema}.outbox_relays WHERE outbox_id = $1 AND alive_until >= clock_timestamp())";
+            WHERE l.outbox_id = $1 AND l.lane BETWEEN $2 AND $3)";
+
+/// The dead letters. The count stops at the limit.
+pub(super) const DEAD: &str = "
+    SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part";
+
+pub(super) const LIVE: &str = "
+    SELECT count(*) FROM {schema}.outbox_relays WHERE outbox_id = $1 AND alive_until >= clock_timestamp()";
 
 pub(super) fn dead() -> String {
     format!(

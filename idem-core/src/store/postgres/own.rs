@@ -94,7 +94,8 @@ impl StoreOutbox<Postgres> {
     /// INSERT on `outbox_messages`. If the future is dropped, either all or none of them are written; roll back then.
     ///
     /// # Errors
-    /// [`Error::Config`]: a message cannot be sent, and none was written. [`Error::Database`]: a statement failed, which
+    /// [`Error::Config`]: a message cannot be sent, and none was written; or the store's role cannot use the tables of the
+    /// outbox, and the text names the fix. [`Error::Database`]: a statement failed, which
     /// has aborted the application's transaction.
     pub async fn stage(
         &self,
@@ -105,8 +106,7 @@ impl StoreOutbox<Postgres> {
         if messages.peek().is_none() {
             return Ok(());
         }
-        let outbox = self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
-        let outbox = outbox.map_err(|error| Error::database("could not register the outbox", error))?;
+        let outbox = self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await?;
         let staged = Staged::new(&self.store, outbox, checked(messages, self.store.0.bell.limit(outbox))?);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let row = staged.query(None).persistent(false).fetch_one(connection).await.map_err(failed)?;

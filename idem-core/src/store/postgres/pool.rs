@@ -28,9 +28,10 @@ fn own_at_once(connections: usize) -> usize {
     (connections / 2).clamp(1, OWN_AT_ONCE)
 }
 
-/// Returns the limit of statements of relays that may take long, so that another one of idem's own can run beside them.
-pub(super) fn long_statements(connections: usize) -> Semaphore {
-    Semaphore::new(own_at_once(connections).saturating_sub(1).max(1))
+/// Returns how many statements that may take long run at once, so that another one of idem's own can run beside them.
+/// `None`: the store has too few connections for that, and so for a relay.
+pub(super) fn long_statements(connections: usize) -> Option<usize> {
+    own_at_once(connections).checked_sub(1).filter(|long| *long > 0)
 }
 
 impl Pool {

@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{Postgres as Pg, Row as _};
 use uuid::Uuid;
 
-use crate::outbox::{StagedMessage, envelope};
+use crate::outbox::{LANES, StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
     StoreError,
@@ -47,6 +47,10 @@ fn message(row: &PgRow) -> Result<StagedMessage, sqlx::Error> {
         .with_staged_at(time(row.try_get(8)?))
         .with_attempt(attempts.saturating_add(1)))
 }
+
+/// How many lanes one statement counts. Each statement then ends in time although rows were deleted that an old snapshot
+/// keeps, and those of relays run between them.
+const GROUP: u8 = LANES / 4;
 
 impl Postgres {
     pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
@@ -122,15 +126,27 @@ impl Postgres {
     }
 
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let query = self.sql().outbox_stats.query().bind(outbox.number).bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = self.ask_long(query).await?;
-        let Some(row) = rows.first() else { return Ok(OutboxStats::default()) };
-        Ok(OutboxStats {
-            waiting: row.try_get::<i64, _>(0)?.unsigned_abs(),
-            oldest: row.try_get::<Option<i64>, _>(1)?.map(duration),
-            dead: row.try_get::<i64, _>(2)?.unsigned_abs(),
-            relays: count(row.try_get(3)?),
-        })
+        let bounded = |limit| i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut stats = OutboxStats { relays: self.alive(outbox).await?, ..OutboxStats::default() };
+        let query = self.sql().outbox_dead.query().bind(outbox.number).bind(bounded(limit));
+        if let Some(row) = self.ask_long(query).await?.first() {
+            stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
+        }
+        for first in (0..LANES).step_by(GROUP.into()) {
+            let (lanes, left) = ((i16::from(first), i16::from(first + GROUP - 1)), limit.saturating_sub(stats.waiting));
+            let query = self.sql().outbox_waiting.query().bind(outbox.number);
+            let query = query.bind(lanes.0).bind(lanes.1).bind(bounded(left));
+            if let Some(row) = self.ask_long(query).await?.first() {
+                stats.waiting += row.try_get::<i64, _>(0)?.unsigned_abs();
+                stats.oldest = stats.oldest.max(row.try_get::<Option<i64>, _>(1)?.map(duration));
+            }
+        }
+        Ok(stats)
+    }
+
+    pub(super) async fn alive(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        let rows = self.ask(self.sql().live_relays.query().bind(outbox.number)).await?;
+        Ok(rows.first().map_or(Ok(0), |row| row.try_get(0).map(count))?)
     }
 
     pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {

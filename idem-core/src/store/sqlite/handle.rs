@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use super::file::File;
 use super::sql::Prefix;
 use crate::outbox::Bell;
@@ -51,6 +53,8 @@ pub struct Sqlite {
     /// Practically unlimited: callers wait in the queue for the writer.
     pub(super) shares: ConnectionShares,
     pub(super) bell: Bell,
+    /// Whether the tables of the outbox were found.
+    pub(super) outbox_checked: Arc<OnceCell<()>>,
 }
 
 impl Sqlite {

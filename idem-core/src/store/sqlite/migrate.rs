@@ -12,7 +12,7 @@ use super::sql::Prefix;
 use crate::Error;
 use crate::store::Migration;
 use crate::store::ledger::{self, Applied};
-use crate::store::tables::{self, TABLES};
+use crate::store::tables::{self, OUTBOX, TABLES, Table};
 
 /// All migrations, in order. Old and new versions of idem run side by side during a rollout, so each migration has to
 /// keep the previous version working, and records that in the ledger (`supports`).
@@ -45,7 +45,12 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     }
     let mut txn = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let place = place(path, prefix);
-    for Migration { version, sql, .. } in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
+    for migration in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
+        if migration.is_optional() {
+            apply_optional(&mut txn, &place, prefix, migration).await.map_err(failed)?;
+            continue;
+        }
+        let Migration { version, sql, .. } = migration;
         sqlx::raw_sql(prefix.sql(sql)).execute(&mut *txn).await.map_err(|error| Error::Database {
             what: format!(
                 "migration {version:04} does not fit the SQLite file {}: if tables of another origin begin with {:?}, \
@@ -58,6 +63,32 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     }
     columns(&mut txn, &place, prefix).await.map_err(failed)??;
     txn.commit().await.map_err(failed)
+}
+
+/// Runs a migration that a worker without an outbox does without. If SQLite refuses it, because a table of another origin
+/// has the name, nothing of it remains, and the other migrations stand.
+async fn apply_optional(
+    connection: &mut SqliteConnection,
+    place: &str,
+    prefix: &Prefix,
+    migration: Migration,
+) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("SAVEPOINT idem_optional").execute(&mut *connection).await?;
+    if let Err(error) = sqlx::raw_sql(prefix.sql(migration.sql)).execute(&mut *connection).await {
+        // If the error has ended the transaction, a full disk for example, there is no savepoint any more.
+        if sqlx::raw_sql("ROLLBACK TO idem_optional").execute(&mut *connection).await.is_err() {
+            return Err(error);
+        }
+        let error = crate::error::text(&error);
+        tracing::info!(
+            place,
+            file = migration.name,
+            error,
+            "the tables of the outbox were not created; only an outbox needs them"
+        );
+    }
+    sqlx::raw_sql("RELEASE idem_optional").execute(connection).await?;
+    Ok(())
 }
 
 /// Verifies the tables without changing anything.
@@ -73,16 +104,44 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
         )));
     }
     let missing = missing(connection, &place, prefix).await.map_err(failed)??;
-    let missing = missing.iter().map(|migration| format!("{:04}", migration.version)).collect::<Vec<_>>();
-    if missing.is_empty() {
+    if missing.iter().all(Migration::is_optional) {
+        // The tables of the outbox are checked where one is used.
         return columns(connection, &place, prefix).await.map_err(failed)?;
     }
+    let versions = missing.iter().map(|migration| format!("{:04}", migration.version)).collect::<Vec<_>>();
     Err(Error::Config(format!(
         "the SQLite file {path} lacks migration {} under the prefix {:?}: connect once without verify_only(), or run the \
          SQL of `Sqlite::migrations()` by hand (the comment at the top of the SQL shows the command)",
-        missing.join(", "),
+        versions.join(", "),
         prefix.as_str()
     )))
+}
+
+/// Checks the tables of the outbox, where one is used.
+pub(super) async fn outbox(connection: &mut SqliteConnection, path: &Path, prefix: &Prefix) -> Result<(), Error> {
+    let failed = |error: sqlx::Error| Error::Database { what: answer::trouble(path, &error), source: error.into() };
+    let place = place(path, prefix);
+    let found = columns_found(connection, prefix, &OUTBOX).await.map_err(failed)?;
+    let missing = missing(connection, &place, prefix).await.map_err(failed)??;
+    if !missing.iter().any(Migration::is_optional) {
+        return tables::check(&place, CURE, &OUTBOX, &found);
+    }
+    let foreign = OUTBOX.iter().map(|(table, _)| *table).find(|table| found.contains_key(*table));
+    Err(Error::Config(match foreign {
+        Some(table) => format!(
+            "the SQLite file {} has a table \"{}{table}\" that idem has not created, so migration 0002 cannot create its \
+             tables: choose another .prefix(..), or rename that table and start again",
+            path.display(),
+            prefix.as_str()
+        ),
+        None => format!(
+            "the SQLite file {} lacks migration 0002 under the prefix {:?}, and an outbox needs its tables: connect once \
+             without verify_only(), or run the SQL of `Sqlite::migrations()` by hand (the comment at the top of the SQL \
+             shows the command)",
+            path.display(),
+            prefix.as_str()
+        ),
+    }))
 }
 
 /// Retries until WAL mode is enabled: the change needs exclusive access to the file, and SQLite does not wait for it.
@@ -147,7 +206,7 @@ async fn applied(
     rows.iter().map(row).collect::<Result<_, _>>().map(Ok)
 }
 
-/// Checks all tables and columns that the statements use.
+/// Checks all tables and columns that the statements of every worker use.
 async fn columns(
     connection: &mut SqliteConnection,
     place: &str,
@@ -156,14 +215,24 @@ async fn columns(
     let pruner: (&str, &[&str]) =
         ("pruner", &["id", "token", "until", "handler_id", "key", "caught_up_to", "walked", "size"]);
     let wanted: Vec<_> = TABLES.into_iter().chain([pruner]).collect();
+    let found = columns_found(connection, prefix, &wanted).await?;
+    Ok(tables::check(place, CURE, &wanted, &found))
+}
+
+/// Reads the columns of those of the tables that exist.
+async fn columns_found(
+    connection: &mut SqliteConnection,
+    prefix: &Prefix,
+    wanted: &[Table],
+) -> Result<HashMap<String, Vec<String>>, sqlx::Error> {
     let mut found = HashMap::new();
-    for (table, _) in &wanted {
+    for (table, _) in wanted {
         let there = columns_of(connection, &format!("{}{table}", prefix.as_str())).await?;
         if !there.is_empty() {
             found.insert((*table).to_owned(), there);
         }
     }
-    Ok(tables::check(place, CURE, &wanted, &found))
+    Ok(found)
 }
 
 async fn columns_of(connection: &mut SqliteConnection, table: &str) -> Result<Vec<String>, sqlx::Error> {

@@ -123,6 +123,7 @@ impl SqliteOptions {
             retention: self.retention,
             shares: ConnectionShares::new(usize::MAX),
             bell: Bell::default(),
+            outbox_checked: Arc::default(),
         })
     }
 

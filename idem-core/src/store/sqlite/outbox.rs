@@ -6,7 +6,8 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::outbox_sql::NewRow;
-use super::{Sqlite, Txn, relays};
+use super::{Sqlite, Txn, migrate, relays};
+use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure, RowRef,
@@ -16,6 +17,13 @@ use crate::store::{
 const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name, namespace) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
 
 const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
+
+/// Checks once that the tables of the outbox exist.
+pub(super) async fn check(store: &Sqlite, connection: &mut SqliteConnection) -> Result<(), Error> {
+    let checked =
+        store.outbox_checked.get_or_try_init(|| migrate::outbox(connection, store.file.path(), &store.prefix));
+    checked.await.copied()
+}
 
 /// Returns the row of an outbox, which is made here if there is none.
 pub(super) async fn intern(
@@ -34,14 +42,16 @@ pub(super) async fn intern(
 }
 
 impl OutboxRows for Sqlite {
-    async fn register_outbox(&self, name: &str) -> Result<OutboxId, StoreError> {
-        let mut connection = self.file.writer().await?;
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
+        let mut connection = self.file.writer().await.map_err(failed)?;
+        check(self, connection.raw()).await?;
         let registered = async {
             let outbox = intern(self, connection.raw(), name).await?;
             relays::make_lane(self, connection.raw(), outbox).await?;
             Ok(outbox)
         };
-        let outbox = registered.await.map_err(|error| self.file.fault(error))?;
+        let outbox = registered.await.map_err(|error| failed(self.file.fault(error)))?;
         connection.give_back();
         Ok(outbox)
     }
@@ -88,6 +98,10 @@ impl OutboxRows for Sqlite {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         self.record(outbox, token, failures).await
+    }
+
+    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        self.alive(outbox).await
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

@@ -82,7 +82,8 @@ impl StoreOutbox<Sqlite> {
     /// If the future is dropped, either all or none of them are written, up to 4,000; roll back then.
     ///
     /// # Errors
-    /// [`Error::Config`]: a message cannot be sent, and none was written. [`Error::Database`]: a statement failed, and
+    /// [`Error::Config`]: a message cannot be sent, or the file lacks the tables of the outbox (the text names the fix),
+    /// and none was written. [`Error::Database`]: a statement failed, and
     /// the application has to roll back.
     pub async fn stage(
         &self,
@@ -94,6 +95,7 @@ impl StoreOutbox<Sqlite> {
             return Ok(());
         }
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
+        outbox::check(&self.store, connection).await?;
         let outbox = outbox::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         let messages = checked(messages, self.store.bell.limit(outbox))?;
         let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();

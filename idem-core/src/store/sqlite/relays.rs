@@ -159,6 +159,14 @@ impl Sqlite {
         .await
     }
 
+    pub(super) async fn alive(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        let mut reader = self.file.reader().await?;
+        let read = async { self.of(RELAYS, outbox).fetch_one(&mut reader.connection).await?.try_get(0) };
+        let relays = read.await.map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(relays)
+    }
+
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {

@@ -188,6 +188,9 @@ macro_rules! __pipeline_in_every_mode {
             a_worker_without_a_relay_is_unready
             a_handler_that_stages_without_saying_so_fails
             a_backlog_pauses_consumption_until_it_is_published
+            a_backlog_that_cannot_be_counted_stops_no_worker
+            a_full_outbox_does_not_stop_suspects
+            a_missing_relay_is_told_while_the_outbox_is_counted
             // replay
             a_replay_runs_it_once
             a_replay_twice_has_one_effect

@@ -5,6 +5,7 @@
 mod ages;
 mod ahead;
 mod away;
+mod backlog;
 mod batch_handlers;
 mod batches;
 mod brake;
@@ -60,6 +61,7 @@ pub use super::store::World;
 pub use ages::*;
 pub use ahead::*;
 pub use away::*;
+pub use backlog::*;
 pub use batch_handlers::*;
 pub use batches::*;
 pub use brake::*;

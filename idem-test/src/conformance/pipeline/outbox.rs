@@ -184,39 +184,3 @@ pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     relay.abort();
     worker.stop().await;
 }
-
-/// Consumption pauses while too many messages wait, and goes on when those are published. Nothing fails.
-pub async fn a_backlog_pauses_consumption_until_it_is_published<W: World>(world: W) {
-    let staging = Staging::new(world).await;
-    // Each failure would be the last.
-    let retry = idem_core::RetryPolicy::new().max_attempts(1);
-    let (settings, health) = watched(2);
-    let settings = Settings { backlog: Some(3), relay_patience: Duration::from_millis(600), retry, ..settings };
-    let worker = staging.start(settings);
-    for id in ["a", "b"] {
-        staging.publish("Staging", Order::ok(id));
-    }
-    staging.0.outcomes(2).await;
-    let health = health.borrow().clone().unwrap();
-    soon(async {
-        while health.unrelayed().is_none_or(|why| !why.contains("more than 3 messages")) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    assert!(!health.is_ready());
-    for id in ["c", "d", "e"] {
-        staging.publish("Staging", Order::ok(id));
-    }
-    // One delivery may be on its way already.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(staging.staged().await.len() <= 6, "{:?}", staging.staged().await);
-    let sink = crate::MemorySink::new();
-    let relay = idem_core::Relay::new("billing", staging.0.store.clone(), sink.clone());
-    let relay = tokio::spawn(relay.run_until(std::future::pending()));
-    soon(sink.wait_for(|sink| sink.published().len() == 10)).await;
-    is_ready(&health, true).await;
-    relay.abort();
-    worker.stop().await;
-    assert_eq!(staging.0.outcomes(5).await, ["processed"; 5]);
-}

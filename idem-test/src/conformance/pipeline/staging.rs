@@ -12,8 +12,10 @@ use uuid::Uuid;
 use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
+use crate::tapped_store::{Over, TappedStore};
 
 use super::desk::Desk;
+use super::faulty::{Do, Faulty};
 use super::line::Line;
 use super::orders::{Act, Order, Orders};
 use super::panicky::Extracted;
@@ -21,7 +23,7 @@ use super::running::Running;
 use super::settings::Settings;
 
 /// The handler of `Staging` events: it stages two messages, before and after it does what the order says.
-struct Stages<W>(PhantomData<fn() -> W>);
+pub(super) struct Stages<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Stages<W> {
     const NAME: &'static str = "stages";
@@ -135,6 +137,17 @@ impl<W: World> Staging<W> {
         let worker = Worker::new(settings.consumer, self.0.store.clone(), self.0.queue.clone());
         let worker = worker.state(self.0.desk.clone()).handler::<Stages<W>>().handler::<StagesBatch<W>>();
         self.0.run_until_stopped(worker, settings)
+    }
+
+    /// Starts a worker whose store fails on demand.
+    pub(super) fn start_over(
+        &self,
+        hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
+        settings: Settings,
+    ) -> Running {
+        let store = TappedStore::new(self.0.store.clone(), Faulty::new(hook));
+        let worker = Worker::new(settings.consumer, store, self.0.queue.clone()).state(self.0.desk.clone());
+        self.0.run_until_stopped(worker.handler::<Over<Stages<W>, W::Store, Faulty>>(), settings)
     }
 
     /// Runs a worker until there are so many outcomes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, StoreError, Transactions};
-use idem_core::{Error, Outgoing, Relay, RetryPolicy, StagedMessage, Store};
+use idem_core::{Error, Outgoing, Relay, RetryPolicy, Sink, StagedMessage, Store};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -109,7 +109,7 @@ impl<W: World> Line<W> {
             .retry(retry)
     }
 
-    pub(super) fn start_with<S: Store>(&self, relay: Relay<S, MemorySink>) -> Running {
+    pub(super) fn start_with<S: Store, K: Sink>(&self, relay: Relay<S, K>) -> Running {
         let (shutdown, when) = oneshot::channel();
         let relay = tokio::spawn(relay.run_until(async {
             let _ = when.await;

@@ -6,12 +6,14 @@ mod failures;
 mod leases;
 mod line;
 mod load;
+mod opening;
 mod order;
 
 pub use super::store::World;
 pub use failures::*;
 pub use leases::*;
 pub use load::*;
+pub use opening::*;
 pub use order::*;
 
 /// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`
@@ -46,6 +48,9 @@ macro_rules! relay_suite {
             a_relay_that_lost_its_lanes_deletes_nothing
             a_row_whose_id_was_given_again_is_left_alone
             another_outbox_is_left_alone
+            // opening
+            a_relay_that_waits_for_its_broker_is_alive
+            a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others
             // load
             a_relay_that_is_started_to_help_gets_lanes_at_once
             a_lane_that_cannot_be_given_back_is_tried_at_leisure
