@@ -34,7 +34,7 @@ pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Re
     if let Some(key) = message.key() {
         headers.insert(KEY, encoded(key.as_bytes()));
     }
-    for (name, value) in cloud_events.map(|source| message.cloud_event(source)).unwrap_or_default() {
+    for (name, value) in cloud_events.map(|source| message.cloud_event(source)).transpose()?.unwrap_or_default() {
         headers.insert(format!("{CLOUD_EVENT}{name}").as_str(), encoded(value.as_bytes()));
     }
     Ok(headers)
