@@ -41,7 +41,7 @@ pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Re
     for (name, value) in [(EVENT_TYPE, message.event_type()), (CONTENT_TYPE, message.content_type())] {
         ours.extend(value.map(|value| (name.to_owned(), value.to_owned())));
     }
-    let attributes = cloud_events.map(|source| message.cloud_event(source)).unwrap_or_default();
+    let attributes = cloud_events.map(|source| message.cloud_event(source)).transpose()?.unwrap_or_default();
     ours.extend(attributes.into_iter().map(|(name, value)| (format!("{CLOUD_EVENT}{name}"), value)));
     let mut headers = OwnedHeaders::new_with_capacity(ours.len() + message.headers().len());
     for (key, value) in &ours {

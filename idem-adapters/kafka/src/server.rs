@@ -110,6 +110,9 @@ impl Kafka {
     /// | no report within 8 seconds (`message.timeout.ms`) | a failure of the broker; the message is published again. A relay with a longer `publish_timeout` needs a longer one here as well |
     /// | a fatal error of the producer, a login that is refused | a failure of the broker; nothing is confirmed, and a new producer with the present login takes its place |
     ///
+    /// One partition that does not answer delays all topics: when a message has timed out in its queue, the idempotent
+    /// producer sends nothing more until all messages that are under way are answered, for up to 8 seconds each time.
+    ///
     /// A message costs a place in a batch; there is no waiting for a batch to fill (`linger.ms` is 0). The client has a
     /// thread for each broker. Publishing is cancel safe: a call that is dropped was published or not, and neither fails
     /// nor confirms another.

@@ -33,6 +33,7 @@ impl Producer {
 
     /// Publishes each message as a CloudEvent in binary mode: headers `ce_id`, `ce_source` and so on, as in
     /// [`StagedMessage::cloud_event`]. `source` says where the events come from, for example `/shop/billing`.
+    /// An empty one is an error when the relay starts.
     #[must_use]
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
         self.cloud_events = Some(source.into());
@@ -89,6 +90,9 @@ impl Sink for Producer {
     }
 
     async fn open(&self) -> Result<(), SinkError> {
+        if self.cloud_events.as_deref() == Some("") {
+            return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
+        }
         let opened = async {
             connection::connect(&self.config.current().await?).await?;
             self.publishing.open(&self.config).await

@@ -134,6 +134,7 @@ mod settings;
 mod sink;
 mod source;
 mod stream;
+mod streams;
 mod subscription;
 mod tls;
 mod unreadable;

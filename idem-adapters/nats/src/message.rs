@@ -10,6 +10,10 @@ pub(crate) const KEY: &str = "idem-key";
 pub(crate) const EVENT_TYPE: &str = "event-type";
 const CONTENT_TYPE: &str = "Content-Type";
 
+/// The prefix of headers that are orders to a stream: to remove other messages (`Nats-Rollup`), or this one after a time
+/// (`Nats-TTL`), or to store it only if the stream is in some state (`Nats-Expected-*`).
+const RESERVED: &str = "nats-";
+
 /// The prefix of the attributes of a CloudEvent.
 const CLOUD_EVENT: &str = "ce-";
 
@@ -23,6 +27,11 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Result<HeaderMap, SinkError> {
     let mut headers = HeaderMap::new();
     for (name, value) in message.headers().iter() {
+        if name.get(..RESERVED.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED)) {
+            return Err(SinkError::message(format!(
+                "a stream takes the header `{name}`, as all that begin with `Nats-`, as an order: use another name"
+            )));
+        }
         headers.append(header_name(name)?, header_value(name, value)?);
     }
     headers.insert(NATS_MESSAGE_ID, message.id().to_string());
@@ -34,7 +43,11 @@ pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Re
     if let Some(key) = message.key() {
         headers.insert(KEY, encoded(key.as_bytes()));
     }
-    for (name, value) in cloud_events.map(|source| message.cloud_event(source)).unwrap_or_default() {
+    // NATS has no place of its own for the content type of a CloudEvent.
+    if let (Some(content_type), Some(_)) = (message.content_type(), cloud_events) {
+        headers.insert(format!("{CLOUD_EVENT}datacontenttype").as_str(), encoded(content_type.as_bytes()));
+    }
+    for (name, value) in cloud_events.map(|source| message.cloud_event(source)).transpose()?.unwrap_or_default() {
         headers.insert(format!("{CLOUD_EVENT}{name}").as_str(), encoded(value.as_bytes()));
     }
     Ok(headers)
@@ -91,12 +104,34 @@ mod tests {
 
     #[test]
     fn the_headers_of_the_sink_replace_others() {
-        let outgoing = Outgoing::new("a", "").key("a b%").header("idem-key", "9").header("Nats-Msg-Id", "9");
+        let outgoing = Outgoing::new("a", "").key("a b%").header("idem-key", "9").header("ce-source", "9");
         let headers = headers(&message(outgoing), Some("/shop \u{e9}")).unwrap();
         let all = |name: &str| headers.get_all(name).map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(all("idem-key"), ["a%20b%25"]);
         assert_eq!(all("Nats-Msg-Id"), ["00000000-0000-0000-0000-000000000007"]);
         assert_eq!(all("ce-source"), ["/shop%20%C3%A9"]);
+    }
+
+    #[test]
+    fn the_content_type_of_a_cloud_event_is_an_attribute_as_well() {
+        let typed = message(Outgoing::new("a", "").content_type("text/plain"));
+        let value = |headers: &HeaderMap, name: &str| headers.get(name).map(ToString::to_string);
+        let event = headers(&typed, Some("/shop")).unwrap();
+        assert_eq!(value(&event, "ce-datacontenttype").as_deref(), Some("text/plain"));
+        assert_eq!(value(&event, "Content-Type").as_deref(), Some("text/plain"));
+        assert_eq!(value(&headers(&typed, None).unwrap(), "ce-datacontenttype"), None);
+    }
+
+    #[test]
+    fn a_header_that_is_an_order_to_the_stream_is_refused() {
+        for name in ["Nats-Rollup", "nats-ttl", "Nats-Expected-Stream", "Nats-Msg-Id"] {
+            let Err(SinkError::Message(error)) = headers(&message(Outgoing::new("a", "").header(name, "secret")), None)
+            else {
+                panic!("{name}")
+            };
+            assert!(error.to_string().contains(name) && !error.to_string().contains("secret"), "{error}");
+        }
+        assert!(headers(&message(Outgoing::new("a", "").header("nats", "1")), None).is_ok());
     }
 
     #[test]

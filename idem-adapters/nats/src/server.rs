@@ -77,20 +77,27 @@ impl Nats {
     /// destination: with the prefix `shop.`, a message to `order.paid` has the subject `shop.order.paid`. The prefix may
     /// be empty.
     ///
-    /// A message is confirmed by the `PubAck` of its stream. A stream recognizes a copy by its id for the duration of its duplicate window (2 minutes by
-    /// default) and does not store it again: that is a success, also for a message that an operator publishes again.
+    /// A message is confirmed by the `PubAck` of its stream. A stream recognizes a copy by its id for the duration of its
+    /// duplicate window (2 minutes by default) and does not store it again: that is a success, also for a message that an
+    /// operator publishes again.
+    ///
+    /// **A confirm is worth less** with some settings of a stream. With the retention `interest`, a message that matches
+    /// the filter of no consumer is confirmed and not stored, so it is lost: create the consumers first. With a limit and
+    /// `discard: old`, the default, a new message is confirmed, and the oldest one is deleted, read or not. With `no_ack`
+    /// there is no confirm, and messages are published again and again. The relay warns of the first and the last at its
+    /// start.
     ///
     /// | message | NATS |
     /// |---|---|
     /// | id | header `Nats-Msg-Id` |
     /// | event type, content type | headers `event-type`, `Content-Type` |
     /// | key | header `idem-key`; bytes other than printable ASCII, the blank, `"` and `%` are percent-encoded |
-    /// | headers | headers; a name is printable ASCII without colons, a value is one line of UTF-8 |
+    /// | headers | headers; a name is printable ASCII without colons and does not begin with `Nats-`, a value is one line of UTF-8 |
     ///
     /// | failure | |
     /// |---|---|
-    /// | no stream has the subject; the subject is forbidden, or has a wildcard; the message is larger than `max_payload` with its headers, or than the stream takes | the message is refused, and its neighbours are not |
-    /// | the stream is full, or does not answer because it has no leader | a failure of the broker |
+    /// | no stream has the subject; the subject is forbidden, or has a wildcard; a header begins with `Nats-`, which would be an order to the stream; the message is larger than `max_payload` with its headers, or than the stream takes | the message is refused, and its neighbours are not |
+    /// | the stream is full and has `discard: new`, or does not answer because it has no leader | a failure of the broker |
     /// | the connection is lost, or does not come up within 10 seconds | a failure of the broker; the next calls share one new connection |
     ///
     /// A message costs one request and its answer; any number may be under way on the one connection. Publishing is cancel
@@ -98,7 +105,8 @@ impl Nats {
     ///
     /// When the relay starts, some stream must have subjects with the prefix. The login must be allowed to publish to the
     /// subjects and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]; `$JS.API.STREAM.NAMES` is for the
-    /// check, and to tell a stream without a leader from a subject that no stream has.
+    /// check, and to tell a stream without a leader from a subject that no stream has: without it, messages are charged
+    /// during an election. `$JS.API.STREAM.LIST` is for the warnings.
     ///
     /// ```no_run
     /// # fn jetstream(nats: idem_nats::Nats) {

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
-use async_nats::jetstream::context::GetStreamByNameErrorKind;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::{Message, Request};
 use idem_core::{Error, Sink, SinkError, StagedMessage};
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::connection::{Connection, Lost};
 use crate::message::{check_subject, headers, size};
 use crate::publishing::Publishing;
+use crate::streams::{self, Found};
 
-/// How long to wait for the names of streams. Not every login may ask for them.
-const LOOK: Duration = Duration::from_secs(3);
+/// How long a message may have no answer before the sink looks for its stream. A relay stops to wait later.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long to wait for the answer to a message. A relay stops to wait earlier.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -42,8 +42,9 @@ impl JetStream {
     }
 
     /// Publishes each message as a CloudEvent in binary mode: headers `ce-id`, `ce-source` and so on, as in
-    /// [`StagedMessage::cloud_event`], percent-encoded. `source` says where the events come from, for example
+    /// [`StagedMessage::cloud_event`], percent-encoded, and `ce-datacontenttype`. `source` says where the events come from, for example
     /// `/shop/billing`.
+    /// An empty one is an error when the relay starts.
     #[must_use]
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
         self.cloud_events = Some(source.into());
@@ -56,37 +57,47 @@ impl JetStream {
         // A stream is found by whole parts of a subject.
         let subjects =
             format!("{}>", self.prefix.rsplit_once('.').map(|(parts, _)| format!("{parts}.")).unwrap_or_default());
-        match timeout(LOOK, connection.jetstream().stream_by_subject(subjects.as_str())).await {
-            Ok(Err(error)) if matches!(error.kind(), GetStreamByNameErrorKind::NotFound) => {
-                Err(SinkError::message(format!(
+        match streams::find(connection, &subjects).await {
+            Found::Nothing => {
+                return Err(SinkError::message(format!(
                     "no stream on {address} has subjects of `{subjects}`: create one (nats stream add), or check the \
                      prefix given to .jetstream(..)"
-                )))
+                )));
             }
-            Ok(Err(error)) => {
-                tracing::debug!(%address, %error, "the names of streams could not be read");
-                Ok(())
-            }
-            Ok(Ok(_)) | Err(_) => Ok(()),
+            Found::Unknown(error) => tracing::debug!(%address, error, "the names of streams could not be read"),
+            Found::Stream(_) => streams::warn(connection, &subjects, address).await,
+            Found::Forbidden => {}
         }
+        Ok(())
     }
 
     /// Returns the error of a message to which nothing listens. While a stream has no leader, or the server has not yet
-    /// started JetStream, that is no fault of the message.
+    /// started JetStream, that is no fault of the message. A login that may not ask learns of no leader.
     async fn unanswered(&self, connection: &Connection, subject: &str) -> SinkError {
         let address = &self.config.address;
-        match timeout(LOOK, connection.jetstream().stream_by_subject(subject)).await {
-            Ok(Ok(stream)) => SinkError::broker(format!(
+        match streams::find(connection, subject).await {
+            Found::Stream(stream) => SinkError::broker(format!(
                 "the stream `{stream}` on {address} does not answer at present: it has no leader, or only copies another"
             )),
-            Ok(Err(error)) if !matches!(error.kind(), GetStreamByNameErrorKind::NotFound) => {
-                SinkError::broker(format!("JetStream does not answer on {address}: {error}"))
-            }
-            // A login that may not ask gets no answer.
-            Ok(Err(_)) | Err(_) => SinkError::message(format!(
-                "no stream on {address} takes the subject `{subject}`: add it to the subjects of a stream"
-            )),
+            Found::Unknown(error) => SinkError::broker(format!("JetStream does not answer on {address}: {error}")),
+            Found::Nothing | Found::Forbidden => self.no_stream(subject),
         }
+    }
+
+    /// Ends if a subscriber hears the subject, so that the server reports nothing, and no stream does.
+    async fn ignored(&self, connection: &Connection, subject: &str) -> SinkError {
+        sleep(SILENCE).await;
+        match streams::find(connection, subject).await {
+            Found::Nothing => self.no_stream(subject),
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn no_stream(&self, subject: &str) -> SinkError {
+        SinkError::message(format!(
+            "no stream on {} takes the subject `{subject}`: add it to the subjects of a stream",
+            self.config.address
+        ))
     }
 
     /// Returns the result of an answer.
@@ -123,6 +134,9 @@ impl Sink for JetStream {
     }
 
     async fn open(&self) -> Result<(), SinkError> {
+        if self.cloud_events.as_deref() == Some("") {
+            return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
+        }
         let connection = self.publishing.open(&self.config).await.map_err(|error| match error {
             Error::Config(_) => SinkError::message(error),
             _ => SinkError::broker(error),
@@ -156,6 +170,7 @@ impl Sink for JetStream {
                 "the login may not publish to `{subject}` on {}: allow it",
                 self.config.address
             ))),
+            error = self.ignored(&connection, &subject) => return Err(error),
         };
         match answer {
             Ok(answer) => self.confirmed(&subject, &answer),

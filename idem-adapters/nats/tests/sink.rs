@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::stream::{Config, DiscardPolicy};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use common::relay::Relay;
 use futures_util::future::join_all;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
@@ -75,6 +75,7 @@ impl World for OneStream {
             (Outgoing::new("orders. paid", "{}"), "is not a subject"),
             (Outgoing::new("orders..paid", "{}"), "is not a subject"),
             (Outgoing::new("orders.*", "{}"), "is not a subject"),
+            (fit().header("Nats-Rollup", "all"), "`Nats-Rollup`"),
             (fit().header("a:b", ""), "the header name \"a:b\""),
             (fit().header("\u{e9}", ""), "the header name"),
             (fit().header("a", "1\r\n2"), "the value of the header `a`"),
@@ -193,6 +194,39 @@ async fn an_answer_that_is_not_of_a_stream_confirms_nothing() {
     let (result, ()) = tokio::join!(publish(&sink, &message), answering);
     let error = result.unwrap_err();
     assert!(matches!(error, SinkError::Message(_)) && error.to_string().contains("not by a stream"), "{error}");
+    sink.close().await;
+}
+
+/// The server reports nothing about a subject that a subscriber hears, although no stream has it.
+#[tokio::test]
+async fn a_subscriber_does_not_hide_that_no_stream_has_the_subject() {
+    let Some(world) = OneStream::make().await else { return };
+    let client = async_nats::connect(&world.world.url).await.unwrap();
+    let subject = format!("{}invoices.paid", world.prefix());
+    let _hears = client.subscribe(subject.clone()).await.unwrap();
+    client.flush().await.unwrap();
+    let sink = opened(world.sink().await).await;
+    let message = message("invoices.paid");
+    // A relay waits for 10 seconds.
+    let error = timeout(Duration::from_secs(10), sink.publish(&message)).await.unwrap().unwrap_err();
+    assert!(matches!(error, SinkError::Message(_)) && error.to_string().contains(&subject), "{error}");
+    sink.close().await;
+}
+
+/// A stream with the retention `interest` confirms a message without storing it if no consumer wants it, and one with
+/// `no_ack` confirms nothing.
+#[tokio::test]
+async fn a_stream_whose_confirm_is_worth_nothing_is_warned_about() {
+    let Some(world) = common::World::empty().await else { return };
+    let set = |config: &mut Config| (config.retention, config.no_ack) = (RetentionPolicy::Interest, true);
+    world.make(set).await;
+    let sink = world.nats().await.jetstream(format!("{}.", world.stream));
+    let (text, subscriber) = idem_test::captured();
+    let guard = tracing::subscriber::set_default(subscriber);
+    sink.open().await.unwrap();
+    drop(guard);
+    let text = text.to_string();
+    assert!(text.contains("`interest`") && text.contains("`no_ack`") && text.contains(&world.stream), "{text}");
     sink.close().await;
 }
 

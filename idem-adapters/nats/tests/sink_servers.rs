@@ -74,6 +74,33 @@ async fn a_stream_that_does_not_answer_is_a_failure_of_the_broker() {
     sink.close().await;
 }
 
+/// During an election, nothing listens to a stream's subjects, and the API does not answer. Here a subscriber stands in
+/// for the API, on a server without JetStream.
+#[tokio::test]
+async fn an_api_that_does_not_answer_is_a_failure_of_the_broker() {
+    let Some(server) = Server::start("") else { return };
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let _silent = client.subscribe("$JS.API.>").await.unwrap();
+    client.flush().await.unwrap();
+    let sink = opened(Nats::connect(server.url()).await.unwrap().jetstream("")).await;
+    let error = publish(&sink, &message("orders.paid")).await.unwrap_err();
+    assert!(matches!(error, SinkError::Broker(_)), "{error}");
+    sink.close().await;
+}
+
+/// A login that may not ask for the names of streams cannot tell an election from a subject that no stream has.
+#[tokio::test]
+async fn a_login_that_may_not_ask_is_told_of_an_unknown_subject() {
+    let users = "jetstream: {}\nauthorization: { users: [ \
+                 { user: sink, password: s, permissions: { publish: { deny: \"$JS.API.>\" } } } ] }";
+    let Some(server) = Server::start(users) else { return };
+    let nats = Nats::connect(format!("nats://sink:s@127.0.0.1:{}", server.port)).await.unwrap();
+    let sink = opened(nats.jetstream("orders.")).await;
+    let error = publish(&sink, &message("paid")).await.unwrap_err();
+    assert!(matches!(error, SinkError::Message(_)) && error.to_string().contains("orders.paid"), "{error}");
+    sink.close().await;
+}
+
 /// A server that is killed and comes back takes the messages again.
 #[tokio::test]
 async fn a_server_that_restarts_is_a_failure_of_the_broker_until_it_is_back() {

@@ -4,6 +4,7 @@ mod ask;
 mod confirms;
 mod consumer;
 mod cursor;
+mod end;
 mod frames;
 mod login;
 mod message;
@@ -11,9 +12,9 @@ mod outstanding;
 mod publisher;
 mod writes;
 
-pub(crate) use confirms::End;
 pub(crate) use consumer::{BareAcker, CHANNEL, Consumer};
 pub(crate) use cursor::Cursor;
+pub(crate) use end::End;
 pub(crate) use frames::{body, header, method};
 pub(crate) use login::Bare;
 pub(crate) use message::Message;

@@ -120,6 +120,7 @@ mod single;
 mod sink;
 mod source;
 mod subscription;
+mod suspects;
 mod tls;
 mod unreadable;
 mod url;

@@ -98,7 +98,7 @@ fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Result<FieldT
     if let Some(key) = message.key() {
         table.insert(KEY.into(), AMQPValue::LongString(key.as_bytes().into()));
     }
-    for (name, value) in cloud_events.map(|source| message.cloud_event(source)).unwrap_or_default() {
+    for (name, value) in cloud_events.map(|source| message.cloud_event(source)).transpose()?.unwrap_or_default() {
         table.insert(format!("{CLOUD_EVENT}{name}").into(), AMQPValue::LongString(value.into()));
     }
     Ok(table)

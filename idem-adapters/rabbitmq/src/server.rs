@@ -145,7 +145,11 @@ impl RabbitMq {
     ///
     /// Each message is persistent and mandatory, and confirmed once each queue to which it was routed has stored it. If
     /// no queue is bound for its routing key, the message fails, and its neighbours do not. All messages share one
-    /// connection and one channel.
+    /// connection and one channel. After a refusal that does not name its message, those that it may concern are published
+    /// one at a time, on a second connection.
+    ///
+    /// **A confirm is worth less** with a queue of limited length and the default `x-overflow`, `drop-head`: a new message
+    /// is confirmed, and the oldest one is dropped, read or not. Set `reject-publish`.
     ///
     /// | message | AMQP |
     /// |---|---|
@@ -153,7 +157,7 @@ impl RabbitMq {
     /// | event type, content type | properties `type`, `content-type` |
     /// | time of staging | property `timestamp` |
     /// | key | header `idem-key`, as bytes |
-    /// | headers | headers, as byte strings; each name once |
+    /// | headers | headers, as byte strings; each name once, and neither `CC` nor `BCC` |
     ///
     /// The exchange is checked when the relay starts, which fails if it does not exist. An exchange that is deleted later
     /// is a failure of the broker: the messages wait.
@@ -161,7 +165,7 @@ impl RabbitMq {
     /// | failure | |
     /// |---|---|
     /// | no queue is bound; the message is too large; its routing key is forbidden, or over 255 bytes | the message is refused, and its neighbours are not |
-    /// | `basic.nack`: a queue is full, or its leader is away | a failure of the broker |
+    /// | `basic.nack`: a queue is full and has `x-overflow: reject-publish`, or its leader is away | a failure of the broker |
     /// | the connection is lost, or does not come up within 10 seconds | a failure of the broker; the next calls share one new connection |
     ///
     /// A message costs one frame with its headers and one for each 128 KiB of payload, and no round trip of its own: any

@@ -8,11 +8,12 @@ use idem_core::{Error, Sink, SinkError, StagedMessage};
 use lapin::types::ShortString;
 use tokio::sync::Mutex;
 
-use crate::bare::{Answer, End};
+use crate::bare::{Answer, End, Publisher};
 use crate::config::Config;
 use crate::message::{Target, encode};
 use crate::publishing::Publishing;
 use crate::refusal::Refusal;
+use crate::suspects::Suspects;
 
 /// An exchange, to which a relay publishes the messages of an outbox: see [`RabbitMq::exchange`](crate::RabbitMq::exchange).
 pub struct Exchange {
@@ -22,9 +23,9 @@ pub struct Exchange {
     publishing: Publishing,
     /// The size of the largest message, once the server has refused a larger one.
     limit: AtomicUsize,
-    /// How many messages are to be published one at a time, because the server refused one of them and did not say
-    /// which.
-    suspects: AtomicUsize,
+    suspects: Suspects,
+    /// The connection of the suspects, of which one at a time is under way. Other messages do not wait for them.
+    apart: Publishing,
     single: Mutex<()>,
 }
 
@@ -36,13 +37,15 @@ impl Exchange {
             cloud_events: None,
             publishing: Publishing::default(),
             limit: AtomicUsize::new(usize::MAX),
-            suspects: AtomicUsize::new(0),
+            suspects: Suspects::default(),
+            apart: Publishing::default(),
             single: Mutex::default(),
         }
     }
 
     /// Publishes each message as a CloudEvent in binary mode: headers `cloudEvents_id`, `cloudEvents_source` and so on,
     /// as in [`StagedMessage::cloud_event`]. `source` says where the events come from, for example `/shop/billing`.
+    /// An empty one is an error when the relay starts.
     #[must_use]
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
         self.cloud_events = Some(source.into());
@@ -78,10 +81,12 @@ impl Exchange {
                 self.check_size(message).err().unwrap_or_else(|| SinkError::broker(answer))
             }
             Refusal::Message if unconfirmed == 1 => {
+                // Its next attempt would disturb others as well.
+                self.suspects.add(message);
                 SinkError::message(format!("{answer} (routing key `{}`)", message.to()))
             }
             Refusal::Message => {
-                self.suspects.fetch_max(unconfirmed, SeqCst);
+                self.suspects.add(message);
                 SinkError::broker(format!("{answer}. {unconfirmed} messages were unconfirmed; each is tried by itself"))
             }
         }
@@ -91,11 +96,14 @@ impl Exchange {
         format!("exchange `{}` on {}", self.name, self.config.address)
     }
 
-    async fn send(&self, message: &StagedMessage) -> Result<(), SinkError> {
-        let publisher = self.publishing.get(&self.config, &self.name).await?;
+    async fn send(&self, publisher: &Publisher, message: &StagedMessage) -> Result<(), SinkError> {
         let cloud_events = self.cloud_events.as_deref();
         let target = Target { exchange: &self.name, cloud_events, frame_max: publisher.frame_max };
-        match publisher.publish(encode(message, target)?).await {
+        let answer = publisher.publish(encode(message, target)?).await;
+        if answer.is_ok() {
+            self.suspects.remove(message);
+        }
+        match answer {
             Ok(Answer::Stored) => Ok(()),
             Ok(Answer::Returned(reason)) => Err(SinkError::message(format!(
                 "{} has returned it ({reason}): no queue is bound for the routing key `{}`. Bind one, or give the \
@@ -104,8 +112,8 @@ impl Exchange {
                 message.to()
             ))),
             Ok(Answer::Nacked) => Err(SinkError::broker(format!(
-                "{} cannot store a message with the routing key `{}` (basic.nack): a queue is full, or its leader is \
-                 unavailable",
+                "{} cannot store a message with the routing key `{}` (basic.nack): a queue refuses messages \
+                 because it is full, or its leader is unavailable",
                 self.place(),
                 message.to()
             ))),
@@ -134,6 +142,9 @@ impl Sink for Exchange {
             let text = format!("an exchange's name has at most 255 bytes, and this one has {}", self.name.len());
             return Err(SinkError::message(text));
         }
+        if self.cloud_events.as_deref() == Some("") {
+            return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
+        }
         match self.publishing.open(&self.config, &self.name).await {
             Ok(_) => Ok(()),
             Err(error @ Error::Config(_)) => Err(SinkError::message(error)),
@@ -143,18 +154,19 @@ impl Sink for Exchange {
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         self.check_size(message)?;
-        if self.suspects.load(SeqCst) == 0 {
-            return self.send(message).await;
+        if !self.suspects.has(message) {
+            let publisher = self.publishing.get(&self.config, &self.name).await?;
+            return self.send(&publisher, message).await;
         }
         let _single = self.single.lock().await;
-        let sent = self.send(message).await;
-        let _ = self.suspects.fetch_update(SeqCst, SeqCst, |suspects| suspects.checked_sub(1));
-        sent
+        let publisher = self.apart.idle(&self.config, &self.name).await?;
+        self.send(&publisher, message).await
     }
 
     /// Gives up after 5 seconds without an answer.
     async fn close(&self) {
         self.publishing.close().await;
+        self.apart.close().await;
     }
 }
 

@@ -3,11 +3,17 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::relay::{Relay, authority};
 use common::{World, loss, next, subscribe_options, texts};
-use idem_core::{Acker, Error, Source};
+use idem_core::{Acker, Error, Outgoing, Sink, Source, StagedMessage};
 use idem_rabbitmq::RabbitMq;
+use lapin::ExchangeKind;
+use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions};
+use lapin::types::FieldTable;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 const SENTINEL: &str = "s3ntinel";
 
@@ -99,4 +105,42 @@ async fn after_a_subscription_ends_the_next_connection_begins_with_the_next_host
     one.refuse(true);
     world.publish("by the other one").await;
     assert_eq!(next(&mut queue).await.0.payload(), "by the other one");
+}
+
+fn message(to: &str) -> StagedMessage {
+    StagedMessage::new("00000000-0000-0000-0000-000000000007".parse().unwrap(), Outgoing::new(to, "{}"))
+}
+
+/// Declares an exchange with the name of the queue, bound to it.
+async fn exchange(world: &World) {
+    let name = world.queue.as_str();
+    let options = ExchangeDeclareOptions { durable: true, auto_delete: true, ..Default::default() };
+    world.channel.exchange_declare(name.into(), ExchangeKind::Fanout, options, FieldTable::default()).await.unwrap();
+    let options = QueueBindOptions::default();
+    world.channel.queue_bind(name.into(), name.into(), "".into(), options, FieldTable::default()).await.unwrap();
+}
+
+/// The second host takes connections and says nothing. A relay waits for less time than it takes to find that.
+#[tokio::test]
+async fn a_sink_goes_on_beside_a_host_that_is_silent() {
+    const RELAY: Duration = Duration::from_secs(2);
+    const CONNECT: Duration = Duration::from_secs(10);
+    let Some(world) = World::new().await else { return };
+    let one = Relay::start(&world.url).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hosts = [silent.local_addr().unwrap().to_string()];
+    let sink = RabbitMq::options(one.url(&world.url)).hosts(hosts).connect().await.unwrap().exchange(&world.queue);
+    exchange(&world).await;
+    sink.open().await.unwrap();
+    // Without the exchange, the server closes the channel, and its host is as good as before.
+    let message = message("orders.paid");
+    world.channel.exchange_delete(world.queue.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
+    timeout(common::LONG, sink.publish(&message)).await.unwrap().unwrap_err();
+    exchange(&world).await;
+    timeout(RELAY, sink.publish(&message)).await.unwrap().unwrap();
+    // When its host is lost, the silent one is next, and the first one again after that.
+    one.cut();
+    let published = async { while !matches!(timeout(RELAY, sink.publish(&message)).await, Ok(Ok(()))) {} };
+    timeout(CONNECT * 2, published).await.unwrap();
+    sink.close().await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::StagedMessage;
+use super::{SinkError, StagedMessage};
 
 impl StagedMessage {
     /// Returns the attributes of this message as a CloudEvent in binary mode (version 1.0 of the specification), for a
@@ -12,32 +12,48 @@ impl StagedMessage {
     ///
     /// The type is the event type, or the destination of a message without one.
     ///
+    /// # Errors
+    /// [`SinkError::Message`] if the source or the type would be empty, which the specification forbids. A sink refuses an
+    /// empty source when it [opens](super::Sink::open), because it concerns all messages.
+    ///
     /// ```
     /// # use std::time::{Duration, SystemTime};
     /// # use idem_core::{Outgoing, StagedMessage};
     /// # use uuid::Uuid;
     /// let message = StagedMessage::new(Uuid::from_u128(7), Outgoing::new("orders.paid", "{}"))
     ///     .with_staged_at(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
-    /// assert_eq!(message.cloud_event("/billing"), [
+    /// assert_eq!(message.cloud_event("/billing")?, [
     ///     ("specversion", "1.0".to_owned()),
     ///     ("id", "00000000-0000-0000-0000-000000000007".to_owned()),
     ///     ("source", "/billing".to_owned()),
     ///     ("type", "orders.paid".to_owned()),
     ///     ("time", "2023-11-14T22:13:20.123Z".to_owned()),
     /// ]);
+    /// # Ok::<_, idem_core::SinkError>(())
     /// ```
-    pub fn cloud_event(&self, source: &str) -> Vec<(&'static str, String)> {
+    pub fn cloud_event(&self, source: &str) -> Result<Vec<(&'static str, String)>, SinkError> {
+        let event_type = self.event_type().filter(|name| !name.is_empty()).unwrap_or(self.to());
+        if source.is_empty() {
+            return Err(SinkError::message(
+                "a CloudEvent needs a source: give .cloud_events(..) one that is not empty",
+            ));
+        }
+        if event_type.is_empty() {
+            return Err(SinkError::message(
+                "a CloudEvent needs a type: give the message an event type, since its destination is empty",
+            ));
+        }
         let mut attributes = vec![
             ("specversion", "1.0".to_owned()),
             ("id", self.id().to_string()),
             ("source", source.to_owned()),
-            ("type", self.event_type().unwrap_or(self.to()).to_owned()),
+            ("type", event_type.to_owned()),
             ("time", rfc3339(self.staged_at())),
         ];
         if let Some(key) = self.key().and_then(|key| std::str::from_utf8(key.as_bytes()).ok()) {
             attributes.push(("partitionkey", key.to_owned()));
         }
-        attributes
+        Ok(attributes)
     }
 }
 
@@ -67,7 +83,21 @@ fn date(days: u64) -> (u64, u64, u64) {
 mod tests {
     use std::time::Duration;
 
+    use uuid::Uuid;
+
     use super::*;
+    use crate::Outgoing;
+
+    #[test]
+    fn an_event_without_a_source_or_a_type_is_refused() {
+        let message = |to: &str| StagedMessage::new(Uuid::nil(), Outgoing::new(to, "{}"));
+        let typed = StagedMessage::new(Uuid::nil(), Outgoing::new("", "{}").event_type("paid"));
+        assert!(message("orders").cloud_event("/shop").is_ok() && typed.cloud_event("/shop").is_ok());
+        for (message, source, says) in [(message("orders"), "", "a source"), (message(""), "/shop", "a type")] {
+            let Err(SinkError::Message(error)) = message.cloud_event(source) else { panic!("{says}") };
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
 
     #[test]
     fn a_time_is_formatted_across_leap_years() {

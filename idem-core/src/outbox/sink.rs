@@ -51,7 +51,8 @@ pub trait Sink: Send + Sync + 'static {
 
     /// The size of the largest message that the broker takes, in bytes, if it is known: the payload, and what the sink
     /// adds to it at most. A larger message is refused when it is staged, if this relay runs in the same process, so
-    /// that no later message of its key overtakes it. It is read after [`open`](Self::open).
+    /// that no later message of its key overtakes it. It is read once, after [`open`](Self::open): a limit that
+    /// is learned later has no effect there.
     fn limit(&self) -> Option<usize> {
         None
     }

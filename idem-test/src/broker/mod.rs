@@ -29,6 +29,10 @@ use shared::Shared;
 /// to the subscription that has an unsettled delivery of it, until that subscription drains. In the order of the queue
 /// there is one ordering key. `Broker` is a handle: clones are the same broker.
 ///
+/// As the sink of a relay, it passes on the key of a message as the partition key, as Kafka does, so a consumer can have
+/// `key = partition_key` or an order by key. Deliveries of RabbitMQ and NATS have no partition key: there the key is in
+/// the header `idem-key`, and a consumer that needs it works with this broker and not with those.
+///
 /// ```
 /// # use idem_test::{Broker, Publication};
 /// # use idem_core::{Source, SubscribeOptions, Acker, Settled, BoxError};

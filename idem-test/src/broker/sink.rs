@@ -5,7 +5,8 @@ use idem_core::{Sink, SinkError, StagedMessage};
 use super::{Broker, Publication};
 
 /// A relay publishes to the queue that the message names as its destination. Each message is confirmed, and a queue is
-/// created when it is first named; [`MemorySink`](crate::MemorySink) is for tests of refusals.
+/// created when it is first named. A key becomes the partition key of the delivery, as on Kafka, and unlike on RabbitMQ
+/// and NATS; [`MemorySink`](crate::MemorySink) is for tests of refusals.
 impl Sink for Broker {
     fn system(&self) -> &'static str {
         "memory"

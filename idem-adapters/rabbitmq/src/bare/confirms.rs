@@ -7,23 +7,10 @@ use futures_util::AsyncRead;
 use tokio::time::timeout;
 
 use super::cursor::Cursor;
+use super::end::End;
 use super::frames::{self, HEADER, METHOD, unexpected};
 use super::outstanding::Unconfirmed;
 use crate::properties::Properties;
-
-/// Why a connection has ended.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// The server closed the channel, because of one of the messages that were unconfirmed or of their exchange.
-    Refused {
-        code: u16,
-        text: String,
-        /// How many messages were unconfirmed.
-        unconfirmed: usize,
-    },
-    /// The connection was lost or closed.
-    Lost(String),
-}
 
 /// A message that the server returns, without its properties: they follow.
 struct Returned {
@@ -62,7 +49,7 @@ pub(super) async fn read(
                 let properties = content.get(12..).unwrap_or_default();
                 // The properties are those that this process has sent.
                 let properties = Properties::read(properties).unwrap_or_else(|read| read);
-                unconfirmed.lock().returned(properties.message_id.unwrap_or_default(), &routing_key, reason);
+                unconfirmed.lock().returned(properties.message_id.unwrap_or_default(), &routing_key, &reason);
             }
             // A heartbeat, or the payload of a returned message.
             _ => {}

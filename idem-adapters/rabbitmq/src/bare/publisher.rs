@@ -15,17 +15,22 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::confirms::{self, End};
+use super::confirms;
+use super::end::End;
 use super::frames::Duplex;
-use super::outstanding::{Answer, Outstanding, Unconfirmed, Waiting};
+use super::outstanding::{Answer, Unconfirmed, Waiting};
 use super::writes::{self, Write};
 
 /// The time limit for a close.
 const CLOSE: Duration = Duration::from_secs(5);
 
+/// How many messages may wait to be written. Further calls keep theirs, so that a call that is dropped frees its message
+/// while the server takes nothing.
+const QUEUED: usize = 64;
+
 /// A connection with one channel in confirm mode. It ends with this value, and is never recovered.
 pub(crate) struct Publisher {
-    writes: mpsc::UnboundedSender<Write>,
+    writes: mpsc::Sender<Write>,
     state: Arc<State>,
     task: JoinHandle<()>,
     /// The index of the host that it is connected to.
@@ -38,6 +43,7 @@ pub(crate) struct Publisher {
 #[derive(Default)]
 struct State {
     unconfirmed: Unconfirmed,
+    /// Why the connection has ended.
     end: OnceLock<Arc<End>>,
 }
 
@@ -51,7 +57,7 @@ pub(crate) struct Encoded {
 impl Publisher {
     /// Creates a publisher on a connection whose channel is in confirm mode.
     pub(super) fn new(stream: Box<dyn Duplex>, heartbeat: Option<Duration>, host: usize, frame_max: usize) -> Self {
-        let (writes, asked) = mpsc::unbounded_channel();
+        let (writes, asked) = mpsc::channel(QUEUED);
         let state = Arc::<State>::default();
         let task = tokio::spawn(run(stream, heartbeat, asked, Ending(Arc::clone(&state))));
         Self { writes, state, task, host, frame_max }
@@ -59,33 +65,52 @@ impl Publisher {
 
     /// Reports whether the connection is open.
     pub(crate) fn is_live(&self) -> bool {
-        !self.writes.is_closed()
+        self.state.end.get().is_none()
+    }
+
+    /// Reports whether no message is unconfirmed, those of dropped calls included.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.unconfirmed.lock().count() == 0
+    }
+
+    /// Reports whether the server has ended the channel because of a message or of the exchange. The host works.
+    pub(crate) fn was_refused(&self) -> bool {
+        matches!(self.state.end.get().map(|end| &**end), Some(End::Refused { .. }))
     }
 
     /// Sends a message and waits for its confirm. Cancel safe: the confirm of a dropped call is ignored.
     ///
     /// # Errors
-    /// The connection or the channel has ended, with the same reason for all messages that were unconfirmed.
+    /// The connection or the channel has ended: with the server's reason for all messages that were unconfirmed, and with
+    /// [`End::Lost`] for one that was not sent.
     pub(crate) async fn publish(&self, encoded: Encoded) -> Result<Answer, Arc<End>> {
         let Encoded { id, routing_key, frames } = encoded;
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { id, routing_key, returned: None, answer };
-        // If the task has ended, this drops `answer`.
-        let _ = self.writes.send(Write::Message { frames, waiting });
-        answered.await.map_err(|_| self.end())
+        let waiting = Waiting { id: id.into(), routing_key, returned: None, answer };
+        // If the task has ended, this drops `answer`, as does a message that is in the queue at the end.
+        let _ = self.writes.send(Write::Message { frames, waiting }).await;
+        answered.await.unwrap_or_else(|_| Err(self.unsent()))
     }
 
-    /// Returns why the connection has ended.
-    fn end(&self) -> Arc<End> {
-        let closed = || Arc::new(End::Lost("the connection was closed".to_owned()));
-        self.state.end.get().cloned().unwrap_or_else(closed)
+    /// Returns the reason for a message that was not sent when the channel ended: the server did not refuse it.
+    fn unsent(&self) -> Arc<End> {
+        match self.state.end.get() {
+            Some(end) if matches!(**end, End::Lost(_)) => Arc::clone(end),
+            Some(_) => {
+                Arc::new(End::Lost("the server has refused another message before this one was sent".to_owned()))
+            }
+            None => closed(),
+        }
     }
 
     /// Closes the connection. Messages that are unconfirmed by then are answered with an error.
     pub(crate) async fn close(&self) {
-        if self.writes.send(Write::Close).is_ok() {
-            let _ = timeout(CLOSE, self.writes.closed()).await;
-        }
+        let closing = async {
+            if self.writes.send(Write::Close).await.is_ok() {
+                self.writes.closed().await;
+            }
+        };
+        let _ = timeout(CLOSE, closing).await;
         self.task.abort();
     }
 }
@@ -101,17 +126,16 @@ struct Ending(Arc<State>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        *self.0.unconfirmed.lock() = Outstanding::default();
+        self.0.unconfirmed.lock().end(self.0.end.get_or_init(closed));
     }
 }
 
+fn closed() -> Arc<End> {
+    Arc::new(End::Lost("the connection was closed".to_owned()))
+}
+
 /// Drives the connection until it ends.
-async fn run(
-    stream: Box<dyn Duplex>,
-    heartbeat: Option<Duration>,
-    mut asked: mpsc::UnboundedReceiver<Write>,
-    ending: Ending,
-) {
+async fn run(stream: Box<dyn Duplex>, heartbeat: Option<Duration>, mut asked: mpsc::Receiver<Write>, ending: Ending) {
     let state = &ending.0;
     let (from, to) = stream.split();
     let end = {
@@ -124,6 +148,83 @@ async fn run(
             future::Either::Right((Err(error), _)) => End::Lost(error.to_string()),
         }
     };
-    // Before the calls are answered, so that each finds the reason.
+    // `ending` answers the calls.
     let _ = state.end.set(Arc::new(end));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use amq_protocol::protocol::AMQPClass;
+    use amq_protocol::protocol::channel::{AMQPMethod, Close};
+    use futures_util::{AsyncRead, AsyncWrite, StreamExt, TryStreamExt, stream};
+
+    use super::*;
+    use crate::bare::{CHANNEL, method};
+
+    /// A server that takes nothing, as in a memory alarm, and sends only what it is told to.
+    struct Deaf<R>(R);
+
+    fn deaf() -> (mpsc::UnboundedSender<Vec<u8>>, Publisher) {
+        let (say, mut said) = mpsc::unbounded_channel();
+        let said = stream::poll_fn(move |context| said.poll_recv(context)).map(Ok::<_, io::Error>).into_async_read();
+        (say, Publisher::new(Box::new(Deaf(said)), None, 0, 4096))
+    }
+
+    impl<R: AsyncRead + Unpin> AsyncRead for Deaf<R> {
+        fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut [u8]) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.get_mut().0).poll_read(context, to)
+        }
+    }
+
+    impl<R> AsyncWrite for Deaf<R> {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    fn encoded(id: usize, size: usize) -> Encoded {
+        Encoded { id: id.to_string(), routing_key: "orders".to_owned(), frames: vec![0; size] }
+    }
+
+    #[tokio::test]
+    async fn a_dropped_call_frees_its_message_while_the_server_takes_nothing() {
+        let (_say, publisher) = deaf();
+        for id in 0..1000 {
+            timeout(Duration::from_millis(1), publisher.publish(encoded(id, 1))).await.unwrap_err();
+        }
+        let queued = publisher.writes.max_capacity() - publisher.writes.capacity();
+        let kept = queued + publisher.state.unconfirmed.lock().count();
+        assert!((QUEUED..2 * QUEUED).contains(&kept), "{kept}");
+    }
+
+    /// The first message fills what is written at once, so the second one is not sent yet.
+    #[tokio::test]
+    async fn a_message_that_was_not_sent_is_not_the_refused_one() {
+        let (say, publisher) = deaf();
+        let close = Close { reply_code: 406, reply_text: "no".into(), class_id: 60, method_id: 40 };
+        let close = method(CHANNEL, &AMQPClass::Channel(AMQPMethod::Close(close))).unwrap();
+        let refusing = async {
+            while publisher.is_idle() {
+                tokio::task::yield_now().await;
+            }
+            say.send(close).unwrap();
+        };
+        let (sent, waits) = (publisher.publish(encoded(1, writes::TOGETHER)), publisher.publish(encoded(2, 1)));
+        let (sent, waits, ()) = tokio::join!(sent, waits, refusing);
+        assert_eq!(*sent.unwrap_err(), End::Refused { code: 406, text: "no".to_owned(), unconfirmed: 1 });
+        assert!(matches!(*waits.unwrap_err(), End::Lost(_)));
+        assert!(publisher.was_refused() && !publisher.is_live());
+    }
 }

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::frames;
 use super::outstanding::{Unconfirmed, Waiting};
 
-/// How many messages are written at once, at most.
-const TOGETHER: usize = 256;
+/// How many bytes are collected before they are written, unless one message has more.
+pub(super) const TOGETHER: usize = 256 * 1024;
 
 /// A message to send, or the end.
 pub(super) enum Write {
@@ -24,37 +24,42 @@ pub(super) enum Write {
 /// Sends what is asked for, and heartbeats when idle. The order of writing is that of the delivery tags.
 pub(super) async fn write(
     mut to: impl AsyncWrite + Unpin,
-    asked: &mut mpsc::UnboundedReceiver<Write>,
+    asked: &mut mpsc::Receiver<Write>,
     heartbeat: Option<Duration>,
     unconfirmed: &Unconfirmed,
 ) -> io::Result<()> {
-    let (mut together, mut bytes) = (Vec::new(), Vec::new());
     loop {
-        let received = asked.recv_many(&mut together, TOGETHER);
         let received = match heartbeat {
-            Some(heartbeat) => timeout(heartbeat / 2, received).await,
-            None => Ok(received.await),
+            Some(heartbeat) => timeout(heartbeat / 2, asked.recv()).await,
+            None => Ok(asked.recv().await),
         };
-        bytes.clear();
+        let mut bytes = Vec::new();
         match received {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
+            Ok(Some(next)) => append(&mut bytes, next, unconfirmed)?,
+            Ok(None) => return Ok(()),
             Err(_) => bytes = frames::heartbeat()?,
         }
-        for write in together.drain(..) {
-            match write {
-                // A call that was dropped before its message was sent.
-                Write::Message { waiting, .. } if waiting.answer.is_closed() => {}
-                Write::Message { mut frames, waiting } => {
-                    unconfirmed.lock().push(waiting);
-                    bytes.append(&mut frames);
-                }
-                Write::Close => {
-                    let close = Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
-                    bytes.append(&mut frames::method(0, &AMQPClass::Connection(AMQPMethod::Close(close)))?);
-                }
-            }
+        while bytes.len() < TOGETHER
+            && let Ok(next) = asked.try_recv()
+        {
+            append(&mut bytes, next, unconfirmed)?;
         }
         frames::write(&mut to, &bytes).await?;
     }
+}
+
+fn append(bytes: &mut Vec<u8>, write: Write, unconfirmed: &Unconfirmed) -> io::Result<()> {
+    match write {
+        // A call that was dropped before its message was sent.
+        Write::Message { waiting, .. } if waiting.answer.is_closed() => {}
+        Write::Message { mut frames, waiting } => {
+            unconfirmed.lock().push(waiting);
+            bytes.append(&mut frames);
+        }
+        Write::Close => {
+            let close = Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
+            bytes.append(&mut frames::method(0, &AMQPClass::Connection(AMQPMethod::Close(close)))?);
+        }
+    }
+    Ok(())
 }
