@@ -8,7 +8,7 @@
 //! has found is dropped, and the next one begins at a level below that transaction, so that no message behind its rows
 //! is published first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;

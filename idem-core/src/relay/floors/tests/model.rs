@@ -1,5 +1,7 @@
 //! Floors against a model of transactions, ids and snapshots.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 const LANES: u8 = 8;
