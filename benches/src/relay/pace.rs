@@ -15,8 +15,8 @@ use tokio::time::interval;
 use uuid::Uuid;
 
 use super::counted::Confirms;
-use super::sides::{NAME, OUTBOX, Sides};
-use super::staged::payload;
+use super::sides::Sides;
+use super::staged::{NAME, OUTBOX, payload};
 use crate::samples::quantile;
 
 /// The percentiles of one run, in milliseconds, and the reached rate.

@@ -11,16 +11,12 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::counted::{Confirms, Counted};
-use super::staged::{fill, payload};
+use super::staged::{NAME, OUTBOX, fill, payload};
 use crate::by_hand::{self, Shape};
 use crate::message::{self, SCHEMA};
 use crate::sides::LANES;
 use crate::tables::run;
 
-/// The name of the outbox.
-pub(super) const OUTBOX: &str = "bench";
-/// The name of the queue, stream or topic.
-pub(super) const NAME: &str = "idem-bench-relay";
 /// How many messages are unconfirmed at the same time, on all sides: the default of a relay.
 pub(super) const CONCURRENCY: usize = 500;
 /// The number of keys of the side with keys: enough that the order of each does not limit the throughput.

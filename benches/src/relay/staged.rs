@@ -5,7 +5,10 @@ use idem::Postgres;
 use idem::outbox::Outgoing;
 use sqlx::{Connection, PgConnection};
 
-use super::sides::{NAME, OUTBOX};
+/// The name of the outbox.
+pub(super) const OUTBOX: &str = "bench";
+/// The name of the queue, stream or topic.
+pub(super) const NAME: &str = "idem-bench-relay";
 
 /// The bytes of a payload.
 pub(super) const SIZE: usize = 200;

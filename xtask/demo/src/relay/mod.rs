@@ -27,22 +27,10 @@ mod watched;
 use anyhow::{Result, bail};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
-use crate::load::Load;
-use crate::mode::Mode;
 use crate::servers::Servers;
 
 pub(crate) use link::{Link, run as run_link};
-
-/// How often a relay is killed by default.
-const KILLS: usize = 20;
-
-/// The settings of the runs.
-pub(crate) struct Settings<'a> {
-    pub(crate) load: &'a Load,
-    /// How the worker that stages consumes.
-    pub(crate) mode: Mode,
-    pub(crate) seed: u64,
-}
+pub(crate) use run::Settings;
 
 /// Runs on each broker, or on one that this number chooses. Fails if any run had deviations.
 pub(crate) async fn all(settings: &Settings<'_>, turn: Option<u64>) -> Result<()> {

@@ -11,11 +11,12 @@ use super::handlers::RELAYED;
 use super::judge::{Found, Verdict};
 use super::ledger::Ledger;
 use super::link::Link;
-use super::{KILLS, Settings, rows};
+use super::rows;
 use crate::disruptions::Disruptions;
 use crate::faults::Fault;
 use crate::journal::Sum;
 use crate::ledger::Done;
+use crate::load::Load;
 use crate::mode::Mode;
 use crate::plan::{ACCOUNTS, Plan};
 use crate::processes::Processes;
@@ -25,10 +26,20 @@ use crate::supply::Supply;
 use crate::tables::Tables;
 use crate::worker::NAME;
 
+/// How often a relay is killed by default.
+const KILLS: usize = 20;
 /// How many messages a key has on average.
 const EACH: u64 = 40;
 /// The fewest keys: with fewer, the handlers would wait for each other most of the time.
 const FEWEST: i32 = 20;
+
+/// The settings of the runs.
+pub(crate) struct Settings<'a> {
+    pub(crate) load: &'a Load,
+    /// How the worker that stages consumes.
+    pub(crate) mode: Mode,
+    pub(crate) seed: u64,
+}
 
 /// Performs a run and returns the outcomes of the messages.
 pub(super) async fn run<B: Broker>(settings: &Settings<'_>, servers: &mut Servers) -> Result<Ledger> {
