@@ -23,7 +23,7 @@ pub(super) struct Delayed {
 pub(super) struct Delays {
     /// Those that were refused, by the time of the attempt and their id.
     refused: BTreeMap<(Instant, i64), Delayed>,
-    /// Those that got no answer, or may get none because their destination hangs. They are read again only when there is a place for them: otherwise they would take the
+    /// Those that got no answer. They are read again only when there is a place for them: otherwise they would take the
     /// room of all others.
     unanswered: BTreeMap<(Instant, i64), Delayed>,
     /// How many of these were woken since the last read.
@@ -42,11 +42,6 @@ impl Delays {
     pub(super) fn insert_unanswered(&mut self, id: i64, delayed: Delayed, until: Instant) {
         *self.tries.entry(id).or_default() += 1;
         self.unanswered.insert((until, id), delayed);
-    }
-
-    /// Sets a message aside that was not published, because it may get no answer.
-    pub(super) fn insert_doubtful(&mut self, id: i64, delayed: Delayed, now: Instant) {
-        self.unanswered.insert((now, id), delayed);
     }
 
     pub(super) fn remove(&mut self, id: i64) {

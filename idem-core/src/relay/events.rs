@@ -87,12 +87,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.publishing = self.publishing.saturating_sub(1);
         self.unanswered = self.unanswered.saturating_sub(usize::from(entry.doubtful));
         let (ours, now) = (self.lanes.published(&permit), Instant::now());
-        if matches!(answer, Answer::Late(_)) {
-            self.queue.late(&entry, now);
-        }
         match &answer {
             Answer::Confirmed | Answer::Refused(_) => {
-                self.queue.answered(&entry);
                 self.panics.answered();
                 if self.broker.confirmed(now) {
                     tracing::info!("the broker answers again");

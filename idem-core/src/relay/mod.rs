@@ -6,7 +6,7 @@
 //! | `run`, `opening` | the lifecycle: start, run, drain; the opening of the sink |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
 //! | `queue`, `entry`, `known` | the messages that are read, by key; one of them; those that need not be read again |
-//! | `ready`, `hanging`, `delays` | the messages that can be published; the destinations that hang; the messages that wait for their next attempt |
+//! | `ready`, `delays` | the messages that can be published; those that wait for their next attempt |
 //! | `floors`, `level` | from where lanes are read |
 //! | `lanes` | the lanes that are leased |
 //! | `broker`, `panics` | whether the broker answers; panics of the sink |
@@ -19,7 +19,6 @@ mod delays;
 mod entry;
 mod events;
 mod floors;
-mod hanging;
 mod known;
 mod lanes;
 mod level;

@@ -12,7 +12,7 @@ use crate::store::OutboxRow;
 use super::delays::{Delayed, Delays};
 use super::entry::Entry;
 use super::known::Known;
-use super::ready::{Next, Ready};
+use super::ready::Ready;
 
 /// The messages of one key. One at a time is published, and the one with the lowest id is the next. It exists as long as
 /// there is one.
@@ -85,30 +85,9 @@ impl Queue {
         }
     }
 
-    /// Takes the next message to publish. One that may get no answer, because it got none before or because its
-    /// destination hangs, is taken only if it is permitted.
-    pub(super) fn next(&mut self, doubtful: bool, now: Instant) -> Option<Entry> {
-        loop {
-            match self.ready.next(doubtful)? {
-                Next::Publish(entry) => return Some(entry),
-                // Kept here, such messages would take the room of all others.
-                Next::SetAside(entry) => {
-                    let delayed = self.put_aside(&entry);
-                    self.delays.insert_doubtful(entry.id, delayed, now);
-                    self.end(&entry);
-                }
-            }
-        }
-    }
-
-    /// Records that a message got no answer in time.
-    pub(super) fn late(&mut self, entry: &Entry, now: Instant) {
-        self.ready.late(entry, now);
-    }
-
-    /// Records that the broker has answered.
-    pub(super) fn answered(&mut self, entry: &Entry) {
-        self.ready.answered(entry);
+    /// Takes the next message to publish; of those without an answer only if it is permitted.
+    pub(super) fn next(&mut self, doubtful: bool) -> Option<Entry> {
+        self.ready.next(doubtful)
     }
 
     /// Lets the next message of a key go on, because this one is published.

@@ -58,7 +58,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         }
         let (most, unanswered) = self.broker.places(self.settings.concurrency, now);
         while self.publishing < most
-            && let Some(entry) = self.queue.next(self.unanswered < unanswered, now)
+            && let Some(entry) = self.queue.next(self.unanswered < unanswered)
         {
             let Some(permit) = self.lanes.publish(entry.lane) else {
                 // The lane is being given back, and the relay that takes it reads the message.

@@ -17,7 +17,7 @@ fn row(id: i64, key: Option<&str>) -> OutboxRow {
 }
 
 fn ids(queue: &mut Queue) -> Vec<i64> {
-    std::iter::from_fn(|| queue.next(true, Instant::now())).map(|entry| entry.id).collect()
+    std::iter::from_fn(|| queue.next(true)).map(|entry| entry.id).collect()
 }
 
 #[tokio::test]
@@ -26,10 +26,10 @@ async fn of_each_key_one_message_is_ready_at_a_time() {
     let rows = vec![row(1, Some("k")), row(2, Some("k")), row(3, None), row(4, None), row(5, Some("l"))];
     assert_eq!(queue.add(rows.clone(), now), 5);
     assert_eq!(queue.add(rows, now), 0, "all are known");
-    let first = queue.next(true, Instant::now()).unwrap();
+    let first = queue.next(true).unwrap();
     assert_eq!((first.id, ids(&mut queue)), (1, vec![3, 4, 5]));
     queue.advance(&first);
-    let second = queue.next(true, Instant::now()).unwrap();
+    let second = queue.next(true).unwrap();
     assert_eq!(second.id, 2);
     queue.advance(&second);
     assert!(queue.keys.keys().all(|key| *key == Key::of("l").unwrap()), "nothing is kept of a key that is done");
@@ -39,7 +39,7 @@ async fn of_each_key_one_message_is_ready_at_a_time() {
 async fn a_delayed_message_keeps_those_behind_it() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
-    let first = queue.next(true, Instant::now()).unwrap();
+    let first = queue.next(true).unwrap();
     queue.hold(&first);
     queue.delay(&first, now, Duration::from_secs(1));
     assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
@@ -48,8 +48,8 @@ async fn a_delayed_message_keeps_those_behind_it() {
     assert!(queue.wake(now, 1).is_empty());
     assert_eq!(queue.wake(now + Duration::from_secs(1), 1), [(0, 1)], "it and those behind it are read again");
     assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(4, Some("k"))], now), 3);
-    let first = queue.next(true, Instant::now()).unwrap();
-    assert_eq!((first.id, queue.next(true, Instant::now()).is_none()), (1, true));
+    let first = queue.next(true).unwrap();
+    assert_eq!((first.id, queue.next(true).is_none()), (1, true));
     queue.advance(&first);
     assert_eq!(ids(&mut queue), [2]);
 }
@@ -59,21 +59,21 @@ async fn a_message_in_its_delay_is_not_overtaken_when_one_in_front_of_it_is_publ
     let (mut queue, now) = (Queue::default(), Instant::now());
     let delayed = OutboxRow { due: Duration::from_secs(1), ..row(2, Some("k")) };
     queue.add(vec![row(1, Some("k")), delayed, row(3, Some("k"))], now);
-    let first = queue.next(true, Instant::now()).unwrap();
+    let first = queue.next(true).unwrap();
     assert_eq!(first.id, 1);
     queue.advance(&first);
     queue.add(vec![row(3, Some("k"))], now);
-    assert!(queue.next(true, Instant::now()).is_none(), "3 overtakes 2");
+    assert!(queue.next(true).is_none(), "3 overtakes 2");
 }
 
 #[tokio::test]
 async fn a_message_that_comes_late_goes_in_front_of_one_in_its_delay() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.add(vec![row(2, Some("k")), row(3, Some("k"))], now);
-    let second = queue.next(true, Instant::now()).unwrap();
+    let second = queue.next(true).unwrap();
     queue.delay_unanswered(&second, now + Duration::from_secs(1));
     queue.add(vec![row(1, Some("k"))], now);
-    let first = queue.next(true, Instant::now()).unwrap();
+    let first = queue.next(true).unwrap();
     assert_eq!(first.id, 1);
     queue.delay_unanswered(&first, now + Duration::from_secs(2));
     assert!(queue.wake(now + Duration::from_secs(1), 1).is_empty(), "2 is behind 1");
@@ -90,7 +90,7 @@ async fn of_a_delayed_message_only_the_id_is_kept() {
         OutboxRow { message, ..row(id, None) }
     };
     queue.add(vec![large(1), large(2)], now);
-    let first = queue.next(true, Instant::now()).unwrap();
+    let first = queue.next(true).unwrap();
     queue.delay(&first, now, Duration::from_secs(1));
     assert_eq!((queue.bytes(), queue.len(), queue.delayed()), (1000, 1, 1));
     assert_eq!(queue.add(vec![large(1)], now), 0, "it is not read again before its time");
@@ -100,13 +100,13 @@ async fn of_a_delayed_message_only_the_id_is_kept() {
 async fn a_message_without_an_answer_stands_behind_others() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.add(vec![row(1, None)], now);
-    let first = queue.next(true, Instant::now()).unwrap();
+    let first = queue.next(true).unwrap();
     queue.delay_unanswered(&first, now);
     assert!(queue.wake(now, 0).is_empty() && queue.next_due(0).is_none(), "there is no place for it");
     assert_eq!(queue.wake(now, 1), [(0, 1)]);
     queue.add(vec![row(1, None), row(2, None)], now);
-    assert_eq!((queue.next(false, Instant::now()).unwrap().id, queue.next(false, Instant::now()).is_none()), (2, true));
-    assert_eq!(queue.next(true, Instant::now()).unwrap().tries, 1);
+    assert_eq!((queue.next(false).unwrap().id, queue.next(false).is_none()), (2, true));
+    assert_eq!(queue.next(true).unwrap().tries, 1);
 }
 
 #[tokio::test]
@@ -114,50 +114,14 @@ async fn a_lane_that_is_lost_is_forgotten() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
     queue.drop_lanes(&BTreeSet::from([0]));
-    assert!(queue.next(true, Instant::now()).is_none() && queue.keys.is_empty() && queue.known().is_empty());
-}
-
-#[tokio::test]
-async fn a_fresh_message_to_a_destination_that_hangs_takes_no_ordinary_place() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let to = |id, to: &str| {
-        let message = StagedMessage::new(Uuid::nil(), Outgoing::new(to, "x"));
-        OutboxRow { message, ..row(id, None) }
-    };
-    queue.add((1..=4).map(|id| to(id, "hangs")).chain([to(5, "b")]).collect(), now);
-    let first = queue.next(false, now).unwrap();
-    assert_eq!((first.id, first.doubtful), (1, false), "nothing is known of it");
-    queue.late(&first, now);
-    let second = queue.next(true, now).unwrap();
-    assert_eq!((second.id, second.doubtful), (2, true));
-    let other = queue.next(false, now).unwrap();
-    assert_eq!((other.id, other.doubtful), (5, false), "the places of those that hang are taken");
-    assert_eq!((queue.len(), queue.delayed(), queue.bytes()), (3, 2, 3), "they take no room");
-    assert_eq!((queue.wake(now, 1), queue.next_due(0)), (vec![(0, 3)], None), "one for each place");
-    queue.answered(&second);
-    queue.add(vec![to(3, "hangs")], now);
-    assert_eq!(queue.next(false, now).unwrap().id, 3, "it answers");
-}
-
-#[tokio::test]
-async fn no_message_overtakes_one_of_its_key_whose_destination_hangs() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(1, None), row(2, Some("k")), row(3, Some("k"))], now);
-    let first = queue.next(false, now).unwrap();
-    queue.late(&first, now);
-    assert!(queue.next(false, now).is_none());
-    assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
-    assert_eq!(queue.wake(now, 1), [(0, 2)]);
-    queue.answered(&first);
-    queue.add(vec![row(2, Some("k")), row(3, Some("k"))], now);
-    assert_eq!(ids(&mut queue), [2]);
+    assert!(queue.next(true).is_none() && queue.keys.is_empty() && queue.known().is_empty());
 }
 
 #[tokio::test]
 async fn nothing_is_kept_of_a_message_whose_lane_is_lost_before_its_next_attempt() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.add(vec![row(1, None)], now);
-    let first = queue.next(true, now).unwrap();
+    let first = queue.next(true).unwrap();
     queue.delay_unanswered(&first, now);
     queue.wake(now, 1);
     queue.add(vec![row(1, None)], now);

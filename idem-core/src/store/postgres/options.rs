@@ -249,7 +249,7 @@ impl PostgresOptions {
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
         tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
         connection.put_back();
-        let inner = Inner {
+        Ok(Postgres(Arc::new(Inner {
             statements: Statements::new(&quoted(&self.schema)),
             pool,
             name,
@@ -262,8 +262,7 @@ impl PostgresOptions {
             handlers: Default::default(),
             outboxes: Default::default(),
             outbox_checked: Default::default(),
-        };
-        Ok(Postgres(std::sync::Arc::new(inner)))
+        })))
     }
 
     fn validate(&self) -> Result<(), Error> {
