@@ -60,7 +60,7 @@ async fn all<B: Client>(
 ) -> Result<()> {
     let mut order = Side::ALL;
     // Every other round runs in reverse order, so that no side always runs after the same one.
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         order.reverse();
     }
     // The first round warms up, with fewer messages.

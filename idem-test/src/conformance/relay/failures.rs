@@ -238,7 +238,7 @@ pub async fn a_message_at_which_the_sink_panics_is_given_up<W: World>(world: W) 
 pub async fn a_sink_that_panics_ends_the_relay<W: World>(world: W) {
     let line = Line::new(world).await;
     line.sink.on_publish(|_| Reply::Panic);
-    line.stage((0..5).map(|number| message(number))).await;
+    line.stage((0..5).map(message)).await;
     let ended = line.start().ended().await;
     assert!(matches!(&ended, Err(Error::Panicked { task: "publishing", .. })), "{ended:?}");
     line.sink.on_publish(|_| Reply::Confirm);
