@@ -175,8 +175,9 @@ async fn dead_index_entries_are_not_read_again_and_again() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     let entries = world.number(&read).await - before;
     println!("{entries} index entries were read in 6 seconds");
-    // Counting for the gauges reads them twice, every 15 seconds; and each lane is read from its start in 30 seconds.
-    assert!(entries < 4 * DEAD, "{entries}: all of them, again and again");
+    // Counting for the gauges reads them twice, every 15 seconds; and each lane is read from its start in 30 seconds, with
+    // more of them at once on a slow machine. Read at each poll, they would be 60 times as many.
+    assert!(entries < 10 * DEAD, "{entries}: all of them, again and again");
     relay.abort();
     drop(dump);
 }
