@@ -78,18 +78,9 @@ pub(crate) struct Relayed {
     /// Messages of each run as fast as possible.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) messages: usize,
-    /// Messages per second of each run at a fixed rate.
-    #[arg(long, default_value_t = 1000.0)]
-    pub(crate) rate: f64,
-    /// Seconds of each run at a fixed rate.
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) seconds: f64,
-    /// Rounds, in addition to the first one, which only warms up.
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: usize,
-    /// Only this broker.
-    #[arg(long)]
-    pub(crate) broker: Option<Broker>,
+    /// The runs at a fixed rate, the rounds and the broker.
+    #[command(flatten)]
+    pub(crate) pace: Pace,
 }
 
 #[derive(clap::Args, Debug, Clone)]

@@ -31,10 +31,10 @@ pub(crate) async fn measure(url: &str, options: &Relayed) -> Result<Report> {
     let (mut sides, brokers) = (Sides::new(url).await?, Brokers::look());
     let machine = Machine::look(&mut sides.conn).await?;
     let wanted = [Broker::RabbitMq, Broker::Nats, Broker::Kafka].into_iter();
-    let wanted = wanted.filter(|broker| options.broker.is_none_or(|only| only == *broker));
+    let wanted = wanted.filter(|broker| options.pace.broker.is_none_or(|only| only == *broker));
     let (there, away): (Vec<_>, Vec<_>) = wanted.partition(|broker| brokers.address(*broker).is_some());
     let mut lines: Vec<_> = there.into_iter().map(Line::new).collect();
-    for round in 0..=options.rounds {
+    for round in 0..=options.pace.rounds {
         for line in &mut lines {
             let address = brokers.address(line.broker).context("the broker's address is not set")?;
             match line.broker {
@@ -66,16 +66,16 @@ async fn all<B: Client>(
     // The first round warms up, with fewer messages.
     let messages = if round == 0 { options.messages.div_ceil(10) } else { options.messages };
     for side in order {
-        eprint!("\r\x1b[Kround {round} of {}: {}, {side:?} ", options.rounds, line.broker);
+        eprint!("\r\x1b[Kround {round} of {}: {}, {side:?} ", options.pace.rounds, line.broker);
         let rate = sides.run::<B>(address, side, messages).await.with_context(|| format!("{side:?}"))?;
         if round > 0 {
             line.rates[side as usize].push(rate);
         }
     }
-    eprint!("\r\x1b[Kround {round} of {}: {}, at a fixed rate ", options.rounds, line.broker);
-    let seconds = if round == 0 { options.seconds.min(1.0) } else { options.seconds };
-    let relay = pace::relay::<B>(sides, address, (options.rate, seconds)).await?;
-    let bare = pace::bare::<B>(sides, address, (options.rate, seconds)).await?;
+    eprint!("\r\x1b[Kround {round} of {}: {}, at a fixed rate ", options.pace.rounds, line.broker);
+    let seconds = if round == 0 { options.pace.seconds.min(1.0) } else { options.pace.seconds };
+    let relay = pace::relay::<B>(sides, address, (options.pace.rate, seconds)).await?;
+    let bare = pace::bare::<B>(sides, address, (options.pace.rate, seconds)).await?;
     if round > 0 {
         line.relay.push(relay);
         line.bare.push(bare);

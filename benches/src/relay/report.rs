@@ -53,8 +53,8 @@ impl Line {
 
 impl Report {
     pub(super) fn new(machine: Machine, options: &Relayed, lines: Vec<Line>, missing: Vec<String>) -> Self {
-        let Relayed { messages, rate, seconds, .. } = *options;
-        Self { machine, messages, rate, seconds, lines, missing }
+        let (messages, pace) = (options.messages, &options.pace);
+        Self { machine, messages, rate: pace.rate, seconds: pace.seconds, lines, missing }
     }
 
     /// Writes `target/bench/relay.json`.
