@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::program::{Program, outlives_its_build};
-use super::verdict::{Verdict, has_ended};
+use super::verdict::{Verdict, ends};
 
 /// A test that runs longer than this hangs; a developer would notice that too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -58,28 +58,31 @@ impl Trial {
         let log = self.home.join("log");
         let written = fs::File::create(&log)?;
         let start = Instant::now();
-        let mut ends = HashMap::new();
+        let mut times = HashMap::new();
         let mut in_time = true;
         for program in self.programs.iter().filter(|_| start.elapsed() < self.patience) {
             let mut run = program.command();
             run.arg("--exact").args(&self.tests).envs(env.iter().cloned()).env("CI", "true");
             run.stdin(Stdio::null()).stdout(written.try_clone()?).stderr(Stdio::null());
-            in_time &= finish(&mut run, start + self.patience, || self.look(&log, start, &mut ends))?;
+            in_time &= finish(&mut run, start + self.patience, || self.look(&log, start, &mut times))?;
         }
         let said = fs::read_to_string(&log)?;
         fs::remove_dir_all(&self.home)?;
         let result = |test: &String| {
-            let took = ends.get(test).copied().unwrap_or(self.patience);
+            let took = times.get(test).map_or(self.patience, |(_, took)| *took);
             (test.clone(), (Verdict::read(&said, test, in_time), took))
         };
         Ok(self.tests.iter().map(result).collect())
     }
 
-    /// Notes for each test when its end was first seen.
-    fn look(&self, log: &Path, start: Instant, ends: &mut HashMap<String, Duration>) {
+    /// Notes for each test when its last end was first seen, and how many programs had ended it.
+    fn look(&self, log: &Path, start: Instant, times: &mut HashMap<String, (usize, Duration)>) {
         let said = fs::read_to_string(log).unwrap_or_default();
-        for test in self.tests.iter().filter(|test| has_ended(&said, test)) {
-            ends.entry(test.clone()).or_insert_with(|| start.elapsed());
+        for test in &self.tests {
+            let ends = ends(&said, test);
+            if ends > times.get(test).map_or(0, |(ends, _)| *ends) {
+                times.insert(test.clone(), (ends, start.elapsed()));
+            }
         }
     }
 }

@@ -24,29 +24,32 @@ impl Verdict {
         matches!(self, Self::Caught | Self::Ended)
     }
 
-    /// Derives the verdict from the lines of the test harness, `test <name> ... ok`. A test that aborts its process or
-    /// hangs has no such line, or an incomplete one.
+    /// Derives the verdict from the lines of the test harness, `test <name> ... ok`. Several programs of a suite may have
+    /// a test of this name: one that fails is enough. A test that aborts its process or hangs has no such line, or an
+    /// incomplete one.
     pub(crate) fn read(said: &str, test: &str, in_time: bool) -> Self {
-        let line = line(said, test);
-        let began = line.is_some() || said.contains("running 1 test") && !said.contains("test result: ok. 1 passed");
-        match line {
-            Some(line) if line.ends_with("FAILED") => Self::Caught,
-            Some(line) if line.ends_with("... ok") => Self::Survived,
-            _ if began || !in_time => Self::Ended,
-            _ => Self::Absent,
+        let results: Vec<_> = results(said, test).collect();
+        let count = |start| said.lines().filter(|line| line.starts_with(start)).count();
+        let ended = !in_time || count("running ") > count("test result: ");
+        match results.first() {
+            _ if results.contains(&"FAILED") => Self::Caught,
+            _ if ended => Self::Ended,
+            Some(_) => Self::Survived,
+            None => Self::Absent,
         }
     }
 }
 
-/// Returns whether the test harness has said how this test ended.
-pub(crate) fn has_ended(said: &str, test: &str) -> bool {
-    line(said, test).is_some_and(|line| !line.ends_with("..."))
+/// Returns how many programs have said how this test ended.
+pub(crate) fn ends(said: &str, test: &str) -> usize {
+    results(said, test).count()
 }
 
-/// Returns the test harness's result line for this test, `... ok` or `... FAILED`.
-fn line<'a>(said: &'a str, test: &str) -> Option<&'a str> {
-    let mut lines = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_prefix(test)?.strip_prefix(' '));
-    lines.next().map(str::trim_end)
+/// Returns the complete results of this test, `ok` or `FAILED`, one for each program that has the test.
+fn results<'a>(said: &'a str, test: &str) -> impl Iterator<Item = &'a str> {
+    let lines =
+        said.lines().filter_map(move |line| line.strip_prefix("test ")?.strip_prefix(test)?.strip_prefix(" ... "));
+    lines.map(str::trim_end).filter(|result| !result.is_empty())
 }
 
 impl fmt::Display for Verdict {
@@ -72,6 +75,19 @@ mod tests {
         assert_eq!(Verdict::read(said, "a", true), Verdict::Survived);
         assert_eq!(Verdict::read(said, "a_b", true), Verdict::Caught);
         assert_eq!(Verdict::read(said, "c", true), Verdict::Absent);
+    }
+
+    /// Each adapter has the suite `sink`, with the same tests.
+    #[test]
+    fn a_test_that_fails_in_one_of_several_programs_has_failed() {
+        let passed = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed\n";
+        let failed = "running 1 test\ntest a ... FAILED\n\ntest result: FAILED. 0 passed\n";
+        let none = "running 0 tests\n\ntest result: ok. 0 passed\n";
+        assert_eq!(Verdict::read(&[passed, failed, none].concat(), "a", true), Verdict::Caught);
+        assert_eq!(Verdict::read(&[passed, none, passed].concat(), "a", true), Verdict::Survived);
+        assert_eq!(Verdict::read(&[passed, "running 1 test\ntest a ... "].concat(), "a", true), Verdict::Ended);
+        assert_eq!(Verdict::read(&[passed, "running 1 test\n"].concat(), "a", false), Verdict::Ended);
+        assert_eq!((ends(&[passed, none, failed].concat(), "a"), ends(none, "a"), ends("test a ... ", "a")), (2, 0, 0));
     }
 
     #[test]
