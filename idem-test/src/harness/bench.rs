@@ -13,7 +13,7 @@ use crate::Tapped;
 use crate::tapped_store::{Over, TappedStore};
 
 use super::connect::{Connect, Connecting};
-use super::crash::Fate;
+use super::fate::Fate;
 use super::process::Running;
 use super::trial::{CONSUMER, QUEUE, Start, Trial};
 
@@ -144,7 +144,7 @@ impl<F, St, C> Bench<F, St, C> {
                     .inbox_concurrency(2)
                     .retry(quick)
                     .poll_interval(Duration::from_millis(20))
-                    .lease_duration(Duration::from_millis(500))
+                    .lease_duration(start.lease)
                     .suspect_lock(SuspectLock::new())
                     .observe(move |_, outcome| watched.push(outcome.clone()))
                     .run_until(async {

@@ -34,7 +34,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         state: ClaimState,
     ) -> Result<Claimed, StoreError> {
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let claimed = self.within.claim(&mut txn.within, identity, state).await?;
+        let claimed = self.tap.statement(self.within.claim(&mut txn.within, identity, state)).await?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -49,7 +49,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
     ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let (within, claimed) = self.within.begin_with_claim(handler_timeout, identity, state).await?;
+        let (within, claimed) = self.tap.statement(self.within.begin_with_claim(handler_timeout, identity, state)).await?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -63,7 +63,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         key: &Key,
     ) -> Result<Option<ExistingClaim>, StoreError> {
         self.tap.before("existing_claim", key.as_bytes()).await?;
-        self.within.existing_claim(&mut txn.within, handler, key).await
+        self.tap.statement(self.within.existing_claim(&mut txn.within, handler, key)).await
     }
 
     async fn claim_many(
@@ -75,7 +75,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         for identity in identities {
             self.tap.before("claim", identity.key.as_bytes()).await?;
         }
-        let claimed = self.within.claim_many(&mut txn.within, identities, state).await?;
+        let claimed = self.tap.statement(self.within.claim_many(&mut txn.within, identities, state)).await?;
         if claimed.iter().any(Claimed::is_new) {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -87,7 +87,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        self.within.existing_claims(&mut txn.within, identities).await
+        self.tap.statement(self.within.existing_claims(&mut txn.within, identities)).await
     }
 
     async fn unlocked_claims(
@@ -98,10 +98,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         for identity in ids {
             self.tap.before("known", identity.key.as_bytes()).await?;
         }
-        self.within.unlocked_claims(&mut txn.within, ids).await
+        self.tap.statement(self.within.unlocked_claims(&mut txn.within, ids)).await
     }
 
     async fn reopen(&self, txn: &mut TappedTxn<S::Txn, T>, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
-        self.within.reopen(&mut txn.within, handler, key).await
+        self.tap.statement(self.within.reopen(&mut txn.within, handler, key)).await
     }
 }

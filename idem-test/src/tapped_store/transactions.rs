@@ -29,7 +29,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
-        let within = self.within.begin(handler_timeout).await?;
+        let within = self.tap.statement(self.within.begin(handler_timeout)).await?;
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 
@@ -39,7 +39,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
 
     async fn commit(&self, txn: Self::Txn) -> CommitResult {
         self.tap.reach(Crash::BeforeCommit).await;
-        let committed = self.within.commit(txn.within).await;
+        let committed = self.tap.commit(self.within.commit(txn.within)).await;
         self.tap.reach(Crash::AfterCommit).await;
         committed
     }
@@ -53,7 +53,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
-        self.within.rollback(txn.within).await
+        self.tap.statement(self.within.rollback(txn.within)).await
     }
 
     fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
@@ -61,6 +61,6 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
-        self.within.fate(ticket).await
+        self.tap.statement(self.within.fate(ticket)).await
     }
 }
