@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, PrepareError, RetryPolicy, SuspectLock,
-    Worker,
+    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, PrepareError, RetryPolicy, Store,
+    SuspectLock, Worker,
 };
 use tokio::sync::oneshot;
 
@@ -122,7 +122,11 @@ impl<F, St, C> Bench<F, St, C> {
             let (connect, state, codec) = (connect.clone(), state.clone(), Shared(codec.clone()));
             let settings = settings.clone();
             Box::pin(async move {
-                let store = TappedStore::new(connect.connect().await?, fate.clone());
+                let store = connect.connect().await?;
+                if fate.is_counted() {
+                    warm(&store).await?;
+                }
+                let store = TappedStore::new(store, fate.clone());
                 let source = Tapped::new(start.broker.queue(QUEUE), fate);
                 let watched = start.watched;
                 let quick = RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(10));
@@ -156,6 +160,12 @@ impl<F, St, C> Bench<F, St, C> {
         };
         Ok(Trial::made(&store, Box::new(launch), cleanup))
     }
+}
+
+/// Opens the connection that the first message will use, so that the points of its login are not counted.
+async fn warm<S: Store>(store: &S) -> Result<(), Error> {
+    let opened = async { store.rollback(store.begin(Duration::from_secs(10)).await?).await };
+    opened.await.map(drop).map_err(|error| Error::database("could not begin a transaction", error))
 }
 
 /// A codec that several workers have.

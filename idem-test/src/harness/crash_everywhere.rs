@@ -51,7 +51,7 @@ impl<S: Store> Trial<S> {
     ///
     /// # Errors
     /// Returns the first point at which the effect differs, with what was seen; a message that became a dead letter or
-    /// was not completed within 30 seconds; a phase without a point; more than 1,000 points; or any other failure.
+    /// was not completed within a minute; a phase without a point; more than 1,000 points; or any other failure.
     pub async fn crash_everywhere<M: ToPublication, D: Digest>(
         &self,
         message: impl FnMut(u32) -> M,
@@ -81,7 +81,10 @@ impl<S: Store> Trial<S> {
                 through = 0;
                 report.count(phase);
                 if report.points() > MOST {
-                    return Err(format!("there are more than {MOST} points, the last one is {point}: does it wait in a loop?").into());
+                    return Err(format!(
+                        "there are more than {MOST} points, the last one is {point}: does it wait in a loop?"
+                    )
+                    .into());
                 }
             }
             if report.points_in(phase) == 0 {

@@ -72,6 +72,11 @@ impl Fate {
         .await
     }
 
+    /// Whether the process ends before a poll.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.0.death, Death::BeforePoll(_))
+    }
+
     /// Whether the process ends at this point.
     pub(super) fn is_at(&self, point: Crash) -> bool {
         matches!(self.0.death, Death::At(at) if at == point)

@@ -26,10 +26,7 @@ pub(super) enum End {
 
 impl ProcessThread {
     /// Starts a worker, which runs until it is shut down or dies.
-    pub(super) fn start(
-        fate: Fate,
-        worker: impl FnOnce(Fate, oneshot::Receiver<()>) -> Running,
-    ) -> io::Result<Self> {
+    pub(super) fn start(fate: Fate, worker: impl FnOnce(Fate, oneshot::Receiver<()>) -> Running) -> io::Result<Self> {
         // With an interval of one task, the main future is polled directly after the task that has woken it.
         let runtime = Builder::new_current_thread().enable_all().event_interval(1).build()?;
         let (shutdown, when) = oneshot::channel();

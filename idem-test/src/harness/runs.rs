@@ -13,7 +13,7 @@ use super::process_thread::End;
 use super::trial::Trial;
 
 /// How long a process may take for one message.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The runs of a test: each delivers another message.
 pub(super) struct Runs<'a, S, M, D> {
@@ -29,7 +29,10 @@ impl<'a, S: Store, F, G> Runs<'a, S, F, G> {
     }
 
     /// Delivers the next message to a process that dies at this point, and again to one that completes it.
-    pub(super) async fn run<M: ToPublication, D: Digest>(&mut self, point: Option<Point>) -> Result<Observed<D>, BoxError>
+    pub(super) async fn run<M: ToPublication, D: Digest>(
+        &mut self,
+        point: Option<Point>,
+    ) -> Result<Observed<D>, BoxError>
     where
         F: FnMut(u32) -> M,
         G: AsyncFnMut() -> Result<D, BoxError>,

@@ -49,7 +49,8 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
     ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let (within, claimed) = self.tap.statement(self.within.begin_with_claim(handler_timeout, identity, state)).await?;
+        let (within, claimed) =
+            self.tap.statement(self.within.begin_with_claim(handler_timeout, identity, state)).await?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
