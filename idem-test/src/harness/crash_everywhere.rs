@@ -65,7 +65,7 @@ impl<S: Store> Trial<S> {
             return Err(self.no_effect(&self.outcomes()[known..]).await?.into());
         }
         let mut report = CrashReport::default();
-        for phase in Phase::ALL {
+        for phase in Phase::ALL.iter().copied() {
             let mut through = 0;
             while through < THROUGH {
                 let point = Point { phase, number: report.points_in(phase) + 1 };

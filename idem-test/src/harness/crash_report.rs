@@ -43,7 +43,8 @@ impl CrashReport {
 
 impl fmt::Display for CrashReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let phases = Phase::ALL.map(|phase| format!("{} {phase}", self.points_in(phase))).join(", ");
-        write!(f, "{} points, one effect each: {phases}", self.points())
+        let phases: Vec<String> =
+            Phase::ALL.iter().map(|phase| format!("{} {phase}", self.points_in(*phase))).collect();
+        write!(f, "{} points, one effect each: {}", self.points(), phases.join(", "))
     }
 }
