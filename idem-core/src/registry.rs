@@ -11,7 +11,7 @@ use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
-    Param as _, Reason, Store,
+    KeyError, Param as _, Reason, Store,
 };
 
 /// A future that borrows the transaction that it writes through.
@@ -56,6 +56,9 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 
     /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it.
     fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
+
+    /// Decodes the message and returns its key; `None` if that needs a fact that the delivery does not have.
+    fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob>;
 
     /// Lets the codec fetch the data that decoding this delivery needs.
     fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a>;
@@ -152,15 +155,17 @@ where
         Preparing::new(async move { self.codec.prepare(delivery).await })
     }
 
+    fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob> {
+        let message = self.message(delivery)?;
+        caught(Reason::NoKey, "the key", || match H::key(&message, delivery) {
+            Ok(key) => Ok(Some(key)),
+            Err(KeyError::Missing { .. }) => Ok(None),
+            Err(error) => Err(Unfit::new(Reason::NoKey, error).into()),
+        })
+    }
+
     fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
-        let message = caught(Reason::Undecodable, "decoding", || {
-            self.decode(delivery).map_err(|error| match error {
-                DecodeError::Unprepared => NoJob::Unprepared,
-                DecodeError::Undecodable(error) => {
-                    Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
-                }
-            })
-        })?;
+        let message = self.message(delivery)?;
         if key.as_bytes().is_empty() {
             *key = caught(Reason::NoKey, "the key", || {
                 H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))
@@ -178,6 +183,17 @@ where
 }
 
 impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
+    fn message(&self, delivery: &Delivery) -> Result<H::Message, NoJob> {
+        caught(Reason::Undecodable, "decoding", || {
+            self.decode(delivery).map_err(|error| match error {
+                DecodeError::Unprepared => NoJob::Unprepared,
+                DecodeError::Undecodable(error) => {
+                    Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
+                }
+            })
+        })
+    }
+
     fn decode(&self, delivery: &Delivery) -> Result<H::Message, DecodeError> {
         match (delivery.has_no_data(), H::TOMBSTONES) {
             (false, _) => self.codec.decode(delivery),

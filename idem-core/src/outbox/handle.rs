@@ -73,7 +73,7 @@ impl Outbox {
         Ok(Staging { outbox: self, at: contents.messages.len() - 1 })
     }
 
-    /// Returns copies of the messages that are staged, in their order, for a test.
+    /// Returns copies of the messages that are staged, local ones included, in their order, for a test.
     pub fn staged(&self) -> Vec<Outgoing> {
         self.contents().messages.clone()
     }

@@ -62,8 +62,8 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 pub use migration::Migration;
 pub use operator::Operator;
 pub use outbox_row::{
-    DeadOutgoing, LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, PublishFailure,
-    RowRef,
+    DeadOutgoing, LOCAL_CONFLICT, LaneLeases, LaneLook, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRow,
+    OutboxStats, PublishFailure, RowRef,
 };
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;

@@ -87,7 +87,7 @@ fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, missing: bool) {
     let (consumer, told) = (&pipeline.consumer, pipeline.health.unrelayed());
     let unrelayed = missing.then(|| {
         format!(
-            "no relay of the outbox {consumer:?} is alive, so nothing that handlers stage is published: run \
+            "no relay of the outbox {consumer:?} is alive, so nothing that handlers publish leaves: run \
              `Relay::new({consumer:?}, ..)`"
         )
     });

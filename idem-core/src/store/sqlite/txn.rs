@@ -8,10 +8,11 @@ use sqlx::sqlite::SqliteConnection;
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::Connection;
 use super::handle::Sqlite;
+use super::local;
 use super::outbox_sql::{NewRow, insert};
 use super::session::CHANGED;
 use crate::Key;
-use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
+use crate::store::{CommitResult, HandlerId, LocalMessage, RollbackResult, StoreError};
 
 const DATED: &str = r#"
 SELECT EXISTS (
@@ -30,6 +31,8 @@ pub struct Txn {
     shared: bool,
     /// The messages that COMMIT writes.
     staged: Vec<NewRow>,
+    /// Those of them that are for other handlers.
+    local: Vec<LocalMessage>,
 }
 
 impl fmt::Debug for Txn {
@@ -53,6 +56,11 @@ impl Txn {
     /// Adds messages that the commit writes.
     pub(super) fn stage(&mut self, rows: impl IntoIterator<Item = NewRow>) {
         self.staged.extend(rows);
+    }
+
+    /// Sets the messages for other handlers that the commit writes.
+    pub(super) fn stage_local(&mut self, messages: Vec<LocalMessage>) {
+        self.local = messages;
     }
 
     /// Records that another handler follows.
@@ -91,7 +99,7 @@ pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<T
         return Err(fault);
     }
     connection.watch().limit(handler_timeout);
-    Ok(Txn { connection, guarded: None, lent: false, shared: false, staged: Vec::new() })
+    Ok(Txn { connection, guarded: None, lent: false, shared: false, staged: Vec::new(), local: Vec::new() })
 }
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
@@ -113,8 +121,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         return CommitResult::Refused(CHANGED.into());
     }
     // Behind the guard, so that nothing is inserted behind a transaction that its handler has ended.
-    let staged = std::mem::take(&mut txn.staged);
-    if let Err(error) = insert(store, txn.connection(), &staged).await {
+    if let Err(error) = write(store, &mut txn).await {
         // Dropping the connection rolls back.
         return match store.file.fault_of_message(error) {
             StoreError::Message(error) => CommitResult::Refused(error),
@@ -138,6 +145,13 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         txn.connection.give_back();
     }
     committed
+}
+
+/// Writes the messages that the handlers have staged.
+async fn write(store: &Sqlite, txn: &mut Txn) -> Result<(), sqlx::Error> {
+    let (local, staged) = (std::mem::take(&mut txn.local), std::mem::take(&mut txn.staged));
+    local::insert(store, txn.connection(), &local).await?;
+    insert(store, txn.connection(), &staged).await
 }
 
 /// Warns only once that a batch was split.

@@ -191,6 +191,18 @@ macro_rules! __pipeline_in_every_mode {
             a_backlog_that_cannot_be_counted_stops_no_worker
             a_full_outbox_does_not_stop_suspects
             a_missing_relay_is_told_while_the_outbox_is_counted
+            // local messages
+            a_local_message_runs_exactly_once
+            nothing_is_handed_over_by_a_run_that_fails
+            a_local_message_for_an_unknown_handler_is_a_failure
+            a_local_message_that_cannot_be_taken_is_a_failure
+            each_of_many_messages_hands_over_once
+            a_batch_handler_hands_over_with_its_batch
+            a_message_that_runs_again_hands_over_nothing_new
+            a_local_message_under_the_key_of_another_is_a_conflict
+            a_handler_of_local_messages_only_takes_no_delivery
+            a_local_message_runs_without_a_poll
+            a_worker_that_only_hands_over_needs_no_relay
             // replay
             a_replay_runs_it_once
             a_replay_twice_has_one_effect

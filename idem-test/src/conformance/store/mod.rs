@@ -5,6 +5,7 @@ mod claims;
 mod content;
 mod guard;
 mod inbox;
+mod local;
 mod many;
 mod many_rows;
 mod nested;
@@ -26,6 +27,7 @@ pub use claims::*;
 pub use content::*;
 pub use guard::*;
 pub use inbox::*;
+pub use local::*;
 pub use many::*;
 pub use many_rows::*;
 pub use nested::*;
@@ -199,6 +201,11 @@ macro_rules! store_suite {
             nothing_staged_survives_a_transaction_that_is_rolled_back
             nothing_staged_survives_a_transaction_that_its_handler_ended
             ten_thousand_messages_are_staged_in_order
+            // local messages
+            local_messages_are_stored_as_deliveries_are
+            nothing_local_survives_a_transaction_that_is_rolled_back
+            nothing_local_survives_a_transaction_that_its_handler_ended
+            a_local_message_waits_for_a_claim_that_is_not_committed
             // races
             two_claims_at_once_have_one_effect_a_thousand_times
         }

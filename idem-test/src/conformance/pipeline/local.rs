@@ -1,0 +1,245 @@
+//! Local messages, which a handler hands to another one of its worker.
+
+use std::time::Duration;
+
+use idem_core::{HandlerOptions, RetryPolicy, Worker};
+
+use crate::Publication;
+use crate::conformance::store::World;
+
+use super::line::Line;
+use super::local_handlers::{ById, Hands, HandsBatch, Receipt, Receives};
+use super::orders::{Act, Order};
+use super::running::Running;
+use super::settings::Settings;
+use super::watched::{is_ready, watched};
+
+/// A queue of events whose handlers hand over.
+struct Handing<W: World>(Line<W>);
+
+impl<W: World> Handing<W> {
+    async fn new(world: W) -> Self {
+        Self(Line::new(world).await)
+    }
+
+    fn publish(&self, event: &str, order: Order) {
+        self.0.publish_raw(Publication::from(order).event_type(event));
+    }
+
+    fn start(&self, settings: Settings) -> Running {
+        let worker = Worker::new(settings.consumer, self.0.store.clone(), self.0.queue.clone());
+        let worker = worker.state(self.0.desk.clone()).handler::<Hands<W>>().handler::<HandsBatch<W>>();
+        let worker = worker.handler::<Receives<W>>().handler_with::<ById<W>>(HandlerOptions::new().local_only());
+        self.0.run_until_stopped(worker, settings)
+    }
+
+    /// Runs a worker until there are so many outcomes, and returns them sorted.
+    async fn run(&self, outcomes: usize) -> Vec<String> {
+        self.run_with(Settings::default(), outcomes).await
+    }
+
+    async fn run_with(&self, settings: Settings, outcomes: usize) -> Vec<String> {
+        let worker = self.start(settings);
+        self.0.outcomes(outcomes).await;
+        crate::conformance::soon(self.0.queue.idle()).await;
+        worker.stop().await;
+        let mut outcomes = self.0.outcomes(outcomes).await;
+        outcomes.sort();
+        outcomes
+    }
+
+    /// How many claims there are of messages that were handed over.
+    async fn claims(&self) -> i64 {
+        let (claims, handlers) = (self.0.world.own("processed_messages"), self.0.world.own("handlers"));
+        let of = format!("SELECT id FROM {handlers} WHERE name IN ('receives', 'by_id')");
+        self.0.world.number(&format!("SELECT count(*) FROM {claims} WHERE handler_id IN ({of})")).await
+    }
+}
+
+/// It runs once, as does its sender, and is the same message as a copy of it that comes from a broker.
+pub async fn a_local_message_runs_exactly_once<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    for id in ["a", "large"] {
+        handing.publish("Handing", Order::ok(id));
+    }
+    assert_eq!(handing.run(4).await, ["processed"; 4]);
+    for id in ["a", "large"] {
+        handing.publish("Handing", Order::ok(id));
+        handing.0.publish_raw(Publication::json(&Receipt::of(id)).unwrap().event_type("Receipt"));
+    }
+    assert_eq!(handing.run(8).await[..4], ["duplicate"; 4]);
+    for id in ["a", "large"] {
+        assert_eq!((handing.0.effects(id).await, handing.0.effects(&format!("receipt {id}")).await), (1, 1), "{id}");
+    }
+    assert_eq!((handing.0.dead().await.len(), handing.0.scheduled().await.len(), handing.claims().await), (0, 0, 2));
+}
+
+/// It is there once if its sender succeeds in the end, and never if it does not, or ends its transaction.
+pub async fn nothing_is_handed_over_by_a_run_that_fails<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    for size in ["", "large "] {
+        let named = |name: &str, acts: &[Act]| Order::new(&format!("{size}{name}"), acts);
+        let acts = [Act::Fail, Act::Panic, Act::Fail, Act::Ok];
+        handing.publish("Handing", named("fails", &acts).by_attempt());
+        handing.publish("Handing", named("never", &[Act::Permanent]));
+        handing.publish("Handing", named("rolls back", &[Act::Rollback]));
+        handing.publish("Handing", named("begins", &[Act::RollbackBegin]));
+        handing.publish("Handing", named("commits", &[Act::Commit]));
+        handing.publish("Handing", named("begins again", &[Act::CommitBegin]));
+        handing.publish("Handing", named("good", &[Act::Ok]));
+    }
+    handing.run(2 * 12).await;
+    assert_eq!((handing.0.dead().await.len(), handing.0.scheduled().await.len()), (10, 0));
+    for good in ["fails", "good", "large fails", "large good"] {
+        assert_eq!(handing.0.effects(&format!("receipt {good}")).await, 1, "{good}");
+    }
+    assert_eq!(handing.claims().await, 4);
+}
+
+/// Only a handler of the same worker can be named. Otherwise the message would wait for a worker that nobody has.
+pub async fn a_local_message_for_an_unknown_handler_is_a_failure<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    let settings = Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() };
+    let worker = Worker::new(settings.consumer, handing.0.store.clone(), handing.0.queue.clone());
+    let worker = handing.0.run_until_stopped(worker.state(handing.0.desk.clone()).handler::<Hands<W>>(), settings);
+    handing.publish("Handing", Order::ok("a"));
+    handing.0.outcomes(1).await;
+    worker.stop().await;
+    let dead = handing.0.one_dead().await;
+    assert!(dead.error.contains("\"receives\"") && dead.error.contains("does not have it"), "{}", dead.error);
+    assert_eq!((handing.0.effects("a").await, handing.0.scheduled().await.len()), (0, 0));
+}
+
+/// A message that its handler could never take is told to its sender, instead of becoming a dead letter.
+pub async fn a_local_message_that_cannot_be_taken_is_a_failure<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    for id in ["undecodable", "keyless", "large"] {
+        handing.publish("Handing", Order::ok(id));
+    }
+    let retry = RetryPolicy::new().max_attempts(1);
+    let settings = Settings { retry, max_payload: 50_000, ..Settings::default() };
+    assert_eq!(handing.run_with(settings, 3).await, ["dead: exhausted"; 3]);
+    let errors: Vec<String> = handing.0.dead().await.into_iter().map(|row| row.error).collect();
+    for says in ["expected ident", "the key is empty", "raise `.max_payload(..)`"] {
+        assert!(
+            errors.iter().any(|error| error.contains(says) && error.contains("\"receives\"")),
+            "{says}: {errors:?}"
+        );
+    }
+    assert_eq!(handing.claims().await, 0);
+}
+
+/// Many messages, some of which fail at first, and some of which hand over the same: each runs once.
+pub async fn each_of_many_messages_hands_over_once<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    let worker = handing.start(Settings { concurrency: 2, ..Settings::default() });
+    for n in 0..60 {
+        let acts: &[Act] = if n % 7 == 3 { &[Act::Fail, Act::Ok] } else { &[Act::Ok] };
+        handing.publish("Handing", Order::new(&n.to_string(), acts).by_attempt());
+        handing.publish("Handing", Order::ok(&format!("{n} shared")));
+    }
+    let failing = (0..60).filter(|n| n % 7 == 3).count();
+    // The shared ones hand over one message together.
+    handing.0.outcomes(120 + failing + 60 + 1).await;
+    crate::conformance::soon(handing.0.queue.idle()).await;
+    worker.stop().await;
+    for n in 0..60 {
+        assert_eq!(handing.0.effects(&format!("receipt {n}")).await, 1, "{n}");
+    }
+    assert_eq!((handing.0.effects("receipt shared").await, handing.0.dead().await.len()), (1, 0));
+}
+
+/// A batch handler hands over with its batch, also after it was halved.
+pub async fn a_batch_handler_hands_over_with_its_batch<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    for n in 0..10 {
+        handing.publish("HandingBatch", Order::ok(&n.to_string()));
+    }
+    handing.publish("HandingBatch", Order::new("bad", &[Act::Permanent]));
+    handing.run(21).await;
+    for n in 0..10 {
+        assert_eq!(handing.0.effects(&format!("receipt {n}")).await, 1, "{n}");
+    }
+    assert_eq!((handing.0.effects("receipt bad").await, handing.claims().await), (0, 10));
+}
+
+/// Whatever runs twice hands over the same messages, which are duplicates then: by the keys of their handlers, and by
+/// ids that are derived from the incoming message.
+pub async fn a_message_that_runs_again_hands_over_nothing_new<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    for id in ["a", "b by id"] {
+        handing.publish("Handing", Order::ok(id));
+    }
+    // The one with ids hands over two more messages.
+    handing.run(2 + 1 + 3).await;
+    let (claims, handlers) = (handing.0.world.own("processed_messages"), handing.0.world.own("handlers"));
+    let of = format!("SELECT id FROM {handlers} WHERE name = 'hands'");
+    handing.0.world.run(&format!("DELETE FROM {claims} WHERE handler_id IN ({of})")).await;
+    for id in ["b by id", "a"] {
+        handing.publish("Handing", Order::ok(id));
+    }
+    assert_eq!(handing.run(6 + 2).await, ["processed"; 8]);
+    for (id, receipts) in [("a", 1), ("b by id", 1)] {
+        let counted = (handing.0.effects(id).await, handing.0.effects(&format!("receipt {id}")).await);
+        assert_eq!(counted, (2, receipts), "{id}");
+    }
+    assert_eq!((handing.0.effects("by derived id").await, handing.0.effects("by id 7").await), (1, 1));
+    assert_eq!((handing.0.scheduled().await.len(), handing.claims().await), (0, 4));
+}
+
+/// Another message under a key that is claimed is a conflict, as if it had come from a broker, and not its sender's
+/// failure. This holds within one transaction as well.
+pub async fn a_local_message_under_the_key_of_another_is_a_conflict<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    handing.publish("Handing", Order::ok("a"));
+    handing.run(2).await;
+    handing.publish("Handing", Order::ok("a twice"));
+    handing.publish("Handing", Order::ok("c twice"));
+    // The first one has two conflicts with the claim that is there, and one of the second's messages runs.
+    handing.run(2 + 3).await;
+    let dead = handing.0.dead().await;
+    assert_eq!(dead.len(), 3, "{dead:?}");
+    assert!(dead.iter().all(|row| row.reason == Some(idem_core::Reason::Conflict)), "{dead:?}");
+    assert!(dead.iter().all(|row| row.error.contains("replay_as") && row.handler == "receives"), "{dead:?}");
+    assert_eq!((handing.0.effects("receipt a").await, handing.0.effects("first c").await), (1, 1));
+    assert_eq!(handing.claims().await, 2);
+}
+
+/// A handler of local messages only takes no delivery, whatever its event type.
+pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    let worker = Worker::new("billing", handing.0.store.clone(), handing.0.queue.clone()).state(handing.0.desk.clone());
+    let worker = worker.handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+    let worker = handing.0.run_until_stopped(worker, Settings::default());
+    handing.publish("Handing", Order::ok("a"));
+    handing.0.publish_raw(Publication::json(&Receipt::of("b")).unwrap().event_type("Receipt"));
+    let mut outcomes = handing.0.outcomes(3).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["dead: unknown type", "processed", "processed"]);
+    worker.stop().await;
+    assert_eq!((handing.0.effects("receipt a").await, handing.0.effects("receipt b").await), (1, 0));
+}
+
+/// The worker is woken by the commit, and needs no poll.
+pub async fn a_local_message_runs_without_a_poll<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    handing.publish("Handing", Order::ok("a"));
+    let worker = handing.start(Settings { poll: Duration::from_secs(600), ..Settings::default() });
+    assert_eq!(handing.0.outcomes(2).await, ["processed"; 2]);
+    worker.stop().await;
+}
+
+/// A worker that publishes nothing is ready without a relay.
+pub async fn a_worker_that_only_hands_over_needs_no_relay<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    let (settings, health) = watched(2);
+    let worker = handing.start(Settings { relay_patience: Duration::from_millis(100), ..settings });
+    let health = health.borrow().clone().unwrap();
+    handing.publish("Handing", Order::ok("a"));
+    handing.0.outcomes(2).await;
+    is_ready(&health, true).await;
+    // Several times the patience.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(health.is_ready() && health.unrelayed().is_none(), "{:?}", health.unrelayed());
+    worker.stop().await;
+}
