@@ -7,7 +7,7 @@ use idem_core::store::{ClaimState, Claims, CommitResult, Identity, Operator, Tra
 use idem_core::{Fingerprint, Key, Outgoing, Postgres, Relay};
 use idem_test::captured;
 use idem_test::conformance::store::{Setup, World};
-use sqlx::Connection as _;
+use sqlx::{ConnectOptions as _, Connection as _};
 use tracing::instrument::WithSubscriber;
 
 use world::PgBouncerWorld;
@@ -154,7 +154,9 @@ async fn a_transaction_of_the_application_claims_and_stages_behind_the_pooler() 
     let Some(world) = PgBouncerWorld::<true>::make().await else { return };
     let store = world.store(Setup::default()).await.unwrap();
     let outbox = store.outbox("billing");
-    let mut app = sqlx::PgConnection::connect(world.url()).await.unwrap();
+    // A pooler refuses this parameter.
+    let target: sqlx::postgres::PgConnectOptions = world.url().parse().unwrap();
+    let mut app = target.extra_float_digits(None).connect().await.unwrap();
     for (text, ends) in [("one", true), ("two", false), ("two", true), ("two", true)] {
         let mut tx = app.begin().await.unwrap();
         let claim = store.claim_in(&mut tx, "importer", "row", Key::of(text).unwrap(), Fingerprint::none());
