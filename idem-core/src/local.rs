@@ -16,8 +16,9 @@ impl Outbox {
     /// Its key is that of its handler: `key = "order_id"` is a field of `message`, and a copy that comes from a broker is
     /// a duplicate, if its payload is the same. With `key = message_id`, and for a key that needs what only a broker's
     /// delivery has (a position, a header that is not set), it is the message id, which is derived as that of a
-    /// [published](Self::publish) message. A message whose key was claimed before is skipped, or a dead letter, `conflict`,
-    /// if the other one had another payload.
+    /// [published](Self::publish) message. A message whose key was claimed before, and whose claim is still kept, is skipped,
+    /// or a dead letter, `conflict`, if the other one had another payload. While another transaction holds that claim, this
+    /// handler is rolled back and run again later, uncharged.
     ///
     /// ```
     /// # use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outbox};

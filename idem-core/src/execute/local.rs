@@ -1,5 +1,7 @@
 //! The messages that a handler hands to another one of its worker.
 
+use std::collections::HashSet;
+
 use uuid::Uuid;
 
 use crate::outbox::Outgoing;
@@ -47,19 +49,13 @@ impl<S: Store> Pipeline<S> {
 
 /// Sorts messages in claim order, and drops copies. Of several with one key, the one that was staged first comes first.
 pub(super) fn in_claim_order(mut messages: Vec<LocalMessage>) -> Vec<LocalMessage> {
-    let place = |message: &LocalMessage| (message.identity.handler.0, message.identity.key.clone());
-    messages.sort_by(|one, other| {
-        let ((one, key), (other, next)) = (place(one), place(other));
-        one.cmp(&other).then_with(|| key.as_bytes().cmp(next.as_bytes()))
+    let mut known = HashSet::new();
+    messages.retain(|LocalMessage { identity: Identity { handler, key, fingerprint }, .. }| {
+        known.insert((*handler, key.clone(), *fingerprint))
     });
-    let mut kept: Vec<LocalMessage> = Vec::with_capacity(messages.len());
-    for message in messages {
-        let same_key = |known: &&LocalMessage| place(known) == place(&message);
-        if !kept.iter().rev().take_while(same_key).any(|known| known.identity == message.identity) {
-            kept.push(message);
-        }
-    }
-    kept
+    let claim = |message: &LocalMessage| (message.identity.handler.0, message.identity.key.as_bytes().to_vec());
+    messages.sort_by_cached_key(claim);
+    messages
 }
 
 #[cfg(test)]

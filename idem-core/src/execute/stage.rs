@@ -61,7 +61,9 @@ impl<S: Store> Pipeline<S> {
             let id = message.id.unwrap_or_else(|| origin.id(place));
             if message.is_local {
                 staged.local.push(self.local(id, message)?);
+                gate.hands_over();
             } else {
+                gate.publishes();
                 staged.outgoing.push(StagedMessage::new(id, message));
             }
         }

@@ -51,7 +51,8 @@ pub trait OutboxRows: Transactions {
     /// an inbox row that is due now, by the clock and not since the begin of the transaction. One whose claim exists with
     /// its fingerprint is skipped; with another one, it gets a dead row with the error [`LOCAL_CONFLICT`](super::LOCAL_CONFLICT)
     /// and no claim, and the claim is held until the commit (`FOR KEY SHARE`). If a claim was made or removed meanwhile, the
-    /// commit is a [`CommitResult::Retry`](super::CommitResult::Retry).
+    /// commit is a [`CommitResult::Retry`](super::CommitResult::Retry). If another transaction holds a claim of theirs for
+    /// too long, it is a [`CommitResult::Busy`](super::CommitResult::Busy).
     ///
     /// They are sorted by handler and by the bytes of the key. No two have the same identity; of several with one key, the
     /// first claims it.

@@ -3,7 +3,7 @@
 use sqlx::AssertSqlSafe;
 
 use crate::BoxError;
-use crate::store::{CommitResult, LOCAL_CONFLICT, RollbackResult, StoreError};
+use crate::store::{CommitResult, RollbackResult, StoreError};
 
 use super::answer::Failure;
 use super::connection::Answer;
@@ -13,7 +13,7 @@ use super::local;
 use super::rollback::{TxnEnd, fate, rollback};
 use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
-use super::writes::{Writes, claim_wait};
+use super::writes::Writes;
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> CommitResult {
@@ -25,13 +25,13 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
         return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
     }
     let writes = std::mem::take(&mut txn.writes);
-    let (mut inserts, mut conflicts) = (Vec::new(), 0);
+    let (mut inserts, mut unscheduled) = (Vec::new(), None);
     if writes.are_small() {
-        inserts = writes.texts(claim_wait(txn.lock_wait(), txn.batch));
+        inserts = writes.texts(txn.lock_wait(), txn.batch);
     } else {
         // Boxed: it is large and seldom used.
         match Box::pin(insert_first(&mut txn, &writes)).await {
-            Staging::Inserted { conflicts: found } => conflicts = found,
+            Staging::Inserted(found) => unscheduled = Some(found),
             Staging::Ended(failure) => return refused(txn, 0, failure).await,
             Staging::Refused(failure) => return staging::refused(txn, failure).await,
             Staging::Lost(fault) => return CommitResult::NotSent(fault, txn.ticket().map(Box::new)),
@@ -45,7 +45,7 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
         }
         None => {
             if writes.local.is_some() {
-                tell_conflicts(conflicts + local::conflicts(&rows));
+                unscheduled.unwrap_or_else(|| local::unscheduled(&rows)).tell();
             }
             txn.put_back(&rows).await;
             return CommitResult::Done;
@@ -97,13 +97,6 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
     inserts.iter().for_each(|insert| text.extend(["; ", insert]));
     text.extend([&*leave, "; COMMIT", &*txn.cleaning()]);
     (text, needed + inserts.len())
-}
-
-/// Reports local messages that are dead letters by their claim alone.
-fn tell_conflicts(conflicts: i64) {
-    if conflicts > 0 {
-        tracing::warn!(conflicts, "local messages became dead letters: {LOCAL_CONFLICT}");
-    }
 }
 
 /// Returns the guard.

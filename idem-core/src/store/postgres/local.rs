@@ -5,10 +5,10 @@ use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 
-use crate::store::{LOCAL_CONFLICT, LocalMessage, envelope};
+use crate::store::{LOCAL_CONFLICT, LocalMessage, Unscheduled, envelope};
 
 use super::handle::Postgres;
-use super::local_sql::CONFLICTS;
+use super::local_sql::{CONFLICTS, DUPLICATES};
 use super::statement::Statement;
 
 /// The messages that a transaction hands to other handlers, in claim order.
@@ -37,6 +37,10 @@ impl Local {
     pub(super) fn new(store: &Postgres, messages: Vec<LocalMessage>) -> Self {
         let row = |message: LocalMessage| NewRow { envelope: envelope::seal(&message.delivery), message };
         Self { rows: messages.into_iter().map(row).collect(), statement: store.sql().stage_local.clone() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// The sizes of the rows, which decide whether they can travel in the string of guard and COMMIT.
@@ -77,7 +81,9 @@ impl Local {
     }
 }
 
-/// Returns how many local messages are conflicts, if the answer to their statement is among these rows.
-pub(super) fn conflicts(answer: &[PgRow]) -> i64 {
-    answer.iter().find_map(|row| row.try_get(CONFLICTS).ok()).unwrap_or_default()
+/// Returns what became of local messages that were not scheduled, if the answer to their statement is among these rows.
+pub(super) fn unscheduled(answer: &[PgRow]) -> Unscheduled {
+    let count = |row: &PgRow, column| row.try_get::<i64, _>(column).ok().and_then(|count| usize::try_from(count).ok());
+    let found = |row| Some(Unscheduled { conflicts: count(row, CONFLICTS)?, duplicates: count(row, DUPLICATES)? });
+    answer.iter().find_map(found).unwrap_or_default()
 }

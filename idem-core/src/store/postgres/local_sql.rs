@@ -8,6 +8,8 @@ pub(super) const RACED: &str = "idem: the key of a local message was claimed mea
 /// before are left out. $1 to $5: handlers, keys, fingerprints, payloads and envelopes, in claim order; $6: the error of
 /// a conflict; $7: how long a claim waits for another transaction, in milliseconds.
 ///
+/// The lock timeout that the handler has left is set again at the end: what is deferred to the COMMIT runs under it.
+///
 /// A claim that is committed while the statement runs is in no snapshot of it: the INSERT finds it, and it cannot be
 /// compared. Nothing may be committed then, so the statement fails, as the guard does. Existing claims are locked, so
 /// that prune deletes none whose conflict is stored.
@@ -16,12 +18,14 @@ pub(super) const RACED: &str = "idem: the key of a local message was claimed mea
 /// that far back each time.
 pub(super) fn stage() -> String {
     format!(
-        "WITH new AS MATERIALIZED (
+        "WITH left_behind AS MATERIALIZED (
+        SELECT pg_catalog.current_setting('lock_timeout') AS lock_timeout
+    ), new AS MATERIALIZED (
         SELECT new.*
         FROM unnest($1::pg_catalog.int4[], $2::pg_catalog.bytea[], $3::pg_catalog.bytea[], $4::pg_catalog.bytea[],
                     $5::pg_catalog.bytea[])
             WITH ORDINALITY AS new (handler_id, key, fingerprint, payload, envelope, place)
-        WHERE (SELECT pg_catalog.set_config('lock_timeout', $7, true)) IS NOT NULL
+        WHERE (SELECT pg_catalog.set_config('lock_timeout', $7, true) FROM left_behind) IS NOT NULL
     ), first AS MATERIALIZED (
         SELECT DISTINCT ON (handler_id, key) handler_id, key, fingerprint FROM new ORDER BY handler_id, key, place
     ), existing AS MATERIALIZED (
@@ -58,10 +62,14 @@ pub(super) fn stage() -> String {
     SELECT CASE WHEN (SELECT count(*) FROM known) < (SELECT count(*) FROM first) THEN pg_catalog.concat('{RACED}')::int
                 WHEN (SELECT count(*) FROM stored) < (SELECT count(*) FROM wanted)
                 THEN pg_catalog.concat('a trigger of inbox_messages has refused a row')::int END,
-           (SELECT count(*) FROM wanted WHERE dead) AS {CONFLICTS}",
+           (SELECT count(*) FROM wanted WHERE dead) AS {CONFLICTS},
+           (SELECT count(*) FROM new) - (SELECT count(*) FROM wanted) AS {DUPLICATES},
+           (SELECT pg_catalog.set_config('lock_timeout', lock_timeout, true) FROM left_behind
+            WHERE (SELECT count(*) FROM stored) >= 0)",
         conflict = crate::Reason::Conflict,
     )
 }
 
-/// The column of the answer that has the number of conflicts.
+/// The columns of the answer that have the numbers of conflicts and of messages that are left out.
 pub(super) const CONFLICTS: &str = "idem_conflicts";
+pub(super) const DUPLICATES: &str = "idem_duplicates";

@@ -2,7 +2,7 @@
 
 use sqlx::Row as _;
 
-use crate::store::{CommitResult, StoreError};
+use crate::store::{CommitResult, StoreError, Unscheduled};
 
 use super::answer::{About, Failure};
 use super::limits::OWN;
@@ -15,10 +15,7 @@ use super::writes::{Writes, claim_wait};
 /// The result of an INSERT of staged messages in front of guard and COMMIT.
 pub(super) enum Staging {
     /// It stands if the transaction is committed.
-    Inserted {
-        /// How many local messages are conflicts.
-        conflicts: i64,
-    },
+    Inserted(Unscheduled),
     /// The guard in front of it has failed.
     Ended(Failure),
     /// The server has refused it, or the transaction is not the one that made the claim; nothing may be committed.
@@ -29,16 +26,16 @@ pub(super) enum Staging {
 
 /// Inserts many or large messages by bound values. The guard follows, as for all others.
 pub(super) async fn insert(txn: &mut Txn, writes: &Writes) -> Staging {
-    let mut conflicts = 0;
+    let mut unscheduled = Unscheduled::default();
     if let Some(local) = &writes.local {
-        let wait = claim_wait(txn.lock_wait(), txn.batch);
+        let wait = claim_wait(local.len(), txn.lock_wait(), txn.batch);
         match txn.connection.bound(OWN, local.query(wait)).await {
-            Ok(rows) => conflicts = local::conflicts(&rows),
+            Ok(rows) => unscheduled = local::unscheduled(&rows),
             Err(failure @ Failure::Refused(_)) => return Staging::Refused(Some(failure)),
             Err(lost) => return Staging::Lost(lost.into()),
         }
     }
-    let Some(staged) = &writes.staged else { return Staging::Inserted { conflicts } };
+    let Some(staged) = &writes.staged else { return Staging::Inserted(unscheduled) };
     let query = staged.query(txn.xid.as_deref());
     let rows = match txn.connection.bound(OWN, query).await {
         Ok(rows) => rows,
@@ -47,7 +44,7 @@ pub(super) async fn insert(txn: &mut Txn, writes: &Writes) -> Staging {
     };
     let inserted = rows.first().and_then(|row| row.try_get::<i64, _>(0).ok());
     match inserted == i64::try_from(staged.len()).ok() {
-        true => Staging::Inserted { conflicts },
+        true => Staging::Inserted(unscheduled),
         false => Staging::Refused(None),
     }
 }
@@ -77,7 +74,8 @@ pub(super) async fn refused(txn: Txn, failure: Option<Failure>) -> CommitResult 
             )
             .into(),
         ),
-        "40001" | "40P01" | "55P03" | "57014" => CommitResult::Retry(failure.into_error()),
+        "55P03" => CommitResult::Busy(failure.into_error()),
+        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
         "22P02" if failure.says(RACED) => CommitResult::Retry(RACED.into()),
         _ => match failure.fault(About::Messages) {
             StoreError::Message(error) => CommitResult::Refused(error),

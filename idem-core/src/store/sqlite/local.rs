@@ -4,7 +4,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::handle::Sqlite;
 use super::inbox_sql;
-use crate::store::{LOCAL_CONFLICT, LocalMessage, envelope};
+use crate::store::{LOCAL_CONFLICT, LocalMessage, Unscheduled, envelope};
 use crate::{Fingerprint, Reason};
 
 const CLAIM: &str = r#"
@@ -21,31 +21,31 @@ enum Stored {
     Duplicate,
 }
 
-/// Claims the messages, undated, and stores those whose claim is new. The transaction is the only writer, so no claim
+/// Claims the messages, undated, and stores those whose claim is new. Returns how many of them do not run. The transaction is the only writer, so no claim
 /// is made or removed meanwhile.
 pub(super) async fn insert(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     messages: &[LocalMessage],
-) -> Result<(), sqlx::Error> {
-    let mut conflicts = 0;
+) -> Result<Unscheduled, sqlx::Error> {
+    let mut unscheduled = Unscheduled::default();
     for message in messages {
         let (reason, error) = match claim(store, connection, message).await? {
             Stored::Scheduled => (None, ""),
             Stored::Conflict => (Some(Reason::Conflict.as_str()), LOCAL_CONFLICT),
-            Stored::Duplicate => continue,
+            Stored::Duplicate => {
+                unscheduled.duplicates += 1;
+                continue;
+            }
         };
-        conflicts += usize::from(reason.is_some());
+        unscheduled.conflicts += usize::from(reason.is_some());
         let LocalMessage { identity, delivery } = message;
         let query = sqlx::query(store.prefix.sql(inbox_sql::INSERT)).bind(identity.handler.0);
         let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
         let query = query.bind(delivery.payload().as_ref()).bind(envelope::seal(delivery));
         query.bind(0).bind(error).bind(reason).bind(0).execute(&mut *connection).await?;
     }
-    if conflicts > 0 {
-        tracing::warn!(conflicts, "local messages become dead letters: {LOCAL_CONFLICT}");
-    }
-    Ok(())
+    Ok(unscheduled)
 }
 
 /// Claims a message, and compares it if there is a claim.

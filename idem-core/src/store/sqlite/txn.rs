@@ -12,7 +12,7 @@ use super::local;
 use super::outbox_sql::{NewRow, insert};
 use super::session::CHANGED;
 use crate::Key;
-use crate::store::{CommitResult, HandlerId, LocalMessage, RollbackResult, StoreError};
+use crate::store::{CommitResult, HandlerId, LocalMessage, RollbackResult, StoreError, Unscheduled};
 
 const DATED: &str = r#"
 SELECT EXISTS (
@@ -121,17 +121,21 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         return CommitResult::Refused(CHANGED.into());
     }
     // Behind the guard, so that nothing is inserted behind a transaction that its handler has ended.
-    if let Err(error) = write(store, &mut txn).await {
+    let unscheduled = match write(store, &mut txn).await {
+        Ok(unscheduled) => unscheduled,
         // Dropping the connection rolls back.
-        return match store.file.fault_of_message(error) {
-            StoreError::Message(error) => CommitResult::Refused(error),
-            fault => CommitResult::NotSent(fault, None),
-        };
-    }
+        Err(error) => {
+            return match store.file.fault_of_message(error) {
+                StoreError::Message(error) => CommitResult::Refused(error),
+                fault => CommitResult::NotSent(fault, None),
+            };
+        }
+    };
     let Err(error) = txn.connection.run("COMMIT").await else {
         if clean {
             txn.connection.give_back();
         }
+        unscheduled.tell();
         return CommitResult::Done;
     };
     let committed = match code(&error) {
@@ -148,10 +152,11 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
 }
 
 /// Writes the messages that the handlers have staged.
-async fn write(store: &Sqlite, txn: &mut Txn) -> Result<(), sqlx::Error> {
+async fn write(store: &Sqlite, txn: &mut Txn) -> Result<Unscheduled, sqlx::Error> {
     let (local, staged) = (std::mem::take(&mut txn.local), std::mem::take(&mut txn.staged));
-    local::insert(store, txn.connection(), &local).await?;
-    insert(store, txn.connection(), &staged).await
+    let unscheduled = local::insert(store, txn.connection(), &local).await?;
+    insert(store, txn.connection(), &staged).await?;
+    Ok(unscheduled)
 }
 
 /// Warns only once that a batch was split.
@@ -236,7 +241,7 @@ impl Sqlite {
         }
         match commit(self, txn).await {
             CommitResult::Done => Ok(()),
-            CommitResult::Retry(_) => Err(StoreError::LockTimeout),
+            CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
             CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
             // No handler has used the connection.

@@ -2,59 +2,17 @@
 
 use std::time::Duration;
 
-use idem_core::{HandlerOptions, RetryPolicy, Worker};
+use idem_core::store::{ClaimState, Claims, Identity, Replayed, Transactions};
+use idem_core::{Fingerprint, HandlerOptions, Key, RetryPolicy, Worker};
 
 use crate::Publication;
 use crate::conformance::store::World;
 
-use super::line::Line;
-use super::local_handlers::{ById, Hands, HandsBatch, Receipt, Receives};
+use super::handing::Handing;
+use super::local_handlers::{Hands, Receipt, Receives};
 use super::orders::{Act, Order};
-use super::running::Running;
 use super::settings::Settings;
 use super::watched::{is_ready, watched};
-
-/// A queue of events whose handlers hand over.
-struct Handing<W: World>(Line<W>);
-
-impl<W: World> Handing<W> {
-    async fn new(world: W) -> Self {
-        Self(Line::new(world).await)
-    }
-
-    fn publish(&self, event: &str, order: Order) {
-        self.0.publish_raw(Publication::from(order).event_type(event));
-    }
-
-    fn start(&self, settings: Settings) -> Running {
-        let worker = Worker::new(settings.consumer, self.0.store.clone(), self.0.queue.clone());
-        let worker = worker.state(self.0.desk.clone()).handler::<Hands<W>>().handler::<HandsBatch<W>>();
-        let worker = worker.handler::<Receives<W>>().handler_with::<ById<W>>(HandlerOptions::new().local_only());
-        self.0.run_until_stopped(worker, settings)
-    }
-
-    /// Runs a worker until there are so many outcomes, and returns them sorted.
-    async fn run(&self, outcomes: usize) -> Vec<String> {
-        self.run_with(Settings::default(), outcomes).await
-    }
-
-    async fn run_with(&self, settings: Settings, outcomes: usize) -> Vec<String> {
-        let worker = self.start(settings);
-        self.0.outcomes(outcomes).await;
-        crate::conformance::soon(self.0.queue.idle()).await;
-        worker.stop().await;
-        let mut outcomes = self.0.outcomes(outcomes).await;
-        outcomes.sort();
-        outcomes
-    }
-
-    /// How many claims there are of messages that were handed over.
-    async fn claims(&self) -> i64 {
-        let (claims, handlers) = (self.0.world.own("processed_messages"), self.0.world.own("handlers"));
-        let of = format!("SELECT id FROM {handlers} WHERE name IN ('receives', 'by_id')");
-        self.0.world.number(&format!("SELECT count(*) FROM {claims} WHERE handler_id IN ({of})")).await
-    }
-}
 
 /// It runs once, as does its sender, and is the same message as a copy of it that comes from a broker.
 pub async fn a_local_message_runs_exactly_once<W: World>(world: W) {
@@ -222,6 +180,85 @@ pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world:
     assert_eq!((handing.0.effects("receipt a").await, handing.0.effects("receipt b").await), (1, 0));
 }
 
+/// A handler that took deliveries before keeps its rows without a key, which go back through decode and key.
+pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_messages_only<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    handing.0.publish_raw(Publication::json(&Receipt::of("large")).unwrap().event_type("Receipt"));
+    let limited = Settings { max_payload: 50_000, ..Settings::default() };
+    assert_eq!(handing.run_with(limited, 1).await, ["dead: too large"]);
+    let row = handing.0.one_dead().await;
+    assert_eq!(row.handler, "receives");
+    assert_eq!(handing.0.inbox().replay(row.id).await.unwrap(), Replayed::Due);
+    let worker = Worker::new("billing", handing.0.store.clone(), handing.0.queue.clone()).state(handing.0.desk.clone());
+    let worker = worker.handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+    let worker = handing.0.run_until_stopped(worker, Settings::default());
+    let further = if W::INBOX { 2 } else { 3 };
+    assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");
+    worker.stop().await;
+    assert_eq!((handing.0.effects("receipt large").await, handing.0.dead().await.len()), (1, 0));
+}
+
+/// Another transaction may hold the claim of a local message for as long as its handler may run. The sender waits for it,
+/// as a delivery does whose own claim is held, and is not charged.
+pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let store = &handing.0.store;
+    let handler = store.register("billing", &["receives"]).await.unwrap()[0];
+    let fingerprint = Fingerprint::of(Publication::json(&Receipt::of("a")).unwrap().payload());
+    let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint };
+    let claim = store.begin_with_claim(Duration::from_secs(60), &identity, ClaimState::Processed);
+    let (other, claimed) = claim.await.unwrap();
+    assert!(claimed.is_new());
+    for id in ["b", "a", "c"] {
+        handing.publish("Handing", Order::ok(id));
+    }
+    let worker = handing.start(Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() });
+    // More often than a lost race is retried before it is charged.
+    let runs_often = async {
+        while handing.0.desk.runs("a") < 7 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), runs_often).await.unwrap();
+    assert_eq!(handing.0.outcomes(4).await, ["processed"; 4], "the others go on");
+    store.rollback(other).await.unwrap();
+    assert_eq!(handing.0.outcomes(6).await, ["processed"; 6]);
+    worker.stop().await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(handing.0.effects(&format!("receipt {id}")).await, 1, "{id}");
+    }
+}
+
+/// Batches that each hand over what the other one has received wait for each other. No message is charged, and all run.
+pub async fn what_is_handed_over_and_delivered_at_once_runs_once<W: World>(world: W) {
+    let handing = Handing::new(world).await;
+    let number = 40;
+    for n in 0..number {
+        handing.publish("Handing", Order::ok(&n.to_string()));
+        let receipt = Receipt::of(&((n * 7 + 3) % number).to_string());
+        handing.0.publish_raw(Publication::json(&receipt).unwrap().event_type("Receipt"));
+    }
+    let retry = RetryPolicy::new().max_attempts(1);
+    let worker = handing.start(Settings { retry, concurrency: 4, ..Settings::default() });
+    handing.0.outcomes(2 * number).await;
+    crate::conformance::soon(handing.0.queue.idle()).await;
+    crate::conformance::soon(async {
+        while !handing.0.scheduled().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    assert_eq!(handing.0.dead().await.len(), 0);
+    for n in 0..number {
+        let effects = (handing.0.effects(&n.to_string()).await, handing.0.effects(&format!("receipt {n}")).await);
+        assert_eq!(effects, (1, 1), "{n}");
+    }
+}
+
 /// The worker is woken by the commit, and needs no poll.
 pub async fn a_local_message_runs_without_a_poll<W: World>(world: W) {
     let handing = Handing::new(world).await;
@@ -231,7 +268,7 @@ pub async fn a_local_message_runs_without_a_poll<W: World>(world: W) {
     worker.stop().await;
 }
 
-/// A worker that publishes nothing is ready without a relay.
+/// A worker that publishes nothing is ready without a relay, until it does.
 pub async fn a_worker_that_only_hands_over_needs_no_relay<W: World>(world: W) {
     let handing = Handing::new(world).await;
     let (settings, health) = watched(2);
@@ -243,5 +280,8 @@ pub async fn a_worker_that_only_hands_over_needs_no_relay<W: World>(world: W) {
     // Several times the patience.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(health.is_ready() && health.unrelayed().is_none(), "{:?}", health.unrelayed());
+    handing.publish("Handing", Order::ok("b published"));
+    is_ready(&health, false).await;
+    assert!(health.unrelayed().is_some());
     worker.stop().await;
 }

@@ -27,8 +27,8 @@ impl Receipt {
     }
 }
 
-/// The handler of `Handing` events: it hands over a receipt before it does what the order says, and others that the
-/// order's id asks for.
+/// The handler of `Handing` events: it hands over a receipt before it does what the order says, or others that the
+/// order's id asks for, or publishes one.
 pub(super) struct Hands<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Hands<W> {
@@ -50,21 +50,32 @@ impl<W: World> Handler for Hands<W> {
         tx: &mut W::Connection,
     ) -> Result<(), BoxError> {
         match order.id.rsplit_once(' ') {
-            _ if order.id == "undecodable" => drop(outbox.send_local::<Receives<W>>("no JSON")?),
-            _ if order.id == "keyless" => drop(outbox.local::<Receives<W>>(&Receipt::of(""))?),
+            _ if order.id == "undecodable" => {
+                outbox.send_local::<Receives<W>>("no JSON")?;
+            }
+            _ if order.id == "keyless" => {
+                outbox.local::<Receives<W>>(&Receipt::of(""))?;
+            }
             Some((id, "twice")) => {
                 for note in ["first", "second"] {
                     let receipt = Receipt { id: id.to_owned(), note: note.to_owned() };
                     outbox.local::<Receives<W>>(&receipt)?;
                 }
             }
-            Some((_, "shared")) => drop(outbox.local::<Receives<W>>(&Receipt::of("shared"))?),
+            Some((_, "shared")) => {
+                outbox.local::<Receives<W>>(&Receipt::of("shared"))?;
+            }
+            Some((_, "published")) => {
+                outbox.publish("receipts", &Receipt::of(&order.id))?;
+            }
             Some((_, "id")) => {
                 outbox.local::<Receives<W>>(&Receipt::of(&order.id))?;
                 outbox.local::<ById<W>>(&"derived id".to_owned())?.header("tenant", "acme");
                 outbox.local::<ById<W>>(&"id 7".to_owned())?.id(Uuid::from_u128(7));
             }
-            _ => drop(outbox.local::<Receives<W>>(&Receipt::of(&order.id))?),
+            _ => {
+                outbox.local::<Receives<W>>(&Receipt::of(&order.id))?;
+            }
         }
         Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await
     }

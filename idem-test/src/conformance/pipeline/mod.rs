@@ -24,6 +24,7 @@ mod failures;
 mod fan_out;
 mod faulty;
 mod fleet;
+mod handing;
 mod handlers;
 mod handovers;
 mod hangs;

@@ -139,7 +139,7 @@ pub async fn a_local_message_waits_for_a_claim_that_is_not_committed<W: World>(w
                 }
                 "hold" => {
                     let done = commit.await.unwrap();
-                    assert!(retried(&done), "{kind}: {done:?}");
+                    assert!(matches!(done, CommitResult::Busy(_)), "{kind}: {done:?}");
                     stage.store.rollback(first).await.unwrap();
                     assert_eq!(stage.existing_claim(&format!("{kind} {ends} sender")).await, None);
                 }
@@ -153,4 +153,35 @@ pub async fn a_local_message_waits_for_a_claim_that_is_not_committed<W: World>(w
         }
     }
     assert!(stage.dead().await.is_empty());
+}
+
+/// What is deferred to the COMMIT, such as a foreign key, runs under the lock timeout that the handler has left, and not
+/// under that of the claims.
+pub async fn what_is_deferred_to_the_commit_waits_behind_local_messages<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let (parents, children) = (stage.world.name("parents"), stage.world.name("children"));
+    stage.world.run(&format!("CREATE TABLE {parents} (id INTEGER PRIMARY KEY)")).await;
+    let references = format!("parent INTEGER NOT NULL REFERENCES {parents} (id) DEFERRABLE INITIALLY DEFERRED");
+    stage.world.run(&format!("CREATE TABLE {children} ({references})")).await;
+    stage.world.run(&format!("INSERT INTO {parents} (id) VALUES (1)")).await;
+    for (kind, form) in FORMS {
+        let mut other = stage.begin().await;
+        stage.execute(&mut other, &format!("DELETE FROM {parents}")).await.unwrap();
+        let mut txn = claimed(&stage, &format!("{kind} sender")).await;
+        stage.execute(&mut txn, &format!("INSERT INTO {children} (parent) VALUES (1)")).await.unwrap();
+        // So many that each of their claims waits for a tenth of a second.
+        let messages = (0..10).map(|n| local(&stage, &format!("{kind} {n}"), form("x"))).collect();
+        stage.store.stage_local(&mut txn, messages).unwrap();
+        let store = stage.store.clone();
+        let commit = tokio::spawn(async move { store.commit(txn).await });
+        settled(async || stage.world.waiting().await.filter(|waiting| *waiting > 0)).await;
+        // Several times that.
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        stage.store.rollback(other).await.unwrap();
+        committed(commit.await.unwrap());
+    }
+    assert_eq!(stage.scheduled().await.len(), 2 * 10);
 }

@@ -206,6 +206,7 @@ macro_rules! store_suite {
             nothing_local_survives_a_transaction_that_is_rolled_back
             nothing_local_survives_a_transaction_that_its_handler_ended
             a_local_message_waits_for_a_claim_that_is_not_committed
+            what_is_deferred_to_the_commit_waits_behind_local_messages
             // races
             two_claims_at_once_have_one_effect_a_thousand_times
         }
