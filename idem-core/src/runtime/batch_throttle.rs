@@ -148,7 +148,7 @@ mod tests {
         assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
         throttle.shrink();
         throttle.narrow();
-        assert_eq!(throttle.narrow.load(Relaxed), 2 * FIRST_PATIENCE, "a deadlock counts for more");
+        assert_eq!(throttle.narrow.load(Relaxed), FIRST_PATIENCE, "a deadlock counts for more");
     }
 
     #[test]
