@@ -130,7 +130,10 @@ where
             let job: Box<dyn Any> = job;
             let Ready::<H> { message, params, outbox } = *job.downcast().ok()?;
             messages.push(message);
-            first.get_or_insert(params);
+            // The parameters are those of the first message, unless an extractor has failed for another one.
+            if first.as_ref().is_none_or(|first: &Result<_, _>| first.is_ok() && params.is_err()) {
+                first = Some(params);
+            }
             // An extractor of the application may have staged messages.
             match (&staged, outbox) {
                 (Some(staged), Some(outbox)) => staged.append(&outbox),

@@ -171,6 +171,18 @@ pub async fn what_an_extractor_stages_is_written_for_each_message_of_a_batch<W: 
     assert_eq!((audits, staging.rows().await.len()), (10, 20));
 }
 
+/// Wherever its message is in the batch.
+pub async fn an_extractor_that_fails_for_one_message_of_a_batch_fails_it_alone<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    for n in 0..5 {
+        staging.publish("StagingBatch", Order::ok(&n.to_string()));
+    }
+    staging.publish("StagingBatch", Order::ok("without an audit"));
+    staging.run(6).await;
+    assert_eq!(staging.0.one_dead().await.error, "it has no audit");
+    assert_eq!((staging.rows().await.len(), staging.0.effects("without an audit").await), (5, 0));
+}
+
 /// A worker whose handlers stage is unready while no relay is alive, and says so.
 pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     let staging = Staging::new(world).await;

@@ -55,7 +55,7 @@ impl<W: World> Handler for Stages<W> {
     }
 }
 
-/// An extractor that stages a message if the key is that of an audited order.
+/// An extractor that stages a message if the key is that of an audited order, and fails if it has no audit.
 struct Audited;
 
 impl Param for Audited {
@@ -64,10 +64,11 @@ impl Param for Audited {
 
 impl<S> Extract<S> for Audited {
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
-        if from.key.to_string().contains("audited") {
-            Outbox::extract(from)?.publish("audits", &from.key.to_string())?;
+        let key = from.key.to_string();
+        if key.contains("audited") {
+            Outbox::extract(from)?.publish("audits", &key)?;
         }
-        Ok(Self)
+        if key.contains("without an audit") { Err(idem_core::permanent("it has no audit")) } else { Ok(Self) }
     }
 }
 

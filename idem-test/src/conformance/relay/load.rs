@@ -1,7 +1,8 @@
 //! Relays under load, and after pauses.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use idem_core::store::{OutboxRows, StoreError};
@@ -160,6 +161,25 @@ pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     }
     assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1));
     relay.crash().await;
+}
+
+/// More messages get no answer than may wait. When the broker answers again, all are published.
+pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let tried = Arc::new(Mutex::new(HashSet::new()));
+    let seen = tried.clone();
+    line.sink.on_publish(move |message| {
+        seen.lock().unwrap().insert(message.id());
+        Reply::Hang
+    });
+    line.stage((0..1500).map(message)).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_millis(20));
+    let relay = line.start_with(relay.concurrency(10));
+    // With 10 at a time, 1000 may wait.
+    soon(line.sink.wait_for(|_| tried.lock().unwrap().len() >= 1000)).await;
+    line.sink.on_publish(|_| Reply::Confirm);
+    line.published(1500).await;
+    relay.stop().await.unwrap();
 }
 
 /// The DELETE has run, and its answer is lost.
