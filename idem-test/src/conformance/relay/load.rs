@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use idem_core::store::{OutboxRows, StoreError};
+use tokio::sync::watch;
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -14,14 +15,14 @@ use crate::{MemorySink, Reply};
 
 use super::line::{Line, message, text};
 
-/// Deletes so slowly that further messages are confirmed meanwhile.
+/// Deletes nothing while it is held.
 #[derive(Clone)]
-struct SlowDeletes;
+struct HeldDeletes(watch::Sender<bool>);
 
-impl StoreTap for SlowDeletes {
+impl StoreTap for HeldDeletes {
     async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
         if method == "delete_published" {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            let _ = self.0.subscribe().wait_for(|held| !held).await;
         }
         Ok(())
     }
@@ -33,7 +34,8 @@ pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world:
     if line.store.outbox_lanes() == 1 {
         return;
     }
-    let store = TappedStore::new(line.store.clone(), SlowDeletes);
+    let deletes = HeldDeletes(watch::Sender::new(true));
+    let store = TappedStore::new(line.store.clone(), deletes.clone());
     let lease = Duration::from_millis(600);
     let relay = |sink: &MemorySink| line.start_with(line.relay(store.clone(), sink.clone()).lease_duration(lease));
     let first = relay(&line.sink);
@@ -41,14 +43,17 @@ pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world:
     line.published(1).await;
     let other = MemorySink::new();
     let second = relay(&other);
+    // The first one keeps the lanes of what it has published and not deleted, and no other. Few messages leave most free.
     let mut staged = 1;
     soon(async {
         while other.calls() == 0 {
-            line.stage((0..200).map(message)).await;
-            staged += 200;
+            line.stage([message(staged)]).await;
+            staged += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
+    deletes.0.send_replace(false);
     let both = || line.sink.published().len() + other.published().len();
     soon(async {
         while both() < staged {
