@@ -1,0 +1,58 @@
+//! The cases: each world with all rules, and each broken rule in a small world.
+
+use crate::property::Property;
+use crate::search::{Model, Searched, search};
+use crate::{calls, messages, relay};
+
+/// One search.
+pub(crate) struct Case {
+    /// The part of the protocol.
+    pub(crate) part: &'static str,
+    /// The world, or the broken rule.
+    pub(crate) text: &'static str,
+    /// The property that is violated. None: all properties hold.
+    pub(crate) violates: Option<Property>,
+    run: Box<dyn Fn() -> Searched + Send + Sync>,
+}
+
+impl Case {
+    /// Searches its states.
+    pub(crate) fn run(&self) -> Searched {
+        (self.run)()
+    }
+}
+
+/// All cases. `small`: with few enough failures for CI.
+pub(crate) fn cases(small: bool) -> Vec<Case> {
+    // More states than each world has, so that a change that adds many is noticed.
+    let limit = if small { 1_000_000 } else { 60_000_000 };
+    let mut cases = Vec::new();
+    for (defect, text, property) in messages::Defect::ALL {
+        cases.push(broken("messages", text, *property, messages::of(*defect).broken(*defect)));
+    }
+    for (defect, text, property) in relay::Defect::ALL {
+        cases.push(broken("relay", text, *property, relay::of(*defect).broken(*defect)));
+    }
+    for (defect, text, property) in calls::Defect::ALL {
+        cases.push(broken("calls", text, *property, calls::of(*defect).broken(*defect)));
+    }
+    cases.extend(messages::worlds(small).into_iter().map(|world| whole("messages", world.name, limit, world)));
+    cases.extend(relay::worlds(small).into_iter().map(|world| whole("relay", world.name, limit, world)));
+    cases.extend(calls::worlds(small).into_iter().map(|world| whole("calls", world.name, limit, world)));
+    cases
+}
+
+/// A world with a broken rule. Only the property that it must violate is looked at, so that it is not caught by accident.
+fn broken<M: Model + Send + Sync + 'static>(
+    part: &'static str,
+    text: &'static str,
+    property: Property,
+    model: M,
+) -> Case {
+    Case { part, text, violates: Some(property), run: Box::new(move || search(&model, &[property], 1_000_000)) }
+}
+
+/// A world with all rules.
+fn whole<M: Model + Send + Sync + 'static>(part: &'static str, text: &'static str, limit: usize, model: M) -> Case {
+    Case { part, text, violates: None, run: Box::new(move || search(&model, M::PROPERTIES, limit)) }
+}

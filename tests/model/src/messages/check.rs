@@ -1,0 +1,72 @@
+//! Whether a state has the properties that every state must have.
+
+use super::scenario::{Handler, MAX_BREAKS, MAX_STARTS, Scenario};
+use super::state::{Place, Reason, State, Work};
+use crate::property::Property;
+
+/// Whether the state violates the property.
+pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -> bool {
+    let messages = (0..).zip(scenario.messages);
+    let facts = |message: u8| state.facts[usize::from(message)];
+    let row = |message: u8| state.rows[usize::from(message)];
+    let each = |wrong: &dyn Fn(u8, Handler, u8) -> bool| {
+        messages.clone().any(|(message, known)| wrong(message, known.handler, known.copies))
+    };
+    match property {
+        Property::AckAfterCommit => (0..scenario.deliveries()).any(|delivery| {
+            let message = scenario.message_of(u8::try_from(delivery).unwrap_or_default());
+            state.deliveries[delivery] == Place::Settled && !facts(message).kept
+        }),
+        Property::NothingLost => each(&|message, _, _| {
+            let facts = facts(message);
+            let mut tasks = state.busy();
+            let works = tasks.any(|(_, task)| match task.work {
+                Work::Delivery(delivery) => scenario.message_of(delivery) == message,
+                Work::Row(of, _) => of == message,
+            });
+            facts.kept && facts.effects == 0 && row(message).is_none() && !facts.discarded && !works
+        }),
+        Property::NothingTwice => each(&|message, _, _| facts(message).effects > 1),
+        Property::InnocentsLive => each(&|message, handler, _| {
+            let dead = row(message).and_then(|row| row.dead);
+            match handler {
+                Handler::Succeeds => matches!(dead, Some(Reason::Failed | Reason::Crashed | Reason::Broke)),
+                Handler::FailsOnce => matches!(dead, Some(Reason::Crashed | Reason::Broke)),
+                _ => false,
+            }
+        }),
+        Property::KillersEnd => each(&|message, _, copies| facts(message).deaths > MAX_STARTS + copies),
+        // A break whose process ends before it is recorded is not counted.
+        Property::BreakersEnd => {
+            each(&|message, _, copies| facts(message).breaks > MAX_BREAKS + copies + scenario.left.kills)
+        }
+        Property::StartsCountedOnce => {
+            each(&|message, _, _| row(message).is_some_and(|row| row.dead.is_none() && row.starts > facts(message).open))
+        }
+        Property::AttemptsCountedOnce => {
+            each(&|message, _, _| row(message).is_some_and(|row| row.attempts > facts(message).failures))
+        }
+        Property::ClaimsTrue => untrue(scenario, state),
+        _ => false,
+    }
+}
+
+/// Whether a claim says what is not so. A dated one: the message was processed or discarded. An undated one: it has a
+/// row that owns the claim.
+fn untrue(scenario: &Scenario, state: &State) -> bool {
+    let owns = |message: u8| {
+        state.rows[usize::from(message)].is_some_and(|row| row.dead != Some(Reason::Conflict))
+    };
+    let claims = state.claims.iter().flatten().any(|claim| {
+        let facts = state.facts[usize::from(claim.message)];
+        match claim.date {
+            Some(_) => facts.effects == 0 && !facts.discarded || owns(claim.message),
+            None => !owns(claim.message),
+        }
+    });
+    let rows = (0..).zip(scenario.messages).any(|(message, known)| {
+        let claim = state.claims[usize::from(known.key)];
+        owns(message) && !claim.is_some_and(|claim| claim.message == message)
+    });
+    claims || rows
+}
