@@ -1,8 +1,19 @@
-//! The cases: each world with all rules, and each broken rule in a small world.
+//! The cases: each world with all rules, each limit of the rules, and each broken rule in a small world.
 
 use crate::property::Property;
 use crate::search::{Model, Searched, search};
 use crate::{calls, messages, relay};
+
+/// What a search must find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// All properties hold.
+    Holds,
+    /// Without a rule, this property is violated.
+    Caught(Property),
+    /// With all rules, so many failures violate this property.
+    Limit(Property),
+}
 
 /// One search.
 pub(crate) struct Case {
@@ -10,8 +21,8 @@ pub(crate) struct Case {
     pub(crate) part: &'static str,
     /// The world, or the broken rule.
     pub(crate) text: &'static str,
-    /// The property that is violated. None: all properties hold.
-    pub(crate) violates: Option<Property>,
+    /// What it must find.
+    pub(crate) expected: Expected,
     run: Box<dyn Fn() -> Searched + Send + Sync>,
 }
 
@@ -36,6 +47,11 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
     for (defect, text, property) in calls::Defect::ALL {
         cases.push(broken("calls", text, *property, calls::of(*defect).broken(*defect)));
     }
+    for world in messages::limits() {
+        let property = Property::InnocentsLive;
+        let limit = broken("messages", world.name, property, world);
+        cases.push(Case { expected: Expected::Limit(property), ..limit });
+    }
     cases.extend(messages::worlds(small).into_iter().map(|world| whole("messages", world.name, limit, world)));
     cases.extend(relay::worlds(small).into_iter().map(|world| whole("relay", world.name, limit, world)));
     cases.extend(calls::worlds(small).into_iter().map(|world| whole("calls", world.name, limit, world)));
@@ -49,10 +65,15 @@ fn broken<M: Model + Send + Sync + 'static>(
     property: Property,
     model: M,
 ) -> Case {
-    Case { part, text, violates: Some(property), run: Box::new(move || search(&model, &[property], 1_000_000)) }
+    Case {
+        part,
+        text,
+        expected: Expected::Caught(property),
+        run: Box::new(move || search(&model, &[property], 1_000_000)),
+    }
 }
 
 /// A world with all rules.
 fn whole<M: Model + Send + Sync + 'static>(part: &'static str, text: &'static str, limit: usize, model: M) -> Case {
-    Case { part, text, violates: None, run: Box::new(move || search(&model, M::PROPERTIES, limit)) }
+    Case { part, text, expected: Expected::Holds, run: Box::new(move || search(&model, M::PROPERTIES, limit)) }
 }

@@ -23,9 +23,11 @@ pub(crate) enum Property {
     AttemptsCountedOnce,
     /// A dated claim is that of a processed message, an undated one that of a message with a row.
     ClaimsTrue,
+    /// A message whose handler ran COMMIT and did not return is dead, since half of its effects may be there.
+    HalvesDead,
     /// What a transaction has staged leaves only if that was committed.
     OnlyCommittedLeaves,
-    /// The messages of a key first reach the broker in the order in which they were staged.
+    /// Messages of one key are handled in order; those that are staged first reach the broker in order.
     KeysInOrder,
     /// A relay deletes only while it holds the lane.
     DeletesFenced,
@@ -49,6 +51,7 @@ impl Display for Property {
             Self::StartsCountedOnce => "start counted twice",
             Self::AttemptsCountedOnce => "attempt counted twice",
             Self::ClaimsTrue => "claim is untrue",
+            Self::HalvesDead => "half done, but not dead",
             Self::OnlyCommittedLeaves => "rolled back, but published",
             Self::KeysInOrder => "out of order",
             Self::DeletesFenced => "deleted by another relay",

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::case::Case;
+use crate::case::{Case, Expected};
+use crate::property::Property;
 use crate::search::{End, Searched};
 
 /// Runs all cases, several at a time, and prints their results in order. Returns how many were not as they must be.
@@ -52,14 +53,20 @@ fn print(cases: &[Case], results: &mpsc::Receiver<(usize, Searched)>, traces: bo
 
 /// Whether a case is as it must be, and its line.
 fn line(case: &Case, Searched { states, end }: &Searched) -> (bool, String) {
-    let (right, word, end) = match (case.violates, end) {
-        (None, End::Exhausted) => (true, "holds", "no violation".to_owned()),
-        (Some(expected), End::Violated(found, trace)) if expected == *found => {
-            (true, "caught", format!("{found} after {} steps", trace.len()))
+    let after = |found: &Property, trace: &[String]| format!("{found} after {} steps", trace.len());
+    let (right, word, end) = match (case.expected, end) {
+        (Expected::Holds, End::Exhausted) => (true, "holds", "no violation".to_owned()),
+        (Expected::Caught(expected), End::Violated(found, trace)) if expected == *found => {
+            (true, "caught", after(found, trace))
         }
-        (_, End::Violated(found, trace)) => (false, "FAILED", format!("{found} after {} steps", trace.len())),
-        (Some(expected), End::Exhausted) => (false, "MISSED", format!("never {expected}")),
+        (Expected::Limit(expected), End::Violated(found, trace)) if expected == *found => {
+            (true, "limit", after(found, trace))
+        }
+        (_, End::Violated(found, trace)) => (false, "FAILED", after(found, trace)),
+        (Expected::Caught(expected) | Expected::Limit(expected), End::Exhausted) => {
+            (false, "MISSED", format!("never {expected}"))
+        }
         (_, End::Limit) => (false, "TOO LARGE", "not searched to the end".to_owned()),
     };
-    (right, format!("{word:<9}{:<9}{}: {end}, {states} states", case.part, case.text))
+    (right, format!("{word:<10}{:<9}{}: {end}, {states} states", case.part, case.text))
 }

@@ -130,3 +130,85 @@ impl<M: Model> States<'_, M> {
         trace
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two equal counters. Each may be raised to 3, and one of them from 2 to a trap that it cannot leave.
+    struct Counters {
+        trap: bool,
+    }
+
+    impl Model for Counters {
+        type State = [u8; 2];
+        type Step = String;
+
+        const PROPERTIES: &'static [Property] = &[Property::NothingTwice, Property::Progress];
+
+        fn first(&self) -> [u8; 2] {
+            [0, 0]
+        }
+
+        fn steps(&self, state: &[u8; 2], reach: &mut Reach<'_, Self>) {
+            for counter in 0..2 {
+                let mut raise = |value: u8| {
+                    let mut after = *state;
+                    after[counter] = value;
+                    reach(format!("counter {counter} becomes {value}"), after);
+                };
+                match state[counter] {
+                    value @ 0..3 => raise(value + 1),
+                    9 => raise(9),
+                    _ => {}
+                }
+                if self.trap && state[counter] == 2 {
+                    raise(9);
+                }
+            }
+        }
+
+        fn violates(&self, state: &[u8; 2], property: Property) -> bool {
+            property == Property::NothingTwice && *state == [1, 2]
+        }
+
+        fn is_quiet(&self, state: &[u8; 2]) -> bool {
+            !state.contains(&9)
+        }
+
+        fn is_progress(&self, step: &String) -> bool {
+            !step.ends_with('9')
+        }
+
+        fn canonical(&self, mut state: [u8; 2]) -> [u8; 2] {
+            state.sort_unstable();
+            state
+        }
+    }
+
+    #[test]
+    fn the_trace_to_a_violation_is_the_shortest_and_keeps_the_names() {
+        let found = search(&Counters { trap: false }, &[Property::NothingTwice], 100);
+        let End::Violated(Property::NothingTwice, trace) = found.end else { panic!("{found:?}") };
+        assert_eq!(trace, ["counter 0 becomes 1", "counter 0 becomes 2", "counter 1 becomes 1"]);
+    }
+
+    #[test]
+    fn equal_states_are_searched_once() {
+        let found = search(&Counters { trap: false }, &[Property::Progress], 100);
+        assert!(matches!(found, Searched { states: 10, end: End::Exhausted }), "{found:?}");
+    }
+
+    #[test]
+    fn a_state_that_is_not_quiet_and_permits_no_progress_is_found() {
+        let found = search(&Counters { trap: true }, &[Property::Progress], 100);
+        let End::Violated(Property::Progress, trace) = found.end else { panic!("{found:?}") };
+        assert_eq!(trace.len(), 6, "{trace:?}");
+    }
+
+    #[test]
+    fn a_search_ends_at_its_limit() {
+        let found = search(&Counters { trap: false }, &[Property::Progress], 5);
+        assert!(matches!(found.end, End::Limit), "{found:?}");
+    }
+}

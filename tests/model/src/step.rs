@@ -37,13 +37,7 @@ impl<'a, World, State: Clone> Steps<'a, World, State> {
     }
 
     /// A step that changes the state in this way.
-    pub(crate) fn step(
-        &mut self,
-        who: &'static str,
-        what: &'static str,
-        message: u8,
-        change: impl FnOnce(&mut State),
-    ) {
+    pub(crate) fn step(&mut self, who: &'static str, what: &'static str, message: u8, change: impl FnOnce(&mut State)) {
         self.reach(Step { who, what, message, progress: true }, change);
     }
 

@@ -33,7 +33,11 @@ impl Defect {
         (Self::CompletedWithoutToken, "a completion does not delete its row by the token", Property::NothingTwice),
         (Self::BegunCallRepeated, "a call to a provider without keys is repeated", Property::ChargedOnce),
         (Self::LeaseShorterThanTheCall, "a lease ends before the call can have ended", Property::ChargedOnce),
-        (Self::DoubtGivesBackAtOnce, "a call in doubt makes its row due before the call can have ended", Property::ChargedOnce),
+        (
+            Self::DoubtGivesBackAtOnce,
+            "a call in doubt makes its row due before the call can have ended",
+            Property::ChargedOnce,
+        ),
         (Self::CallsAfterItsLease, "a worker calls without looking at its lease", Property::ChargedOnce),
         (Self::BusyIsADoubt, "a call that certainly had no effect counts as begun", Property::InnocentsLive),
     ];

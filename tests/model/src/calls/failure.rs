@@ -1,8 +1,8 @@
 //! A worker ends, or is paused for longer than its lease.
 
-use super::Steps;
 use super::row::NAMES;
 use super::state::{Holder, Row, Stage};
+use super::steps::Steps;
 
 /// The failures of a worker.
 pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {

@@ -6,6 +6,7 @@ mod failure;
 mod provider;
 mod row;
 mod state;
+mod steps;
 mod world;
 
 pub(crate) use defect::Defect;
@@ -13,12 +14,10 @@ pub(crate) use world::{World, of, worlds};
 
 use crate::property::Property;
 use crate::search::{Model, Reach};
-use crate::step::{self, Step};
+use crate::step::Step;
 
 use state::{Holder, KEYS, Key, Row, Stage, State, WORKERS};
-
-/// A state of these worlds, and the steps that it permits.
-type Steps<'a> = step::Steps<'a, World, State>;
+use steps::Steps;
 
 impl Model for World {
     type State = State;

@@ -1,9 +1,9 @@
 //! The provider: it charges once for a key, as long as it remembers the key.
 
-use super::Steps;
 use super::defect::Defect;
 use super::row::NAMES;
-use super::state::{Age, Stage, State};
+use super::state::{Age, Stage, State, WORKERS};
+use super::steps::Steps;
 
 /// The request of a worker arrives, or its answer is lost.
 pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {
@@ -52,10 +52,15 @@ pub(super) fn time(steps: &mut Steps<'_>) {
     let (world, state) = (steps.world, steps.state);
     for (number, key) in state.keys.iter().enumerate() {
         let flies = state.flying.iter().flatten().any(|flying| usize::from(*flying) == number);
-        if key.age == Age::Young {
+        // A lease is shorter than the life of a key.
+        let begins = (0..WORKERS).any(|worker| {
+            let first = matches!(state.workers[worker], Stage::Taken { first: true } | Stage::Calling { first: true });
+            first && state.has_lease(worker)
+        });
+        if key.age == Age::Young && !begins {
             steps.setback("", "the life of the key is almost over", 0, |after| after.keys[number].age = Age::Old);
         }
-        if key.age == Age::Old && !key.forgotten && (!flies || world.has(Defect::KeyUsedToItsEnd)) {
+        if key.age == Age::Old && key.charged && !key.forgotten && (!flies || world.has(Defect::KeyUsedToItsEnd)) {
             steps.setback("the provider", "forgets the key", 0, |after| after.keys[number].forgotten = true);
         }
     }

@@ -1,8 +1,9 @@
 //! A worker and the row: take, decide, record, complete.
 
-use super::Steps;
 use super::defect::Defect;
-use super::state::{Age, Holder, Row, Stage, State};
+use super::state::{Age, Holder, KEYS, Row, Stage, State};
+use super::steps::Steps;
+use super::world::World;
 
 /// The names of the workers.
 pub(super) const NAMES: [&str; 2] = ["worker A", "worker B"];
@@ -86,7 +87,8 @@ fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
 
 /// A new key is written to the row before it is used, by the token.
 fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
-    let Some(row) = steps.state.row.filter(|row| steps.state.has_token(worker) && row.key < 2) else {
+    let Some(row) = steps.state.row.filter(|row| steps.state.has_token(worker) && usize::from(row.key) + 1 < KEYS)
+    else {
         return forget(steps, worker, "finds that the row no longer has its token");
     };
     steps.step(NAMES[worker], what, 0, |after| {
@@ -121,29 +123,37 @@ pub(super) fn complete(steps: &mut Steps<'_>, worker: usize) {
 
 /// Records that a call had no effect: the row is due, and if that was its first call, none has begun.
 pub(super) fn not_done(steps: &mut Steps<'_>, worker: usize, first: bool) {
-    record(steps, worker, "records that its call had no effect", |world, row| {
-        let called = row.called && (!first || world.has(Defect::BusyIsADoubt));
-        Row { called, holder: Holder::Nobody, ..row }
+    record(steps, worker, "records that its call had no effect", |world, after, row| {
+        let unused = first && !world.has(Defect::BusyIsADoubt);
+        if unused {
+            after.keys[usize::from(row.key)].age = Age::Unused;
+        }
+        Row { called: row.called && !unused, holder: Holder::Nobody, ..row }
     });
 }
 
 /// Records that a call is in doubt. The lease is left to end, since the request may still be on its way.
 pub(super) fn doubt(steps: &mut Steps<'_>, worker: usize) {
     let number = u8::try_from(worker).unwrap_or_default();
-    record(steps, worker, "records that its call is in doubt", |world, row| {
+    record(steps, worker, "records that its call is in doubt", |world, _, row| {
         let at_once = world.has(Defect::DoubtGivesBackAtOnce);
         Row { called: true, holder: if at_once { Holder::Nobody } else { Holder::Ending(number) }, ..row }
     });
 }
 
 /// Changes the row by its token.
-fn record(steps: &mut Steps<'_>, worker: usize, what: &'static str, change: impl Fn(&super::World, Row) -> Row) {
+fn record(
+    steps: &mut Steps<'_>,
+    worker: usize,
+    what: &'static str,
+    change: impl FnOnce(&World, &mut State, Row) -> Row,
+) {
     let world = steps.world;
     let Some(row) = steps.state.row.filter(|_| steps.state.has_token(worker)) else {
         return forget(steps, worker, "finds that the row no longer has its token");
     };
     steps.step(NAMES[worker], what, 0, |after| {
-        after.row = Some(change(world, row));
+        after.row = Some(change(world, after, row));
         after.workers[worker] = Stage::Idle;
     });
 }

@@ -2,8 +2,8 @@
 
 /// How many workers there are.
 pub(super) const WORKERS: usize = 2;
-/// How many keys a message uses at most.
-pub(super) const KEYS: usize = 3;
+/// How many keys a message uses at most. A new one follows a failure, of which no world has so many.
+pub(super) const KEYS: usize = 10;
 
 /// Everything that can change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,10 +2,10 @@
 
 use super::crash::{assign, owners};
 use super::defect::Defect;
+use super::names::{WORLD, slot_name};
 use super::scenario::Scenario;
 use super::state::{Place, Slot, Stage, State, Task, Work, worker};
-use super::Steps;
-use super::names::{WORLD, slot_name};
+use super::steps::Steps;
 
 /// A slot without work receives a delivery.
 pub(super) fn receive(steps: &mut Steps<'_>, slot: Slot) {
@@ -27,13 +27,15 @@ pub(super) fn receive(steps: &mut Steps<'_>, slot: Slot) {
     }
 }
 
-/// A log delivers in order, to its owner, and not further beyond the finished deliveries than the window.
+/// A log delivers in order, to its owner, and not further beyond the finished deliveries than the window. With an order,
+/// the worker keeps the next delivery outside of its slots until those before it are settled.
 fn permits(scenario: &Scenario, state: &State, slot: Slot, delivery: u8) -> bool {
     let Some(window) = scenario.window else { return true };
     let before = &state.deliveries[..usize::from(delivery)];
     worker(slot) == usize::from(state.log.owner)
         && delivery < finished(scenario, state) + window
         && !before.iter().any(|place| matches!(place, Place::Queued(_)))
+        && (!scenario.ordered || before.iter().all(|place| *place == Place::Settled))
 }
 
 /// How many deliveries are finished, from the first on without a gap.

@@ -12,6 +12,12 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
     let each = |wrong: &dyn Fn(u8, Handler, u8) -> bool| {
         messages.clone().any(|(message, known)| wrong(message, known.handler, known.copies))
     };
+    let works = |message: u8| {
+        state.busy().any(|(_, task)| match task.work {
+            Work::Delivery(delivery) => scenario.message_of(delivery) == message,
+            Work::Row(of, _) => of == message,
+        })
+    };
     match property {
         Property::AckAfterCommit => (0..scenario.deliveries()).any(|delivery| {
             let message = scenario.message_of(u8::try_from(delivery).unwrap_or_default());
@@ -19,12 +25,7 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
         }),
         Property::NothingLost => each(&|message, _, _| {
             let facts = facts(message);
-            let mut tasks = state.busy();
-            let works = tasks.any(|(_, task)| match task.work {
-                Work::Delivery(delivery) => scenario.message_of(delivery) == message,
-                Work::Row(of, _) => of == message,
-            });
-            facts.kept && facts.effects == 0 && row(message).is_none() && !facts.discarded && !works
+            facts.kept && facts.effects == 0 && row(message).is_none() && !facts.discarded && !works(message)
         }),
         Property::NothingTwice => each(&|message, _, _| facts(message).effects > 1),
         Property::InnocentsLive => each(&|message, handler, _| {
@@ -40,12 +41,22 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
         Property::BreakersEnd => {
             each(&|message, _, copies| facts(message).breaks > MAX_BREAKS + copies + scenario.left.kills)
         }
-        Property::StartsCountedOnce => {
-            each(&|message, _, _| row(message).is_some_and(|row| row.dead.is_none() && row.starts > facts(message).open))
-        }
+        Property::StartsCountedOnce => each(&|message, _, _| {
+            row(message).is_some_and(|row| row.dead.is_none() && row.starts > facts(message).open)
+        }),
         Property::AttemptsCountedOnce => {
             each(&|message, _, _| row(message).is_some_and(|row| row.attempts > facts(message).failures))
         }
+        // A process that ends in between leaves a duplicate.
+        Property::HalvesDead => each(&|message, handler, _| {
+            let alive = (state.left.kills, state.left.losses) == (scenario.left.kills, scenario.left.losses);
+            let undead = !row(message).is_some_and(|row| row.dead.is_some()) && !facts(message).discarded;
+            handler == Handler::RunsCommit && alive && facts(message).effects > 0 && undead && !works(message)
+        }),
+        Property::KeysInOrder => each(&|message, _, _| {
+            let undone = |before: u8| facts(before).effects == 0 && row(before).is_none_or(|row| row.dead.is_none());
+            scenario.ordered && facts(message).effects > 0 && (0..message).any(undone)
+        }),
         Property::ClaimsTrue => untrue(scenario, state),
         _ => false,
     }
@@ -54,9 +65,7 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
 /// Whether a claim says what is not so. A dated one: the message was processed or discarded. An undated one: it has a
 /// row that owns the claim.
 fn untrue(scenario: &Scenario, state: &State) -> bool {
-    let owns = |message: u8| {
-        state.rows[usize::from(message)].is_some_and(|row| row.dead != Some(Reason::Conflict))
-    };
+    let owns = |message: u8| state.rows[usize::from(message)].is_some_and(|row| row.dead != Some(Reason::Conflict));
     let claims = state.claims.iter().flatten().any(|claim| {
         let facts = state.facts[usize::from(claim.message)];
         match claim.date {

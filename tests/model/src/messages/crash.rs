@@ -1,10 +1,10 @@
 //! A process ends: its transactions are rolled back, its deliveries come again, and its rows keep their tokens and
 //! starts. Another process takes its place.
 
-use super::scenario::Scenario;
-use super::state::{DELIVERIES, Holder, Place, Slot, State, WORKERS, Work, slots, worker};
-use super::Steps;
 use super::names::{WORKER_NAMES, slot_name};
+use super::scenario::Scenario;
+use super::state::{DELIVERIES, Holder, Place, Row, Slot, State, WORKERS, Work, slots, worker};
+use super::steps::Steps;
 
 /// The handler of a message ends the process of its slot.
 pub(super) fn by_handler(steps: &mut Steps<'_>, slot: Slot, message: u8) {
@@ -44,7 +44,7 @@ fn end(scenario: &Scenario, after: &mut State, worker: usize, owner: u8) {
         let slot = Slot::try_from(slot).unwrap_or_default();
         match task.work {
             Work::Row(message, _) if after.has_token(message, slot) => {
-                super::rows::change(after, message, |row| super::state::Row { holder: Holder::Gone, ..row });
+                after.change(message, |row| Row { holder: Holder::Gone, ..row });
             }
             Work::Delivery(delivery) if after.deliveries[usize::from(delivery)] == Place::Held(slot) => {
                 after.deliveries[usize::from(delivery)] = Place::Queued(true);

@@ -15,7 +15,9 @@ pub(super) fn canonical(scenario: &Scenario, state: State) -> State {
 fn copies(scenario: &Scenario, mut state: State) -> State {
     let count = scenario.deliveries();
     let works = |state: &State, delivery: usize| {
-        state.tasks.map(|task| task.is_some_and(|task| matches!(task.work, Work::Delivery(of) if usize::from(of) == delivery)))
+        state
+            .tasks
+            .map(|task| task.is_some_and(|task| matches!(task.work, Work::Delivery(of) if usize::from(of) == delivery)))
     };
     let of = |delivery: usize| u8::try_from(delivery).unwrap_or_default();
     for first in 0..count {

@@ -3,30 +3,32 @@
 mod broker;
 mod check;
 mod claims;
+mod classify;
 mod crash;
 mod defect;
 mod equal;
+mod handler;
 mod names;
 mod operator;
 mod prune;
 mod rows;
 mod scenario;
 mod state;
+mod steps;
+mod storing;
 mod suspects;
 mod worlds;
 
 pub(crate) use defect::Defect;
 pub(crate) use scenario::Scenario;
-pub(crate) use worlds::{of, worlds};
+pub(crate) use worlds::{limits, of, worlds};
 
 use crate::property::Property;
 use crate::search::{Model, Reach};
-use crate::step::{self, Step};
+use crate::step::Step;
 
 use state::{ALL, Claim, DELIVERIES, Facts, Log, MESSAGES, Place, Stage, State, WORKERS, Work};
-
-/// A state of these worlds, and the steps that it permits.
-type Steps<'a> = step::Steps<'a, Scenario, State>;
+use steps::Steps;
 
 impl Model for Scenario {
     type State = State;
@@ -42,6 +44,8 @@ impl Model for Scenario {
         Property::StartsCountedOnce,
         Property::AttemptsCountedOnce,
         Property::ClaimsTrue,
+        Property::HalvesDead,
+        Property::KeysInOrder,
         Property::Progress,
     ];
 
@@ -60,7 +64,7 @@ impl Model for Scenario {
         };
         for (message, _) in (0..).zip(self.messages).filter(|(_, message)| message.copies == 0) {
             first.claims[self.key(message)] = Some(Claim { message, date: None });
-            claims::insert(&mut first, message, 0, None);
+            first.insert(message, 0, None);
         }
         first
     }

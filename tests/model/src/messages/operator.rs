@@ -1,10 +1,9 @@
 //! An operator's hand: replay and discard.
 
 use super::defect::Defect;
-use super::rows::change;
-use super::state::{Holder, Reason, Row, State};
-use super::Steps;
 use super::names::WORLD;
+use super::state::{Holder, Reason, Row, State};
+use super::steps::Steps;
 
 /// The steps of an operator.
 pub(super) fn steps(steps: &mut Steps<'_>) {
@@ -28,12 +27,17 @@ pub(super) fn steps(steps: &mut Steps<'_>) {
 
 fn dead(steps: &mut Steps<'_>, message: u8, reason: Reason) {
     let key = steps.world.key(message);
-    // A conflict is replayed under another key only, and a message that is too old by force only.
-    if !matches!(reason, Reason::Conflict | Reason::TooOld) {
+    // A conflict is replayed under another key only. What may have been processed is replayed by force only.
+    let unforced = match reason {
+        Reason::Conflict => steps.world.has(Defect::ConflictReplayedUnderItsKey),
+        Reason::TooOld | Reason::Committed => false,
+        Reason::Failed | Reason::Crashed | Reason::Broke => true,
+    };
+    if unforced {
         steps.setback(WORLD, "an operator replays _", message, |after| {
             after.left.orders -= 1;
             let breaks = if matches!(reason, Reason::Crashed | Reason::Broke) { 2 } else { 0 };
-            change(after, message, |_| Row { dead: None, holder: Holder::Nobody, starts: 0, breaks, attempts: 0 });
+            after.change(message, |_| Row { dead: None, holder: Holder::Nobody, starts: 0, breaks, attempts: 0 });
             after.facts[usize::from(message)].open = 0;
         });
     }

@@ -1,10 +1,9 @@
 //! Time passes, leases end, and prune deletes old claims.
 
 use super::defect::Defect;
-use super::rows::change;
-use super::state::{Claim, Holder, Reason, Row, Stage};
-use super::Steps;
 use super::names::{WORLD, slot_name};
+use super::state::{Claim, Holder, Reason, Row, Stage};
+use super::steps::Steps;
 
 /// The lease of a worker ends although it lives: it was paused. While its transaction is open, the lock protects the row.
 pub(super) fn pause(steps: &mut Steps<'_>) {
@@ -17,7 +16,7 @@ pub(super) fn pause(steps: &mut Steps<'_>) {
         if state.tasks[usize::from(slot)].is_some_and(|task| task.stage != Stage::Running) {
             steps.setback(slot_name(slot), "is paused for longer than its lease of _", message, |after| {
                 after.left.pauses -= 1;
-                change(after, message, |row| Row { holder: Holder::Expired(slot), ..row });
+                after.change(message, |row| Row { holder: Holder::Expired(slot), ..row });
             });
         }
     }

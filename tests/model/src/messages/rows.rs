@@ -1,12 +1,13 @@
 //! An inbox row that is not suspect: take, run, record.
 
-use super::claims::{effect, fails};
 use super::crash;
 use super::defect::Defect;
+use super::handler::{effect, fails};
+use super::names::slot_name;
 use super::scenario::{Handler, MAX_ATTEMPTS, MAX_BREAKS, Scenario};
 use super::state::{Claim, Holder, Isolation, Reason, Row, Slot, Stage, State, Task, Work, slots, worker};
-use super::Steps;
-use super::names::slot_name;
+use super::steps::Steps;
+use super::storing::committed_early;
 
 /// Takes a row that is due: one committed statement counts its start and sets token and lease. The client has made the
 /// token before, so that a take whose answer is lost is found by it, and begun.
@@ -45,7 +46,8 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage
             finish(after, key, message);
             after.end(slot);
         }),
-        Stage::Received { .. } | Stage::Reserved { .. } | Stage::Counting { .. } => {}
+        Stage::CommittedEarly => committed_early(steps, slot, message, None),
+        Stage::Received { .. } | Stage::Reserved { .. } | Stage::Counting { .. } | Stage::WaitsForRow => {}
     }
 }
 
@@ -62,7 +64,7 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
             after.advance(slot, Stage::Running);
         });
         return steps.setback(slot_name(slot), "gives the row of _ back, not run", message, |after| {
-            change(after, message, |row| Row { holder: Holder::Nobody, ..refund(row) });
+            after.change(message, |row| Row { holder: Holder::Nobody, ..refund(row) });
             close(after, message);
             after.end(slot);
         });
@@ -79,7 +81,7 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     }
     steps.step(slot_name(slot), "finds that it has lost the lease of _, and gives its start back", message, |after| {
         let keeps = scenario.has(Defect::RefundKeepsToken);
-        change(after, message, |row| Row { holder: if keeps { row.holder } else { Holder::Nobody }, ..refund(row) });
+        after.change(message, |row| Row { holder: if keeps { row.holder } else { Holder::Nobody }, ..refund(row) });
         close(after, message);
         after.end(slot);
     });
@@ -94,6 +96,15 @@ fn run(steps: &mut Steps<'_>, slot: Slot, message: u8) {
             after.facts[place].breaks += 1;
             after.advance(slot, Stage::Broke);
         }),
+        Handler::RunsCommit => {
+            let (key, unasked) = (scenario.key(message), scenario.has(Defect::FateNotAsked));
+            steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
+                effect(after, message);
+                finish(after, key, message);
+                after.facts[place].failures += 1;
+                after.advance(slot, if unasked { Stage::Broke } else { Stage::CommittedEarly });
+            });
+        }
         handler if fails(handler, steps.state, message) => {
             steps.step(slot_name(slot), "the handler of _ fails, and is rolled back", message, |after| {
                 after.facts[place].failures += 1;
@@ -109,7 +120,7 @@ fn run(steps: &mut Steps<'_>, slot: Slot, message: u8) {
 fn commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let (scenario, key) = (steps.world, steps.world.key(message));
     if scenario.has(Defect::RowDeletedAfterItsRun) {
-        return steps.step(slot_name(slot), "commits the effect of _ without its row", message, |after| {
+        return steps.step(slot_name(slot), "commits the effect of _ alone", message, |after| {
             effect(after, message);
             after.advance(slot, Stage::Settling);
         });
@@ -118,7 +129,7 @@ fn commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
         effect(after, message);
         finish(after, key, message);
     };
-    steps.step(slot_name(slot), "commits the effect of _, without its row", message, |after| {
+    steps.step(slot_name(slot), "commits the effect of _ and the delete of its row", message, |after| {
         commit(after);
         after.end(slot);
     });
@@ -126,7 +137,7 @@ fn commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
         return;
     }
     let who = slot_name(slot);
-    steps.setback(who, "commits the effect of _, without its row, and gets no answer", message, |after| {
+    steps.setback(who, "commits the effect of _ and the delete of its row, and gets no answer", message, |after| {
         commit(after);
         after.left.losses -= 1;
         after.advance(slot, Stage::Broke);
@@ -145,7 +156,9 @@ fn record(steps: &mut Steps<'_>, slot: Slot, message: u8, result: fn(&Scenario, 
         && state.rows[usize::from(message)].is_some()
         && !state.is_locked(message);
     if !state.has_token(message, slot) && !unfenced {
-        return steps.step(slot_name(slot), "finds that the row of _ no longer has its token", message, |after| after.end(slot));
+        return steps.step(slot_name(slot), "finds that the row of _ no longer has its token", message, |after| {
+            after.end(slot)
+        });
     }
     steps.step(slot_name(slot), "records how its run of _ ended", message, |after| {
         result(scenario, after, message);
@@ -161,7 +174,7 @@ fn record(steps: &mut Steps<'_>, slot: Slot, message: u8, result: fn(&Scenario, 
 
 /// A failure: one more attempt. The starts before it did not end a process, and count no longer.
 fn failed(_: &Scenario, after: &mut State, message: u8) {
-    change(after, message, |row| {
+    after.change(message, |row| {
         let attempts = row.attempts + 1;
         let dead = (attempts >= MAX_ATTEMPTS).then_some(Reason::Failed);
         Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts }
@@ -172,7 +185,7 @@ fn failed(_: &Scenario, after: &mut State, message: u8) {
 /// A lost connection: no attempt, and no start, since the process lives. It is counted by itself.
 fn broke(scenario: &Scenario, after: &mut State, message: u8) {
     let (charges, uncounted) = (scenario.has(Defect::BreakChargesStart), scenario.has(Defect::BreaksNotCounted));
-    change(after, message, |row| {
+    after.change(message, |row| {
         let breaks = row.breaks + u8::from(!uncounted);
         let dead = (breaks >= MAX_BREAKS).then_some(Reason::Broke);
         Row { dead, breaks, holder: Holder::Nobody, ..if charges { row } else { refund(row) } }
@@ -191,12 +204,6 @@ fn refund(row: Row) -> Row {
 fn finish(after: &mut State, key: usize, message: u8) {
     after.rows[usize::from(message)] = None;
     after.claims[key] = Some(Claim { message, date: Some(after.clock) });
-}
-
-/// Changes the row of a message, if it has one.
-pub(super) fn change(after: &mut State, message: u8, change: impl FnOnce(Row) -> Row) {
-    let row = &mut after.rows[usize::from(message)];
-    *row = row.map(change);
 }
 
 /// One run of the row has ended with its process alive.

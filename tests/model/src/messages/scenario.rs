@@ -22,6 +22,8 @@ pub(crate) struct Scenario {
     /// For a log, how far a delivery in flight may be beyond the finished ones, and how many deliveries without a claim
     /// a new owner stores before it runs one directly. None: the broker marks what it delivers again.
     pub(super) window: Option<u8>,
+    /// Whether a log is handled in order.
+    pub(super) ordered: bool,
     /// The rule that is broken.
     pub(crate) defect: Option<Defect>,
 }
@@ -52,8 +54,10 @@ pub(super) enum Handler {
     Kills,
     /// It breaks its connection.
     Breaks,
-    /// It runs ROLLBACK, and returns as if it had succeeded.
+    /// It runs ROLLBACK once, and returns as if it had succeeded.
     RunsRollback,
+    /// It runs COMMIT, and loses its connection before it returns.
+    RunsCommit,
 }
 
 impl Message {
@@ -80,12 +84,17 @@ impl Scenario {
     /// A world without failures, with a broker that marks what it delivers again.
     pub(super) const fn new(name: &'static str, messages: &'static [Message], left: Left) -> Self {
         assert!(messages.len() <= MESSAGES);
-        Self { name, messages, left, window: None, defect: None }
+        Self { name, messages, left, window: None, ordered: false, defect: None }
     }
 
     /// The same world with a log.
     pub(super) const fn log(self, window: u8) -> Self {
         Self { window: Some(window), ..self }
+    }
+
+    /// The same world with a log that is handled in order.
+    pub(super) const fn ordered(self, window: u8) -> Self {
+        Self { window: Some(window), ordered: true, ..self }
     }
 
     /// The same world with a broken rule.

@@ -99,6 +99,8 @@ pub(super) enum Reason {
     Conflict,
     /// It may have been processed under a claim that was pruned.
     TooOld,
+    /// Its handler ran COMMIT: half of its effects may stand.
+    Committed,
 }
 
 /// Where a delivery is.
@@ -170,6 +172,10 @@ pub(super) enum Stage {
     Failed,
     /// The run of a row lost its connection. That is not written yet.
     Broke,
+    /// The run was cut off, and the fate of its transaction is known: the handler committed it. That is not written yet.
+    CommittedEarly,
+    /// With an order: the message has a row, and its delivery is settled when that is processed or dead.
+    WaitsForRow,
     /// The database has taken the message over; the ack is next. Of a row, only where a defect removes it late.
     Settling,
 }
@@ -235,6 +241,19 @@ impl State {
         self.tasks[usize::from(slot)] = None;
     }
 
+    /// Inserts a row, unless the message has one.
+    pub(super) fn insert(&mut self, message: u8, attempts: u8, dead: Option<Reason>) {
+        let new = Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts };
+        self.rows[usize::from(message)].get_or_insert(new);
+        self.facts[usize::from(message)].kept = true;
+    }
+
+    /// Changes the row of a message, if it has one.
+    pub(super) fn change(&mut self, message: u8, change: impl FnOnce(Row) -> Row) {
+        let row = &mut self.rows[usize::from(message)];
+        *row = row.map(change);
+    }
+
     /// Whether the row of the message has the token of this slot.
     pub(super) fn has_token(&self, message: u8, slot: Slot) -> bool {
         let holder = self.rows[usize::from(message)].map(|row| row.holder);
@@ -243,7 +262,8 @@ impl State {
 
     /// Whether an open transaction has deleted the row of the message, and so locks it.
     pub(super) fn is_locked(&self, message: u8) -> bool {
-        self.busy().any(|(_, task)| task.stage == Stage::Running && matches!(task.work, Work::Row(of, _) if of == message))
+        self.busy()
+            .any(|(_, task)| task.stage == Stage::Running && matches!(task.work, Work::Row(of, _) if of == message))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Rows that may have ended their process: reserve, wait until the process is quiet, count the start, run; and judge.
 
 use super::defect::Defect;
-use super::rows::{change, due, is_ordinary};
+use super::names::{WORLD, slot_name};
+use super::rows::{due, is_ordinary};
 use super::scenario::MAX_STARTS;
 use super::state::{Holder, Isolation, Reason, Row, Slot, Stage, State, Task, Work, slots, worker};
-use super::Steps;
-use super::names::{WORLD, slot_name};
+use super::steps::Steps;
 
 /// Reserves a suspect before the process goes quiet for it, so that no other process does. One per process.
 pub(super) fn reserve(steps: &mut Steps<'_>, slot: Slot) {
@@ -31,13 +31,14 @@ pub(super) fn reserve(steps: &mut Steps<'_>, slot: Slot) {
 /// The steps of a slot that has reserved a suspect. `again`: the statement that counts its start had no answer.
 pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, (message, isolation): (u8, Isolation), known: u8, again: bool) {
     if !steps.state.has_token(message, slot) {
-        return steps.step(slot_name(slot), "finds that its reservation of _ is gone", message, |after| after.end(slot));
+        return steps
+            .step(slot_name(slot), "finds that its reservation of _ is gone", message, |after| after.end(slot));
     }
     if again || is_quiet(steps.state, slot, isolation) {
         count(steps, slot, message, known, again);
     }
     steps.setback(slot_name(slot), "releases the row of _, not run", message, |after| {
-        change(after, message, |row| Row { holder: Holder::Nobody, starts: known, ..row });
+        after.change(message, |row| Row { holder: Holder::Nobody, starts: known, ..row });
         if again {
             after.facts[usize::from(message)].open -= 1;
         }
@@ -50,7 +51,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, (message, isolation): (u8
 fn count(steps: &mut Steps<'_>, slot: Slot, message: u8, known: u8, again: bool) {
     let scenario = steps.world;
     let count = |after: &mut State| {
-        change(after, message, |row| match scenario.defect {
+        after.change(message, |row| match scenario.defect {
             Some(Defect::RepeatedCountAdds) => Row { starts: row.starts + 1, ..row },
             Some(Defect::StartsNotCounted | Defect::StartCountedAtReservation) => row,
             _ => Row { starts: known + 1, ..row },
@@ -78,7 +79,7 @@ pub(super) fn judge(steps: &mut Steps<'_>) {
         let mut tasks = steps.state.busy();
         if early || !tasks.any(|(_, task)| matches!(task.work, Work::Row(of, _) if of == message)) {
             steps.step(WORLD, "the row of _ has had all its starts: it is dead, crashed", message, |after| {
-                change(after, message, |row| Row { dead: Some(Reason::Crashed), holder: Holder::Nobody, ..row });
+                after.change(message, |row| Row { dead: Some(Reason::Crashed), holder: Holder::Nobody, ..row });
             });
         }
     }

@@ -14,7 +14,8 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
         world("a message and its copy", COPIES, Left { kills: 1, losses: 1, returns: 1, pauses: more, ..NONE }),
         world("a message that fails once", ONCE, Left { kills: 1 + more, losses: 1, returns: 1, pauses: 1, ..NONE }),
         world("two messages with one key", CONFLICT, Left { kills: 1, losses: 1, returns: more, ..NONE }),
-        world("a handler that runs ROLLBACK", ROLLBACK, Left { kills: 1, losses: 1, returns: 1, ..NONE }),
+        world("a handler that runs ROLLBACK", ROLLBACK, Left { kills: 1, losses: 1, orders: 1, ..NONE }),
+        world("a handler that runs COMMIT", COMMIT, Left { kills: 1, losses: 1, returns: 1, orders: 1, ..NONE }),
         world("kills from outside", INNOCENT, Left { kills: 3, returns: 1, losses: more, ..NONE }),
         world("a killer beside another", KILLER, Left { kills: 1 + more, returns: more, ..NONE }),
         world("two killers beside another", KILLERS, Left { kills: more, ..NONE }),
@@ -29,6 +30,18 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
         world("an operator", FAILS, Left { orders: 2, kills: 1, losses: more, prunes: more, ..NONE }),
         world("a log", LOG, Left { kills: 1, returns: more, ..NONE }).log(1),
         world("a log with a wider window", LOG, Left { returns: 1, ..NONE }).log(2),
+        world("a log in order", ORDER, Left { kills: 1, returns: 1, losses: more, ..NONE }).ordered(2),
+    ]
+}
+
+/// The limits of the protocol: worlds in which all rules hold and an innocent message dies, since kills from outside look
+/// like those of a handler. One kill fewer, and it lives.
+pub(crate) fn limits() -> Vec<Scenario> {
+    let world = |name, messages, kills| Scenario::new(name, messages, Left { kills, ..NONE });
+    vec![
+        world("four kills from outside", STORED, 4),
+        world("three kills from outside beside a killer", KILLER, 3),
+        world("two kills from outside beside two killers", KILLERS, 2),
     ]
 }
 
@@ -44,6 +57,10 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::UnansweredCommitIsSuccess => world(SINGLE, Left { losses: 1, ..NONE }),
         Defect::NoGuard => world(ROLLBACK, NONE),
         Defect::NoFingerprintCompared => world(CONFLICT, NONE),
+        Defect::DeadRowWithoutClaim => world(ROLLBACK, Left { orders: 1, ..NONE }),
+        Defect::FateNotAsked => world(COMMIT, NONE),
+        Defect::UndatedClaimEndsItsTurn => world(ORDER, Left { returns: 1, ..NONE }).ordered(2),
+        Defect::ConflictReplayedUnderItsKey => world(CONFLICT, Left { orders: 1, ..NONE }),
         Defect::FailureStoredWithoutClaim => world(ONCE, NONE),
         Defect::RedeliveredRunDirectly | Defect::StartsNotCounted => world(KILLER, NONE),
         Defect::WindowCountsDuplicates => world(LOG, NONE).log(1),
@@ -74,6 +91,7 @@ const ONCE_ALONE: &[Message] = &[Message::new(0, Handler::FailsOnce)];
 const FAILS: &[Message] = &[Message::new(0, Handler::Fails).copies(2)];
 const CONFLICT: &[Message] = &[Message::new(0, Handler::FailsOnce).copies(2), Message::new(0, Handler::Succeeds)];
 const ROLLBACK: &[Message] = &[Message::new(0, Handler::RunsRollback).copies(2)];
+const COMMIT: &[Message] = &[Message::new(0, Handler::RunsCommit).copies(2)];
 const INNOCENT: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Succeeds)];
 const KILLER: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Kills)];
 const KILLERS: &[Message] =
@@ -88,3 +106,4 @@ const PRUNED: &[Message] =
 const LATE: &[Message] =
     &[Message::new(0, Handler::Succeeds), Message::new(0, Handler::Succeeds).copies(2).published(1)];
 const LOG: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Kills)];
+const ORDER: &[Message] = &[Message::new(0, Handler::FailsOnce), Message::new(1, Handler::Succeeds)];

@@ -13,7 +13,6 @@ pub(crate) enum Defect {
     StagedBeforeTheLock,
     LaterOfKeyOvertakes,
     RefusedKeyNotBlocked,
-    PublishesWithoutLease,
     AwayIsCharged,
 }
 
@@ -24,11 +23,18 @@ impl Defect {
         (Self::ReturnedIsConfirmed, "a message that the broker returns counts as confirmed", Property::NothingLost),
         (Self::DeleteWithoutToken, "a delete does not check the token of the lane", Property::DeletesFenced),
         (Self::Cursor, "a relay reads behind the last id, not all that is left", Property::Progress),
-        (Self::StagedInOwnTransaction, "a message is staged in a transaction of its own", Property::OnlyCommittedLeaves),
-        (Self::StagedBeforeTheLock, "a message is staged before its writer has the lock of its key", Property::KeysInOrder),
+        (
+            Self::StagedInOwnTransaction,
+            "a message is staged in a transaction of its own",
+            Property::OnlyCommittedLeaves,
+        ),
+        (
+            Self::StagedBeforeTheLock,
+            "a message is staged before its writer has the lock of its key",
+            Property::KeysInOrder,
+        ),
         (Self::LaterOfKeyOvertakes, "a message does not wait for the one before it of its key", Property::KeysInOrder),
         (Self::RefusedKeyNotBlocked, "a refused message does not block its key", Property::KeysInOrder),
-        (Self::PublishesWithoutLease, "a relay publishes after its lease", Property::KeysInOrder),
         (Self::AwayIsCharged, "a broker that is away is charged to the message", Property::InnocentsLive),
     ];
 }

@@ -1,7 +1,7 @@
 //! The lease of the lane: taken, lost and given up.
 
-use super::Steps;
 use super::state::{Lane, RELAYS, Relay};
+use super::steps::Steps;
 
 /// The names of the relays.
 pub(super) const NAMES: [&str; RELAYS] = ["relay A", "relay B"];
@@ -23,10 +23,13 @@ pub(super) fn steps(steps: &mut Steps<'_>, relay: usize) {
         });
     }
     if believes && !state.has_token(relay) {
-        steps.step(NAMES[relay], "notices that it has lost the lane", 0, |after| after.relays[relay] = Relay::default());
+        steps
+            .step(NAMES[relay], "notices that it has lost the lane", 0, |after| after.relays[relay] = Relay::default());
     }
     if state.lane == Lane::Expired(number) {
-        steps.step(NAMES[relay], "renews its lease, which nobody has taken", 0, |after| after.lane = Lane::Leased(number));
+        steps.step(NAMES[relay], "renews its lease, which nobody has taken", 0, |after| {
+            after.lane = Lane::Leased(number)
+        });
     }
 }
 

@@ -5,6 +5,7 @@ mod lane;
 mod publish;
 mod staging;
 mod state;
+mod steps;
 mod world;
 
 pub(crate) use defect::Defect;
@@ -12,13 +13,11 @@ pub(crate) use world::{World, of, worlds};
 
 use crate::property::Property;
 use crate::search::{Model, Reach};
-use crate::step::{self, Step};
+use crate::step::Step;
 
 use state::{Lane, MESSAGES, RELAYS, Relay, Row, State};
+use steps::Steps;
 use world::Broker;
-
-/// A state of these worlds, and the steps that it permits.
-type Steps<'a> = step::Steps<'a, World, State>;
 
 impl Model for World {
     type State = State;
@@ -72,21 +71,21 @@ impl Model for World {
             }),
             Property::NothingLost => {
                 let flies = |message: usize| state.flying.iter().any(|flying| flying[message]);
-                messages.any(|message| {
-                    state.rows[message] == Row::Deleted && arrived(message).is_none() && !flies(message)
-                })
+                messages
+                    .any(|message| state.rows[message] == Row::Deleted && arrived(message).is_none() && !flies(message))
             }
             Property::KeysInOrder => messages.any(|message| {
                 let overtaken = |before: usize| match state.rows[before] {
-                    Row::Waiting { .. } | Row::Open | Row::Deleted => arrived(before) > arrived(message) || arrived(before).is_none(),
+                    Row::Waiting { .. } | Row::Open | Row::Deleted => {
+                        arrived(before) > arrived(message) || arrived(before).is_none()
+                    }
                     _ => false,
                 };
                 arrived(message).is_some() && self.before(message).any(overtaken)
             }),
             Property::DeletesFenced => state.unfenced,
-            Property::InnocentsLive => messages.any(|message| {
-                state.rows[message] == Row::Dead && self.messages[message].broker != Broker::Refuses
-            }),
+            Property::InnocentsLive => messages
+                .any(|message| state.rows[message] == Row::Dead && self.messages[message].broker != Broker::Refuses),
             _ => false,
         }
     }

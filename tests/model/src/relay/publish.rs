@@ -1,13 +1,14 @@
 //! A relay reads all that is left, publishes, and deletes what is confirmed.
 
-use super::Steps;
 use super::defect::Defect;
 use super::lane::NAMES;
-use super::staging::{all, is_visible};
-use super::state::{Known, Lane, Row, State};
+use super::staging::all;
+use super::state::{Known, Lane, Relay, Row, State};
+use super::steps::Steps;
 use super::world::{Broker, MAX_ATTEMPTS};
 
-/// Reads every message that is left and due. One whose transaction commits late is found by the next read.
+/// Reads every message that is left. One whose transaction commits late is found by the next read. One that is not due
+/// blocks its key.
 pub(super) fn read(steps: &mut Steps<'_>, relay: usize) {
     let (world, state) = (steps.world, steps.state);
     let memory = state.relays[relay];
@@ -15,12 +16,19 @@ pub(super) fn read(steps: &mut Steps<'_>, relay: usize) {
         return;
     }
     let from = if world.has(Defect::Cursor) { usize::from(memory.cursor) } else { 0 };
-    let new = |message: &usize| is_visible(state, *message) && memory.known[*message] == Known::Unread;
+    let new = |message: &usize| match (state.rows[*message], memory.known[*message]) {
+        (Row::Waiting { due, .. }, Known::Waits) => due,
+        (Row::Waiting { .. } | Row::Early, Known::Unread) => true,
+        _ => false,
+    };
     let found: Vec<usize> = all(steps).filter(|message| *message >= from).filter(new).collect();
     let Some(last) = found.last() else { return };
     let behind = u8::try_from(*last + 1).unwrap_or_default();
     steps.step(NAMES[relay], "reads the outbox", 0, |after| {
-        found.iter().for_each(|message| after.relays[relay].known[*message] = Known::Read);
+        for message in &found {
+            let waits = matches!(after.rows[*message], Row::Waiting { due: false, .. });
+            after.relays[relay].known[*message] = if waits { Known::Waits } else { Known::Read };
+        }
         if world.has(Defect::Cursor) {
             after.relays[relay].cursor = behind;
         }
@@ -41,26 +49,21 @@ pub(super) fn steps(steps: &mut Steps<'_>, relay: usize, message: usize) {
         Known::Sent if world.has(Defect::DeleteBeforeConfirm) => delete(steps, relay, message),
         Known::Confirmed => delete(steps, relay, message),
         Known::Refused => refused(steps, relay, message),
-        Known::Unread | Known::Read | Known::Sent => {}
+        Known::Unread | Known::Waits | Known::Read | Known::Sent => {}
     }
 }
 
 /// Whether a relay may publish a message now: enough is left of its lease, by its own clock, and no earlier message of
-/// the key is on its way, waits for its next attempt, or was not read.
+/// the key is on its way or waits for its next attempt.
 fn may_publish(steps: &Steps<'_>, relay: usize, message: usize) -> bool {
     let (world, state) = (steps.world, steps.state);
     let leased = matches!(state.lane, Lane::Leased(holder) if usize::from(holder) == relay);
-    let memory = state.relays[relay];
-    let first = world.before(message).all(|before| {
-        let unblocked = world.has(Defect::RefusedKeyNotBlocked) || !is_blocked(state, before);
-        memory.known[before] == Known::Unread && unblocked
+    let first = world.before(message).all(|before| match state.relays[relay].known[before] {
+        Known::Unread => true,
+        Known::Waits => world.has(Defect::RefusedKeyNotBlocked),
+        Known::Read | Known::Sent | Known::Confirmed | Known::Refused => false,
     });
-    (leased || world.has(Defect::PublishesWithoutLease)) && (first || world.has(Defect::LaterOfKeyOvertakes))
-}
-
-/// Whether the message was refused, and waits for its next attempt. A read leaves out what is behind it.
-fn is_blocked(state: &State, message: usize) -> bool {
-    matches!(state.rows[message], Row::Waiting { due: false, .. })
+    leased && (first || world.has(Defect::LaterOfKeyOvertakes))
 }
 
 /// Deletes a confirmed message, by the token of the lane. Without it, the message belongs to another relay.
@@ -70,7 +73,7 @@ fn delete(steps: &mut Steps<'_>, relay: usize, message: usize) {
     let fenced = state.has_token(relay);
     if !fenced && !world.has(Defect::DeleteWithoutToken) {
         return steps.step(NAMES[relay], "deletes _, which is no longer its own: nothing", number, |after| {
-            after.relays[relay] = super::state::Relay::default();
+            after.relays[relay] = Relay::default();
         });
     }
     steps.step(NAMES[relay], "deletes _", number, |after| {
@@ -86,16 +89,23 @@ fn delete(steps: &mut Steps<'_>, relay: usize, message: usize) {
 fn refused(steps: &mut Steps<'_>, relay: usize, message: usize) {
     let number = u8::try_from(message).unwrap_or_default();
     if !steps.state.has_token(relay) {
-        return steps.step(NAMES[relay], "records the refusal of _, which is no longer its own: nothing", number, |after| {
-            after.relays[relay].known[message] = Known::Unread;
-        });
+        return steps.step(
+            NAMES[relay],
+            "records the refusal of _, which is no longer its own: nothing",
+            number,
+            |after| {
+                after.relays[relay] = Relay::default();
+            },
+        );
     }
     steps.step(NAMES[relay], "records the refusal of _", number, |after| {
         after.relays[relay].known[message] = Known::Unread;
         if let Row::Waiting { attempts, .. } = after.rows[message] {
             let attempts = attempts + 1;
             let waits = Row::Waiting { attempts, due: false };
-            after.rows[message] = if attempts >= MAX_ATTEMPTS { Row::Dead } else { waits };
+            let given_up = attempts >= MAX_ATTEMPTS;
+            after.rows[message] = if given_up { Row::Dead } else { waits };
+            after.relays[relay].known[message] = if given_up { Known::Unread } else { Known::Waits };
         }
     });
 }

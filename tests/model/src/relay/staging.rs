@@ -1,8 +1,8 @@
 //! Handlers stage messages: written in their transactions, in front of COMMIT.
 
-use super::Steps;
 use super::defect::Defect;
-use super::state::{MESSAGES, Row, State};
+use super::state::{MESSAGES, Row};
+use super::steps::Steps;
 
 const WAITING: Row = Row::Waiting { attempts: 0, due: true };
 
@@ -33,11 +33,6 @@ pub(super) fn steps(steps: &mut Steps<'_>, message: usize) {
         }
         _ => {}
     }
-}
-
-/// Whether a relay can read the message.
-pub(super) fn is_visible(state: &State, message: usize) -> bool {
-    matches!(state.rows[message], Row::Early | Row::Waiting { due: true, .. })
 }
 
 /// The messages of the world.

@@ -73,6 +73,8 @@ pub(super) enum Known {
     /// Nothing.
     #[default]
     Unread,
+    /// It waits for its next attempt, and its key with it.
+    Waits,
     /// It is to be published.
     Read,
     /// It was published, and there is no answer yet.

@@ -61,7 +61,8 @@ const ONE: &[Message] = &[message(0, Broker::Takes)];
 const UNROUTABLE: &[Message] = &[message(0, Broker::Refuses)];
 const PAIR: &[Message] = &[message(0, Broker::Takes), message(0, Broker::Takes)];
 const KEYS: &[Message] = &[message(0, Broker::Takes), message(1, Broker::Takes), message(0, Broker::Takes)];
-const REFUSED_ONCE: &[Message] = &[message(0, Broker::RefusesOnce), message(1, Broker::Takes), message(0, Broker::Takes)];
+const REFUSED_ONCE: &[Message] =
+    &[message(0, Broker::RefusesOnce), message(1, Broker::Takes), message(0, Broker::Takes)];
 const REFUSED: &[Message] = &[message(0, Broker::Refuses), message(1, Broker::Takes), message(0, Broker::Takes)];
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
@@ -87,7 +88,6 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::StagedBeforeTheLock => (PAIR, NONE),
         Defect::LaterOfKeyOvertakes => (PAIR, Left { losses: 1, ..NONE }),
         Defect::RefusedKeyNotBlocked => (REFUSED_ONCE, NONE),
-        Defect::PublishesWithoutLease => (REFUSED_ONCE, Left { pauses: 1, ..NONE }),
         Defect::AwayIsCharged => (ONE, Left { losses: 2, ..NONE }),
     };
     World { name: "", messages, left, defect: None }

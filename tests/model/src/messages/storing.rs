@@ -1,0 +1,64 @@
+//! A message is taken over as an inbox row.
+
+use super::classify::{existing, is_inserting, is_too_old, too_old};
+use super::defect::Defect;
+use super::names::slot_name;
+use super::scenario::{Handler, MAX_ATTEMPTS};
+use super::state::{Claim, Reason, Slot, Stage};
+use super::steps::Steps;
+
+/// Takes the message over as an inbox row: the claim first, undated, then the row, in one commit.
+pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8) {
+    let (scenario, state) = (steps.world, steps.state);
+    let key = scenario.key(message);
+    let permanent = attempts > 0 && scenario.message(message).handler == Handler::RunsRollback;
+    if permanent && scenario.has(Defect::DeadRowWithoutClaim) {
+        return steps.step(slot_name(slot), "writes that _ is dead, whoever has its claim", message, |after| {
+            after.insert(message, attempts, Some(Reason::Failed));
+            after.advance(slot, Stage::Settling);
+        });
+    }
+    if let Some(claim) = state.claims[key] {
+        return existing(steps, slot, message, claim);
+    }
+    if is_inserting(scenario, state, message) {
+        return;
+    }
+    let dead = permanent || attempts >= MAX_ATTEMPTS;
+    if !dead && is_too_old(scenario, state, message, state.pruned_through) {
+        return too_old(steps, slot, message);
+    }
+    let what = if attempts == 0 { "stores _ as a row" } else { "records the failure of _ as a row" };
+    steps.step(slot_name(slot), what, message, |after| {
+        if attempts == 0 || !scenario.has(Defect::FailureStoredWithoutClaim) {
+            after.claims[key] = Some(Claim { message, date: None });
+        }
+        after.insert(message, attempts, dead.then_some(Reason::Failed));
+        after.log.stored(slot);
+        after.advance(slot, if scenario.ordered { Stage::WaitsForRow } else { Stage::Settling });
+    });
+}
+
+/// Writes that the handler committed its transaction by itself: its claim loses its date, and the row is dead. Only by
+/// force is it replayed, since its effects may stand.
+pub(super) fn committed_early(steps: &mut Steps<'_>, slot: Slot, message: u8, next: Option<Stage>) {
+    let key = steps.world.key(message);
+    let what = "asks the fate of its transaction: the handler of _ committed it, and the message is dead";
+    steps.step(slot_name(slot), what, message, |after| {
+        after.claims[key] = Some(Claim { message, date: None });
+        after.insert(message, 1, Some(Reason::Committed));
+        match next {
+            Some(stage) => after.advance(slot, stage),
+            None => after.end(slot),
+        }
+    });
+}
+
+/// With an order, the delivery is settled when its row is processed or dead. Until then, the next message waits.
+pub(super) fn wait_for_row(steps: &mut Steps<'_>, slot: Slot, message: u8) {
+    if steps.state.rows[usize::from(message)].is_none_or(|row| row.dead.is_some()) {
+        steps.step(slot_name(slot), "sees that the row of _ is processed or dead", message, |after| {
+            after.advance(slot, Stage::Settling);
+        });
+    }
+}
