@@ -4,8 +4,10 @@ use super::crash::{assign, owners};
 use super::defect::Defect;
 use super::names::{WORLD, slot_name};
 use super::scenario::Scenario;
-use super::state::{Place, Slot, Stage, State, Task, Work, worker};
+use super::slot::{Slot, worker};
+use super::state::{Place, State};
 use super::steps::Steps;
+use super::task::{Stage, Task, Work};
 
 /// A slot without work receives a delivery.
 pub(super) fn receive(steps: &mut Steps<'_>, slot: Slot) {

@@ -1,7 +1,9 @@
 //! Whether a state has the properties that every state must have.
 
+use super::database::Reason;
 use super::scenario::{Handler, MAX_BREAKS, MAX_STARTS, Scenario};
-use super::state::{Place, Reason, State, Work};
+use super::state::{Place, State};
+use super::task::Work;
 use crate::property::Property;
 
 /// Whether the state violates the property.
@@ -50,7 +52,7 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
         // A process that ends in between leaves a duplicate.
         Property::HalvesDead => each(&|message, handler, _| {
             let alive = (state.left.kills, state.left.losses) == (scenario.left.kills, scenario.left.losses);
-            let undead = !row(message).is_some_and(|row| row.dead.is_some()) && !facts(message).discarded;
+            let undead = row(message).is_none_or(|row| row.dead.is_none()) && !facts(message).discarded;
             handler == Handler::RunsCommit && alive && facts(message).effects > 0 && undead && !works(message)
         }),
         Property::KeysInOrder => each(&|message, _, _| {
@@ -75,7 +77,7 @@ fn untrue(scenario: &Scenario, state: &State) -> bool {
     });
     let rows = (0..).zip(scenario.messages).any(|(message, known)| {
         let claim = state.claims[usize::from(known.key)];
-        owns(message) && !claim.is_some_and(|claim| claim.message == message)
+        owns(message) && claim.is_none_or(|claim| claim.message != message)
     });
     claims || rows
 }

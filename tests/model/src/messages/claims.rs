@@ -2,13 +2,16 @@
 
 use super::classify::{existing, is_inserting, is_too_old, too_old};
 use super::crash;
+use super::database::Claim;
 use super::defect::Defect;
 use super::handler::{effect, fails};
 use super::names::slot_name;
 use super::scenario::Handler;
-use super::state::{Claim, Isolation, Place, Slot, Stage, State, slots, worker};
+use super::slot::{Slot, slots, worker};
+use super::state::{Place, State};
 use super::steps::Steps;
 use super::storing::{committed_early, store, wait_for_row};
+use super::task::{Isolation, Stage};
 
 /// The steps of a slot that works on a delivery.
 pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, delivery: u8, stage: Stage) {

@@ -1,10 +1,13 @@
 //! What a message is by the claim of its key: new, a duplicate, a conflict, or too old.
 
+use super::database::{Claim, Reason};
 use super::defect::Defect;
 use super::names::slot_name;
 use super::scenario::Scenario;
-use super::state::{Claim, Reason, Slot, Stage, State, Work};
+use super::slot::Slot;
+use super::state::State;
 use super::steps::Steps;
+use super::task::{Stage, Work};
 
 /// There is a claim. Equal fingerprints: a duplicate. Otherwise a conflict, whose row is written while the claim is
 /// locked, so that it cannot go away meanwhile.

@@ -1,10 +1,13 @@
 //! A process ends: its transactions are rolled back, its deliveries come again, and its rows keep their tokens and
 //! starts. Another process takes its place.
 
+use super::database::{Holder, Row};
 use super::names::{WORKER_NAMES, slot_name};
 use super::scenario::Scenario;
-use super::state::{DELIVERIES, Holder, Place, Row, Slot, State, WORKERS, Work, slots, worker};
+use super::slot::{Slot, WORKERS, slots, worker};
+use super::state::{DELIVERIES, Place, State};
 use super::steps::Steps;
+use super::task::Work;
 
 /// The handler of a message ends the process of its slot.
 pub(super) fn by_handler(steps: &mut Steps<'_>, slot: Slot, message: u8) {

@@ -1,8 +1,11 @@
 //! Two workers are equal, and so are the slots of each and the copies of a message: states that differ only in their names
 //! are searched once.
 
+use super::database::Holder;
 use super::scenario::Scenario;
-use super::state::{ALL, Holder, Place, SLOTS, Slot, Stage, State, Task, Work};
+use super::slot::{ALL, SLOTS, Slot};
+use super::state::{Place, State};
+use super::task::{Stage, Task, Work};
 
 /// The state that stands for all that differ only in the names of slots and copies.
 pub(super) fn canonical(scenario: &Scenario, state: State) -> State {

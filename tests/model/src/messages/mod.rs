@@ -5,18 +5,22 @@ mod check;
 mod claims;
 mod classify;
 mod crash;
+mod database;
 mod defect;
 mod equal;
+mod facts;
 mod handler;
 mod names;
 mod operator;
 mod prune;
 mod rows;
 mod scenario;
+mod slot;
 mod state;
 mod steps;
 mod storing;
 mod suspects;
+mod task;
 mod worlds;
 
 pub(crate) use defect::Defect;
@@ -27,8 +31,12 @@ use crate::property::Property;
 use crate::search::{Model, Reach};
 use crate::step::Step;
 
-use state::{ALL, Claim, DELIVERIES, Facts, Log, MESSAGES, Place, Stage, State, WORKERS, Work};
+use database::Claim;
+use facts::Facts;
+use slot::{ALL, WORKERS};
+use state::{DELIVERIES, Log, MESSAGES, Place, State};
 use steps::Steps;
+use task::{Stage, Work};
 
 impl Model for Scenario {
     type State = State;

@@ -1,6 +1,6 @@
 //! The names of those who take steps.
 
-use super::state::Slot;
+use super::slot::Slot;
 
 /// Nobody in particular: the sentence says who.
 pub(super) const WORLD: &str = "";

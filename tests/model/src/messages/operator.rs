@@ -1,8 +1,9 @@
 //! An operator's hand: replay and discard.
 
+use super::database::{Holder, Reason, Row};
 use super::defect::Defect;
 use super::names::WORLD;
-use super::state::{Holder, Reason, Row, State};
+use super::state::State;
 use super::steps::Steps;
 
 /// The steps of an operator.

@@ -1,9 +1,10 @@
 //! Time passes, leases end, and prune deletes old claims.
 
+use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
 use super::names::{WORLD, slot_name};
-use super::state::{Claim, Holder, Reason, Row, Stage};
 use super::steps::Steps;
+use super::task::Stage;
 
 /// The lease of a worker ends although it lives: it was paused. While its transaction is open, the lock protects the row.
 pub(super) fn pause(steps: &mut Steps<'_>) {

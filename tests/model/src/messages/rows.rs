@@ -1,13 +1,16 @@
 //! An inbox row that is not suspect: take, run, record.
 
 use super::crash;
+use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
 use super::handler::{effect, fails};
 use super::names::slot_name;
 use super::scenario::{Handler, MAX_ATTEMPTS, MAX_BREAKS, Scenario};
-use super::state::{Claim, Holder, Isolation, Reason, Row, Slot, Stage, State, Task, Work, slots, worker};
+use super::slot::{Slot, slots, worker};
+use super::state::State;
 use super::steps::Steps;
 use super::storing::committed_early;
+use super::task::{Isolation, Stage, Task, Work};
 
 /// Takes a row that is due: one committed statement counts its start and sets token and lease. The client has made the
 /// token before, so that a take whose answer is lost is found by it, and begun.

@@ -1,7 +1,8 @@
 //! A small world to search: which messages there are, what their handlers do, and which failures may come.
 
 use super::defect::Defect;
-use super::state::{DELIVERIES, Left, MESSAGES};
+use super::facts::Left;
+use super::state::{DELIVERIES, MESSAGES};
 
 /// How often a message may fail.
 pub(super) const MAX_ATTEMPTS: u8 = 2;

@@ -1,11 +1,13 @@
 //! A message is taken over as an inbox row.
 
 use super::classify::{existing, is_inserting, is_too_old, too_old};
+use super::database::{Claim, Reason};
 use super::defect::Defect;
 use super::names::slot_name;
 use super::scenario::{Handler, MAX_ATTEMPTS};
-use super::state::{Claim, Reason, Slot, Stage};
+use super::slot::Slot;
 use super::steps::Steps;
+use super::task::Stage;
 
 /// Takes the message over as an inbox row: the claim first, undated, then the row, in one commit.
 pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8) {

@@ -1,11 +1,14 @@
 //! Rows that may have ended their process: reserve, wait until the process is quiet, count the start, run; and judge.
 
+use super::database::{Holder, Reason, Row};
 use super::defect::Defect;
 use super::names::{WORLD, slot_name};
 use super::rows::{due, is_ordinary};
 use super::scenario::MAX_STARTS;
-use super::state::{Holder, Isolation, Reason, Row, Slot, Stage, State, Task, Work, slots, worker};
+use super::slot::{Slot, slots, worker};
+use super::state::State;
 use super::steps::Steps;
+use super::task::{Isolation, Stage, Task, Work};
 
 /// Reserves a suspect before the process goes quiet for it, so that no other process does. One per process.
 pub(super) fn reserve(steps: &mut Steps<'_>, slot: Slot) {

@@ -1,8 +1,8 @@
 //! The worlds that are searched. In each, all rules together must hold; each broken rule must fail in one of them.
 
 use super::defect::Defect;
+use super::facts::Left;
 use super::scenario::{Handler, Message, Scenario};
-use super::state::Left;
 
 const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0 };
 

@@ -157,10 +157,9 @@ fn answer(after: &mut State, relay: usize, message: usize, known: Known) {
 }
 
 fn arrive(after: &mut State, message: u8) {
-    if !after.has_arrived(usize::from(message)) {
-        if let Some(place) = after.arrived.iter_mut().find(|place| place.is_none()) {
-            *place = Some(message);
-        }
+    let first = !after.has_arrived(usize::from(message));
+    if let Some(place) = after.arrived.iter_mut().find(|place| first && place.is_none()) {
+        *place = Some(message);
     }
 }
 
