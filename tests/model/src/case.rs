@@ -36,7 +36,7 @@ impl Case {
 /// All cases. `small`: with few enough failures for CI.
 pub(crate) fn cases(small: bool) -> Vec<Case> {
     // More states than each world has, so that a change that adds many is noticed.
-    let limit = if small { 1_000_000 } else { 60_000_000 };
+    let limit = if small { 3_000_000 } else { 60_000_000 };
     let mut cases = Vec::new();
     for (defect, text, property) in messages::Defect::ALL {
         cases.push(broken("messages", text, *property, messages::of(*defect).broken(*defect)));
