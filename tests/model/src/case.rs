@@ -2,7 +2,7 @@
 
 use crate::property::Property;
 use crate::search::{Model, Searched, search};
-use crate::{calls, messages, relay};
+use crate::{batch, calls, messages, relay};
 
 /// What a search must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,9 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
     for (defect, text, property) in messages::Defect::ALL {
         cases.push(broken("messages", text, *property, messages::of(*defect).broken(*defect)));
     }
+    for (defect, text, property) in batch::Defect::ALL {
+        cases.push(broken("batch", text, *property, batch::of(*defect).broken(*defect)));
+    }
     for (defect, text, property) in relay::Defect::ALL {
         cases.push(broken("relay", text, *property, relay::of(*defect).broken(*defect)));
     }
@@ -53,6 +56,7 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
         cases.push(Case { expected: Expected::Limit(property), ..limit });
     }
     cases.extend(messages::worlds(small).into_iter().map(|world| whole("messages", world.name, limit, world)));
+    cases.extend(batch::worlds(small).into_iter().map(|world| whole("batch", world.name, limit, world)));
     cases.extend(relay::worlds(small).into_iter().map(|world| whole("relay", world.name, limit, world)));
     cases.extend(calls::worlds(small).into_iter().map(|world| whole("calls", world.name, limit, world)));
     cases

@@ -1,10 +1,12 @@
 //! A model of idem's protocol, whose states are all searched. With all rules every property holds, and for each rule that
 //! is broken on purpose the search must find how a message is lost or doubled, or dies of it. `cargo xtask model` runs it.
 //!
-//! Each part of the protocol is a module: `messages` has deliveries and inbox rows, `relay` the outbox, `calls` the calls
+//! Each part of the protocol is a module: `messages` has deliveries and inbox rows, `batch` several
+//! messages in one transaction, `relay` the outbox, `calls` the calls
 //! to providers. In each, `state` is what can change, `defect` the rules that can be broken, and the worlds are what is
 //! searched. The other files have the steps.
 
+mod batch;
 mod calls;
 mod case;
 mod messages;

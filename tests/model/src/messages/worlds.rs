@@ -6,7 +6,8 @@ use super::scenario::{Handler, Message, Scenario};
 
 const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0 };
 
-/// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
+/// The worlds, each with the failures that make it small enough for CI, and more of them otherwise. A pause and a lost
+/// answer together may cost an innocent message a start, as a kill does, so that worlds with three kills have not both.
 pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
     let more = u8::from(!small);
     let world = |name, messages, left| Scenario::new(name, messages, left);
@@ -20,8 +21,8 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
         world("two messages with one key", CONFLICT, Left { kills: 1 + more, losses: 1, returns: 1, ..NONE }),
         world("a handler that runs ROLLBACK", ROLLBACK, Left { kills: 1 + more, losses: 1, orders: 1, ..NONE }),
         world("a handler that runs COMMIT", COMMIT, Left { kills: 1 + more, losses: 1, returns: 1, orders: 1, ..NONE }),
-        world("kills from outside", INNOCENT, Left { kills: 3, returns: 1, losses: 1, pauses: more, ..NONE }),
-        world("a killer beside another", KILLER, Left { kills: 2, returns: 1, losses: more, ..NONE }),
+        world("kills from outside", INNOCENT, Left { kills: 3, returns: 1 + more, losses: 1, ..NONE }),
+        world("a killer beside another", KILLER, Left { kills: 2, returns: 1 + more, ..NONE }),
         world("two killers beside another", KILLERS, Left { kills: 1, returns: more, ..NONE }),
         world("copies of a killer", KILLER_COPIES, Left { returns: more, losses: more, ..NONE }),
         world("paused workers", STORED, Left { kills: 3, pauses: 2 + more, ..NONE }),
