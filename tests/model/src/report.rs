@@ -42,7 +42,7 @@ fn print(cases: &[Case], results: &mpsc::Receiver<(usize, Searched)>, traces: bo
         let (right, line) = line(case, &searched);
         println!("{line}");
         wrong += usize::from(!right);
-        if let End::Violated(_, trace) = &searched.end
+        if let End::Violated(_, trace) | End::Unsound(_, trace) = &searched.end
             && (traces || !right)
         {
             trace.iter().for_each(|step| println!("         {step}"));
@@ -63,6 +63,7 @@ fn line(case: &Case, Searched { states, end }: &Searched) -> (bool, String) {
             (true, "limit", after(found, trace))
         }
         (_, End::Violated(found, trace)) => (false, "FAILED", after(found, trace)),
+        (_, End::Unsound(found, trace)) => (false, "UNSOUND", format!("even with the rule, {}", after(found, trace))),
         (Expected::Caught(expected) | Expected::Limit(expected), End::Exhausted) => {
             (false, "MISSED", format!("never {expected}"))
         }

@@ -60,6 +60,8 @@ pub(crate) enum End {
     Limit,
     /// A state violates the property; the steps to it, in plain words.
     Violated(Property, Vec<String>),
+    /// The same, of a world in which a rule was to be broken, before it was.
+    Unsound(Property, Vec<String>),
 }
 
 /// Searches the states of a model for a violation of one of `properties`, up to `limit` states.
@@ -190,7 +192,7 @@ mod tests {
     fn the_trace_to_a_violation_is_the_shortest_and_keeps_the_names() {
         let found = search(&Counters { trap: false }, &[Property::NothingTwice], 100);
         let End::Violated(Property::NothingTwice, trace) = found.end else { panic!("{found:?}") };
-        assert_eq!(trace, ["counter 0 becomes 1", "counter 0 becomes 2", "counter 1 becomes 1"]);
+        assert_eq!(trace, ["counter 0 becomes 1", "counter 1 becomes 1", "counter 0 becomes 2"]);
     }
 
     #[test]
