@@ -23,9 +23,10 @@ pub(super) fn take(steps: &mut Steps<'_>, worker: usize) {
     if !due || state.workers[worker] != Stage::Idle {
         return;
     }
-    steps.step(NAMES[worker], "takes the row, and records that a call begins", 0, |after| {
+    let called = row.called || !world.has(Defect::CalledAtAfterTheCall);
+    let what = if called { "takes the row, which says that a call has begun" } else { "takes the row" };
+    steps.step(NAMES[worker], what, 0, |after| {
         let holder = Holder::Leased(u8::try_from(worker).unwrap_or_default());
-        let called = row.called || !world.has(Defect::CalledAtAfterTheCall);
         let taken = Row { holder, called, ..row };
         after.row = Some(taken);
         used(after, taken);
@@ -33,7 +34,8 @@ pub(super) fn take(steps: &mut Steps<'_>, worker: usize) {
     });
 }
 
-/// What a worker does with the row that it has taken.
+/// What a worker does with the row that it has taken: with an answer it completes, with a usable key it calls, and
+/// otherwise it asks the provider.
 pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|_| state.has_lease(worker) || world.has(Defect::CallsAfterItsLease)) else {
@@ -45,7 +47,8 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
         });
     }
     let key = state.keys[usize::from(row.key)];
-    let old = key.age == Age::Old && (row.called || first) && !first_is_unknown(steps, first);
+    // Without the time of the first call, every key looks new.
+    let old = key.age == Age::Old && (row.called || !first);
     let begun = world.once && !first && !world.has(Defect::BegunCallRepeated);
     if world.has(Defect::KeyChangedOnRetry) && !first || old && world.has(Defect::NewKeyWithoutAsking) {
         return renew(steps, worker, "uses a new key");
@@ -59,11 +62,6 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
         after.flying[worker] = Some(row.key);
         after.workers[worker] = Stage::Calling { first };
     });
-}
-
-/// Whether a worker takes a key for a new one because the row does not say when it was first used.
-fn first_is_unknown(steps: &Steps<'_>, first: bool) -> bool {
-    first && steps.world.has(Defect::CalledAtAfterTheCall)
 }
 
 /// Asks the provider what became of the call. There: complete. Not there: a new key. Unknown: dead, unresolved.
