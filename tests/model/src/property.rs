@@ -25,6 +25,8 @@ pub(crate) enum Property {
     ClaimsTrue,
     /// A message whose handler ran COMMIT and did not return is dead, since half of its effects may be there.
     HalvesDead,
+    /// A message that an operator has discarded is not written again by those who had it before.
+    DiscardsStay,
     /// What a transaction has staged leaves only if that was committed.
     OnlyCommittedLeaves,
     /// Messages of one key are handled in order; those that are staged first reach the broker in order.
@@ -52,6 +54,7 @@ impl Display for Property {
             Self::AttemptsCountedOnce => "attempt counted twice",
             Self::ClaimsTrue => "claim is untrue",
             Self::HalvesDead => "half done, but not dead",
+            Self::DiscardsStay => "discarded, but there again",
             Self::OnlyCommittedLeaves => "rolled back, but published",
             Self::KeysInOrder => "out of order",
             Self::DeletesFenced => "deleted by another relay",

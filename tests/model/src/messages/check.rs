@@ -55,6 +55,12 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
             let undead = row(message).is_none_or(|row| row.dead.is_none()) && !facts(message).discarded;
             handler == Handler::RunsCommit && alive && facts(message).effects > 0 && undead && !works(message)
         }),
+        // A further copy may again be a conflict, or too old.
+        Property::DiscardsStay => each(&|message, _, _| {
+            let dead = row(message).map(|row| row.dead);
+            facts(message).discarded
+                && dead.is_some_and(|dead| !matches!(dead, Some(Reason::Conflict | Reason::TooOld)))
+        }),
         Property::KeysInOrder => each(&|message, _, _| {
             let undone = |before: u8| facts(before).effects == 0 && row(before).is_none_or(|row| row.dead.is_none());
             scenario.ordered && facts(message).effects > 0 && (0..message).any(undone)

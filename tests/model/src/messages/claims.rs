@@ -56,7 +56,7 @@ fn claim(steps: &mut Steps<'_>, slot: Slot, message: u8, pruned: Option<u8>) {
     }
     steps.step(slot_name(slot), "begins with the claim of _, and runs its handler", message, |after| {
         if scenario.has(Defect::ClaimInOwnTransaction) {
-            after.claims[scenario.key(message)] = Some(Claim { message, date: Some(after.clock) });
+            after.claims[scenario.key(message)] = Some(Claim::dated(message, after.clock));
         }
         after.advance(slot, Stage::Running);
     });
@@ -101,7 +101,7 @@ fn run(steps: &mut Steps<'_>, slot: Slot, delivery: u8, message: u8) {
 fn runs_commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let (key, unasked) = (steps.world.key(message), steps.world.has(Defect::FateNotAsked));
     steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
-        after.claims[key] = Some(Claim { message, date: Some(after.clock) });
+        after.claims[key] = Some(Claim { early: true, ..Claim::dated(message, after.clock) });
         effect(after, message);
         after.facts[usize::from(message)].failures += 1;
         let redelivered = Stage::Received { stores: true, pruned: None };
@@ -114,7 +114,7 @@ fn runs_commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
 fn commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let key = steps.world.key(message);
     let commit = |after: &mut State| {
-        after.claims[key] = Some(Claim { message, date: Some(after.clock) });
+        after.claims[key] = Some(Claim::dated(message, after.clock));
         effect(after, message);
     };
     steps.step(slot_name(slot), "commits the effect of _ with its claim", message, |after| {

@@ -37,7 +37,7 @@ pub(super) fn too_old(steps: &mut Steps<'_>, slot: Slot, message: u8) {
         "finds no claim, but a later pruning cutoff: _ is too old, and dead",
         message,
         |after| {
-            after.claims[key] = Some(Claim { message, date: None });
+            after.claims[key] = Some(Claim::undated(message));
             after.insert(message, 0, Some(Reason::TooOld));
             after.advance(slot, Stage::Settling);
         },

@@ -9,6 +9,20 @@ pub(super) struct Claim {
     pub(super) message: u8,
     /// When the message was processed. None: its inbox row exists.
     pub(super) date: Option<u8>,
+    /// Whether a handler has committed it by itself, and nothing has changed it since.
+    pub(super) early: bool,
+}
+
+impl Claim {
+    /// The claim of a message that was processed at this time.
+    pub(super) fn dated(message: u8, date: u8) -> Self {
+        Self { message, date: Some(date), early: false }
+    }
+
+    /// The claim of a message that has a row.
+    pub(super) fn undated(message: u8) -> Self {
+        Self { message, date: None, early: false }
+    }
 }
 
 /// An inbox row.

@@ -14,6 +14,7 @@ pub(crate) enum Defect {
     FailureStoredWithoutClaim,
     DeadRowWithoutClaim,
     FateNotAsked,
+    EarlyCommitWrittenAgain,
     UndatedClaimEndsItsTurn,
     RedeliveredRunDirectly,
     WindowCountsDuplicates,
@@ -60,6 +61,11 @@ impl Defect {
             Property::NothingTwice,
         ),
         (Self::FateNotAsked, "the fate of a run that was cut off is not asked", Property::HalvesDead),
+        (
+            Self::EarlyCommitWrittenAgain,
+            "the dead row of a handler's COMMIT is written again, whatever the claim says",
+            Property::DiscardsStay,
+        ),
         (Self::UndatedClaimEndsItsTurn, "in an order, an undated claim is a duplicate", Property::KeysInOrder),
         (Self::RedeliveredRunDirectly, "a redelivered message runs directly", Property::KillersEnd),
         (

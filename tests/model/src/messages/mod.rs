@@ -53,6 +53,7 @@ impl Model for Scenario {
         Property::AttemptsCountedOnce,
         Property::ClaimsTrue,
         Property::HalvesDead,
+        Property::DiscardsStay,
         Property::KeysInOrder,
         Property::Progress,
     ];
@@ -71,7 +72,7 @@ impl Model for Scenario {
             clock: 0,
         };
         for (message, _) in (0..).zip(self.messages).filter(|(_, message)| message.copies == 0) {
-            first.claims[self.key(message)] = Some(Claim { message, date: None });
+            first.claims[self.key(message)] = Some(Claim::undated(message));
             first.insert(message, 0, None);
         }
         first

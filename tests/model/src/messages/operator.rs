@@ -1,6 +1,6 @@
 //! An operator's hand: replay and discard.
 
-use super::database::{Holder, Reason, Row};
+use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
 use super::names::WORLD;
 use super::state::State;
@@ -56,6 +56,6 @@ fn dead(steps: &mut Steps<'_>, message: u8, reason: Reason) {
 /// Dates the claim of a key where it has no date.
 fn date(after: &mut State, key: usize) {
     if let Some(claim) = &mut after.claims[key] {
-        claim.date = claim.date.or(Some(after.clock));
+        *claim = Claim::dated(claim.message, claim.date.unwrap_or(after.clock));
     }
 }

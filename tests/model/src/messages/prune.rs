@@ -47,7 +47,7 @@ pub(super) fn prune(steps: &mut Steps<'_>) {
         return;
     }
     for (key, claim) in state.claims.iter().enumerate() {
-        let Some(Claim { message, date }) = *claim else { continue };
+        let Some(Claim { message, date, .. }) = *claim else { continue };
         let mut rows = (0..).zip(state.rows).filter_map(|(of, row): (u8, _)| Some((of, row?)));
         let has_row = rows.any(|(of, row)| {
             let ignored = row.dead == Some(Reason::Conflict) && scenario.has(Defect::PruneBesideConflicts);

@@ -104,6 +104,7 @@ fn run(steps: &mut Steps<'_>, slot: Slot, message: u8) {
             steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
                 effect(after, message);
                 finish(after, key, message);
+                after.claims[key] = Some(Claim { early: true, ..Claim::dated(message, after.clock) });
                 after.facts[place].failures += 1;
                 after.advance(slot, if unasked { Stage::Broke } else { Stage::CommittedEarly });
             });
@@ -206,7 +207,7 @@ fn refund(row: Row) -> Row {
 /// The message is processed: its row is deleted, and its claim dated.
 fn finish(after: &mut State, key: usize, message: u8) {
     after.rows[usize::from(message)] = None;
-    after.claims[key] = Some(Claim { message, date: Some(after.clock) });
+    after.claims[key] = Some(Claim::dated(message, after.clock));
 }
 
 /// One run of the row has ended with its process alive.

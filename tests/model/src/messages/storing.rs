@@ -6,6 +6,7 @@ use super::defect::Defect;
 use super::names::slot_name;
 use super::scenario::{Handler, MAX_ATTEMPTS};
 use super::slot::Slot;
+use super::state::State;
 use super::steps::Steps;
 use super::task::Stage;
 
@@ -33,7 +34,7 @@ pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8
     let what = if attempts == 0 { "stores _ as a row" } else { "records the failure of _ as a row" };
     steps.step(slot_name(slot), what, message, |after| {
         if attempts == 0 || !scenario.has(Defect::FailureStoredWithoutClaim) {
-            after.claims[key] = Some(Claim { message, date: None });
+            after.claims[key] = Some(Claim::undated(message));
         }
         after.insert(message, attempts, dead.then_some(Reason::Failed));
         after.log.stored(slot);
@@ -42,18 +43,38 @@ pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8
 }
 
 /// Writes that the handler committed its transaction by itself: its claim loses its date, and the row is dead. Only by
-/// force is it replayed, since its effects may stand.
+/// force is it replayed, since its effects may stand. Only a claim that is as the handler left it is changed, so that a
+/// repeat after a lost answer changes nothing.
 pub(super) fn committed_early(steps: &mut Steps<'_>, slot: Slot, message: u8, next: Option<Stage>) {
     let key = steps.world.key(message);
+    let end = |after: &mut State| match next {
+        Some(stage) => after.advance(slot, stage),
+        None => after.end(slot),
+    };
+    let unchanged = steps.state.claims[key].is_some_and(|claim| claim.message == message && claim.early);
+    if !unchanged && !steps.world.has(Defect::EarlyCommitWrittenAgain) {
+        return steps.step(
+            slot_name(slot),
+            "finds that the claim of _ has changed since the handler's COMMIT",
+            message,
+            end,
+        );
+    }
+    let write = |after: &mut State| {
+        after.claims[key] = Some(Claim::undated(message));
+        after.insert(message, 1, Some(Reason::Committed));
+    };
     let what = "asks the fate of its transaction: the handler of _ committed it, and the message is dead";
     steps.step(slot_name(slot), what, message, |after| {
-        after.claims[key] = Some(Claim { message, date: None });
-        after.insert(message, 1, Some(Reason::Committed));
-        match next {
-            Some(stage) => after.advance(slot, stage),
-            None => after.end(slot),
-        }
+        write(after);
+        end(after);
     });
+    if steps.state.left.losses > 0 {
+        steps.setback(slot_name(slot), "writes that _ is dead, and gets no answer", message, |after| {
+            write(after);
+            after.left.losses -= 1;
+        });
+    }
 }
 
 /// With an order, the delivery is settled when its row is processed or dead. Until then, the next message waits.

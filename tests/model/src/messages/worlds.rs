@@ -64,6 +64,7 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::NoFingerprintCompared => world(CONFLICT, NONE),
         Defect::DeadRowWithoutClaim => world(ROLLBACK, Left { orders: 1, ..NONE }),
         Defect::FateNotAsked => world(COMMIT, NONE),
+        Defect::EarlyCommitWrittenAgain => world(COMMIT, Left { losses: 1, orders: 1, ..NONE }),
         Defect::UndatedClaimEndsItsTurn => world(ORDER, Left { returns: 1, ..NONE }).ordered(2),
         Defect::ConflictReplayedUnderItsKey => world(CONFLICT, Left { orders: 1, ..NONE }),
         Defect::FailureStoredWithoutClaim => world(ONCE, NONE),
