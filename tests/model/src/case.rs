@@ -4,7 +4,7 @@ use crate::property::Property;
 use crate::search::{End, Model, Searched, search};
 use crate::{batch, calls, messages, relay};
 
-/// What a search must find.
+/// The result that a search must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// All properties hold.
@@ -21,7 +21,7 @@ pub(crate) struct Case {
     pub(crate) part: &'static str,
     /// The world, or the broken rule.
     pub(crate) text: &'static str,
-    /// What it must find.
+    /// The result that it must have.
     pub(crate) expected: Expected,
     run: Box<dyn Fn() -> Searched + Send + Sync>,
 }

@@ -1,4 +1,4 @@
-//! What must hold in every state, of whichever model.
+//! The properties that every state must have, in all parts of the model.
 
 use std::fmt::{Display, Formatter, Result};
 
@@ -27,7 +27,7 @@ pub(crate) enum Property {
     HalvesDead,
     /// A message that an operator has discarded is not written again by those who had it before.
     DiscardsStay,
-    /// What a transaction has staged leaves only if that was committed.
+    /// A staged message leaves only if its transaction was committed.
     OnlyCommittedLeaves,
     /// Messages of one key are handled in order; those that are staged first reach the broker in order.
     KeysInOrder,

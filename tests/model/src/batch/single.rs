@@ -1,4 +1,4 @@
-//! What is no batch: single deliveries, stored ones, rows, and acks. Their own failures are in `messages`; here each is
+//! The work outside of a batch: single deliveries, stored ones, rows, and acks. Their own failures are in `messages`; here each is
 //! one step.
 
 use super::state::{Claim, Place, Row, State};

@@ -33,7 +33,7 @@ pub(super) enum Place {
     Settled,
 }
 
-/// What is committed of a message, and what has happened to it.
+/// The committed state of a message, and its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Message {
     /// Its claim.

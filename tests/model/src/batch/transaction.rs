@@ -155,7 +155,7 @@ fn held(world: &World, state: &State, batch: Batch) -> impl Iterator<Item = usiz
     members.map(|(delivery, _)| delivery).filter(move |delivery| places[*delivery] == Place::Held { single: false })
 }
 
-/// The process ends, and its open transaction is rolled back. What was delivered comes again, and is marked.
+/// The process ends, and its open transaction is rolled back. Deliveries come again, and are marked.
 pub(super) fn crash(after: &mut State) {
     after.batch = None;
     for place in &mut after.deliveries {

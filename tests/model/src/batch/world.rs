@@ -10,9 +10,9 @@ pub(super) const MAX_ATTEMPTS: u8 = 2;
 /// A world to search.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// What it is about.
+    /// Its subject.
     pub(crate) name: &'static str,
-    /// What the handler of each message does, in the order of the batch.
+    /// The behaviour of each message's handler, in the order of the batch.
     pub(super) handlers: &'static [Handler],
     /// Whether the first message is delivered twice.
     pub(super) copy: bool,
@@ -24,7 +24,7 @@ pub(crate) struct World {
     pub(super) defect: Option<Defect>,
 }
 
-/// What a handler does.
+/// The behaviour of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handler {
     /// It writes, and succeeds.

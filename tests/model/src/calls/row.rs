@@ -34,8 +34,8 @@ pub(super) fn take(steps: &mut Steps<'_>, worker: usize) {
     });
 }
 
-/// What a worker does with the row that it has taken: with an answer it completes, with a usable key it calls, and
-/// otherwise it asks the provider.
+/// Decides about a row that was taken: with an answer it is completed, with a usable key the provider is called, and
+/// otherwise the provider is asked.
 pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|_| state.has_lease(worker) || world.has(Defect::CallsAfterItsLease)) else {

@@ -6,7 +6,7 @@ use super::state::Left;
 /// A world to search.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// What it is about.
+    /// Its subject.
     pub(crate) name: &'static str,
     /// The provider knows no keys, as of mails: a call that was begun is not repeated.
     pub(super) once: bool,

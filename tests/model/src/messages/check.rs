@@ -38,17 +38,6 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
                 _ => false,
             }
         }),
-        Property::KillersEnd => each(&|message, _, copies| facts(message).deaths > MAX_STARTS + copies),
-        // A break whose process ends before it is recorded is not counted.
-        Property::BreakersEnd => {
-            each(&|message, _, copies| facts(message).breaks > MAX_BREAKS + copies + scenario.left.kills)
-        }
-        Property::StartsCountedOnce => each(&|message, _, _| {
-            row(message).is_some_and(|row| row.dead.is_none() && row.starts > facts(message).open)
-        }),
-        Property::AttemptsCountedOnce => {
-            each(&|message, _, _| row(message).is_some_and(|row| row.attempts > facts(message).failures))
-        }
         // A process that ends in between leaves a duplicate.
         Property::HalvesDead => each(&|message, handler, _| {
             let alive = (state.left.kills, state.left.losses) == (scenario.left.kills, scenario.left.losses);
@@ -66,6 +55,29 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
             scenario.ordered && facts(message).effects > 0 && (0..message).any(undone)
         }),
         Property::ClaimsTrue => untrue(scenario, state),
+        _ => miscounted(scenario, state, property),
+    }
+}
+
+/// Whether the state violates a property of the counts: starts, breaks, attempts, and the deaths of processes.
+fn miscounted(scenario: &Scenario, state: &State, property: Property) -> bool {
+    let facts = |message: u8| state.facts[usize::from(message)];
+    let row = |message: u8| state.rows[usize::from(message)];
+    let each = |wrong: &dyn Fn(u8, u8) -> bool| {
+        (0..).zip(scenario.messages).any(|(message, known)| wrong(message, known.copies))
+    };
+    match property {
+        Property::KillersEnd => each(&|message, copies| facts(message).deaths > MAX_STARTS + copies),
+        // A break whose process ends before it is recorded is not counted.
+        Property::BreakersEnd => {
+            each(&|message, copies| facts(message).breaks > MAX_BREAKS + copies + scenario.left.kills)
+        }
+        Property::StartsCountedOnce => {
+            each(&|message, _| row(message).is_some_and(|row| row.dead.is_none() && row.starts > facts(message).open))
+        }
+        Property::AttemptsCountedOnce => {
+            each(&|message, _| row(message).is_some_and(|row| row.attempts > facts(message).failures))
+        }
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! What a message is by the claim of its key: new, a duplicate, a conflict, or too old.
+//! The classes of a message by the claim of its key: new, a duplicate, a conflict, or too old.
 
 use super::database::{Claim, Reason};
 use super::defect::Defect;

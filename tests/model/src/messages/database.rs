@@ -1,4 +1,4 @@
-//! What is committed in the database: claims and inbox rows.
+//! The committed contents of the database: claims and inbox rows.
 
 use super::slot::Slot;
 

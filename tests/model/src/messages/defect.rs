@@ -57,7 +57,7 @@ impl Defect {
         (Self::FailureStoredWithoutClaim, "a failed message is stored without a claim", Property::NothingTwice),
         (
             Self::DeadRowWithoutClaim,
-            "a message whose handler ran ROLLBACK is dead whoever has its claim",
+            "a message whose handler ran ROLLBACK is dead without a look at its claim",
             Property::NothingTwice,
         ),
         (Self::FateNotAsked, "the fate of a run that was cut off is not asked", Property::HalvesDead),

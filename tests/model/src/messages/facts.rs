@@ -1,6 +1,6 @@
-//! What has happened to a message, and which failures may still come.
+//! The history of a message, and the failures that may still come.
 
-/// What has happened to a message. No rule reads this, except that a handler may fail only once.
+/// The history of a message. No rule reads this, except that a handler may fail only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Facts {
     /// How often its effect was committed.

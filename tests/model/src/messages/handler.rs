@@ -1,4 +1,4 @@
-//! What a handler's run comes to.
+//! The result of a handler's run.
 
 use super::scenario::Handler;
 use super::state::State;

@@ -28,7 +28,7 @@ pub(super) fn steps(steps: &mut Steps<'_>) {
 
 fn dead(steps: &mut Steps<'_>, message: u8, reason: Reason) {
     let key = steps.world.key(message);
-    // A conflict is replayed under another key only. What may have been processed is replayed by force only.
+    // A conflict is replayed under another key only, and a message that may have been processed by force only.
     let unforced = match reason {
         Reason::Conflict => steps.world.has(Defect::ConflictReplayedUnderItsKey),
         Reason::TooOld | Reason::Committed => false,

@@ -14,7 +14,7 @@ pub(super) const MAX_BREAKS: u8 = 3;
 /// A world to search.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// What it is about.
+    /// Its subject.
     pub(crate) name: &'static str,
     /// The messages.
     pub(super) messages: &'static [Message],
@@ -34,7 +34,7 @@ pub(crate) struct Scenario {
 pub(super) struct Message {
     /// The number of its key. Two messages with one key are a conflict.
     pub(super) key: u8,
-    /// What its handler does.
+    /// The behaviour of its handler.
     pub(super) handler: Handler,
     /// How often it is delivered. Not at all: it has a row at first.
     pub(super) copies: u8,
@@ -42,7 +42,7 @@ pub(super) struct Message {
     pub(super) published: u8,
 }
 
-/// What a handler does.
+/// The behaviour of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handler {
     /// It succeeds.

@@ -27,7 +27,7 @@ pub(crate) struct State {
     pub(super) log: Log,
     /// The work of each slot.
     pub(super) tasks: [Option<Task>; ALL],
-    /// What has happened to each message.
+    /// The history of each message.
     pub(super) facts: [Facts; MESSAGES],
     /// The failures that may still come.
     pub(super) left: Left,

@@ -16,7 +16,7 @@ pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8
     let key = scenario.key(message);
     let permanent = attempts > 0 && scenario.message(message).handler == Handler::RunsRollback;
     if permanent && scenario.has(Defect::DeadRowWithoutClaim) {
-        return steps.step(slot_name(slot), "writes that _ is dead, whoever has its claim", message, |after| {
+        return steps.step(slot_name(slot), "writes that _ is dead, without a look at its claim", message, |after| {
             after.insert(message, attempts, Some(Reason::Failed));
             after.advance(slot, Stage::Settling);
         });

@@ -3,7 +3,7 @@
 /// The work of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Task {
-    /// What it works on.
+    /// The delivery or row that it works on.
     pub(super) work: Work,
     /// How far it is.
     pub(super) stage: Stage,
@@ -18,7 +18,7 @@ pub(super) enum Work {
     Row(u8, Isolation),
 }
 
-/// What must not run beside a row, in its process.
+/// The work that must not run beside a row, in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Isolation {
     /// Nothing: an ordinary row.
@@ -56,7 +56,7 @@ pub(super) enum Stage {
 }
 
 impl Task {
-    /// What it keeps out of its process. A suspect that waits keeps out nothing yet.
+    /// The work that it keeps out of its process. A suspect that waits keeps out nothing yet.
     pub(super) fn isolates(self) -> Isolation {
         match (self.work, self.stage) {
             (_, Stage::Reserved { .. } | Stage::Counting { .. }) | (Work::Delivery(_), _) => Isolation::Nothing,

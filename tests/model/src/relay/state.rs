@@ -14,7 +14,7 @@ pub(crate) struct State {
     pub(super) lane: Lane,
     /// The relays.
     pub(super) relays: [Relay; RELAYS],
-    /// What is on its way to the broker, of each relay. It outlives its relay.
+    /// The messages of each relay that are on their way to the broker. They outlive the relay.
     pub(super) flying: [[bool; MESSAGES]; RELAYS],
     /// The messages that the broker has, in the order in which each arrived first.
     pub(super) arrived: [Option<u8>; MESSAGES],
@@ -61,13 +61,13 @@ pub(super) enum Lane {
 pub(super) struct Relay {
     /// Whether it believes to hold the lane.
     pub(super) holds: bool,
-    /// What it knows of each message.
+    /// Its knowledge of each message.
     pub(super) known: [Known; MESSAGES],
     /// The highest message that it has read, if a defect makes it read from there.
     pub(super) cursor: u8,
 }
 
-/// What a relay knows of a message.
+/// A relay's knowledge of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) enum Known {
     /// Nothing.

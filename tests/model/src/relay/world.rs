@@ -9,7 +9,7 @@ pub(super) const MAX_ATTEMPTS: u8 = 2;
 /// A world to search.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// What it is about.
+    /// Its subject.
     pub(crate) name: &'static str,
     /// The messages, in the order in which they are staged.
     pub(super) messages: &'static [Message],
@@ -24,11 +24,11 @@ pub(crate) struct World {
 pub(super) struct Message {
     /// Its key. Messages of one key leave in the order in which they were staged.
     pub(super) key: u8,
-    /// What the broker does with it.
+    /// The broker's answers to it.
     pub(super) broker: Broker,
 }
 
-/// What the broker does with a message.
+/// The broker's answers to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broker {
     /// It takes the message.
