@@ -7,7 +7,7 @@ use crate::cargo::{cargo, run};
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Search worlds with fewer failures, in at most half a minute.
+    /// Search worlds with fewer failures, as CI does.
     #[arg(long)]
     small: bool,
     /// Also print the shortest way to the violation of each broken rule.

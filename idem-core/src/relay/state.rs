@@ -170,7 +170,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
 
     /// Returns whether nothing new is read, because too many messages wait for their next attempt.
     pub(super) fn has_too_many_delayed(&self) -> bool {
-        self.queue.delayed() >= (DELAYED * self.settings.concurrency).max(DELAYED_AT_LEAST)
+        self.queue.delayed() >= self.settings.concurrency.saturating_mul(DELAYED).max(DELAYED_AT_LEAST)
     }
 
     /// How many more messages may be published that may get no answer.

@@ -1,22 +1,20 @@
 //! The search: every state that a model can reach, breadth first, so that the first violation has a shortest trace.
 
-use std::fmt::Display;
 use std::hash::Hash;
 
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 
 use crate::property::Property;
+use crate::step::Step;
 
 /// Where a model passes each step that a state permits, with the state behind it.
-pub(crate) type Reach<'a, M> = dyn FnMut(<M as Model>::Step, <M as Model>::State) + 'a;
+pub(crate) type Reach<'a, M> = dyn FnMut(Step, <M as Model>::State) + 'a;
 
 /// Something that has states, and steps between them.
 pub(crate) trait Model {
     /// All that can change. Two states that are equal have the same future.
     type State: Clone + Eq + Hash;
-    /// One step, displayed in plain words.
-    type Step: Display;
 
     /// The properties that each state must have.
     const PROPERTIES: &'static [Property];
@@ -30,11 +28,8 @@ pub(crate) trait Model {
     /// Whether the state violates the property.
     fn violates(&self, state: &Self::State, property: Property) -> bool;
 
-    /// Whether nothing is left to be done.
+    /// Whether nothing is left to be done. A state that permits no step that is progress must be quiet.
     fn is_quiet(&self, state: &Self::State) -> bool;
-
-    /// Whether a step brings the model nearer to its end. A state that permits no such step must be quiet.
-    fn is_progress(&self, step: &Self::Step) -> bool;
 
     /// The one that stands for all states that differ only in the names of equal things, as of two workers.
     fn canonical(&self, state: Self::State) -> Self::State {
@@ -77,7 +72,7 @@ pub(crate) fn search<M: Model>(model: &M, properties: &[Property], limit: usize)
         }
         let mut stuck = true;
         model.steps(&state, &mut |step, after| {
-            stuck &= !model.is_progress(&step);
+            stuck &= !step.progress;
             found.add(model.canonical(after), place);
         });
         if stuck && properties.contains(&Property::Progress) && !model.is_quiet(&state) {
@@ -136,6 +131,7 @@ impl<M: Model> States<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::Steps;
 
     /// Two equal counters. Each may be raised to 3, and one of them from 2 to a trap that it cannot leave.
     struct Counters {
@@ -144,7 +140,6 @@ mod tests {
 
     impl Model for Counters {
         type State = [u8; 2];
-        type Step = String;
 
         const PROPERTIES: &'static [Property] = &[Property::NothingTwice, Property::Progress];
 
@@ -153,19 +148,13 @@ mod tests {
         }
 
         fn steps(&self, state: &[u8; 2], reach: &mut Reach<'_, Self>) {
-            for counter in 0..2 {
-                let mut raise = |value: u8| {
-                    let mut after = *state;
-                    after[counter] = value;
-                    reach(format!("counter {counter} becomes {value}"), after);
-                };
-                match state[counter] {
-                    value @ 0..3 => raise(value + 1),
-                    9 => raise(9),
-                    _ => {}
+            let mut steps = Steps::new(self, state, reach);
+            for (counter, name) in ["the first", "the second"].into_iter().enumerate() {
+                if state[counter] < 3 {
+                    steps.step(name, "is raised", 0, |after| after[counter] += 1);
                 }
-                if self.trap && state[counter] == 2 {
-                    raise(9);
+                if self.trap && (state[counter] == 2 || state[counter] == 9) {
+                    steps.setback(name, "is in the trap", 0, |after| after[counter] = 9);
                 }
             }
         }
@@ -178,10 +167,6 @@ mod tests {
             !state.contains(&9)
         }
 
-        fn is_progress(&self, step: &String) -> bool {
-            !step.ends_with('9')
-        }
-
         fn canonical(&self, mut state: [u8; 2]) -> [u8; 2] {
             state.sort_unstable();
             state
@@ -192,7 +177,7 @@ mod tests {
     fn the_trace_to_a_violation_is_the_shortest_and_keeps_the_names() {
         let found = search(&Counters { trap: false }, &[Property::NothingTwice], 100);
         let End::Violated(Property::NothingTwice, trace) = found.end else { panic!("{found:?}") };
-        assert_eq!(trace, ["counter 0 becomes 1", "counter 1 becomes 1", "counter 0 becomes 2"]);
+        assert_eq!(trace, ["the first: is raised", "the second: is raised", "the first: is raised"]);
     }
 
     #[test]

@@ -12,7 +12,6 @@ pub(crate) use world::{World, of, worlds};
 
 use crate::property::Property;
 use crate::search::{Model, Reach};
-use crate::step::Step;
 
 use state::{DELIVERIES, MESSAGES, Message, Place, State};
 use steps::Steps;
@@ -20,7 +19,6 @@ use world::Handler;
 
 impl Model for World {
     type State = State;
-    type Step = Step;
 
     const PROPERTIES: &'static [Property] = &[
         Property::AckAfterCommit,
@@ -82,9 +80,5 @@ impl Model for World {
     fn is_quiet(&self, state: &State) -> bool {
         let settled = self.deliveries().all(|(delivery, _)| state.deliveries[delivery] == Place::Settled);
         settled && state.batch.is_none() && state.messages.iter().all(|message| message.row.is_none_or(|row| row.dead))
-    }
-
-    fn is_progress(&self, step: &Step) -> bool {
-        step.progress
     }
 }

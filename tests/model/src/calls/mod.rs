@@ -14,14 +14,12 @@ pub(crate) use world::{World, of, worlds};
 
 use crate::property::Property;
 use crate::search::{Model, Reach};
-use crate::step::Step;
 
 use state::{Holder, KEYS, Key, Row, Stage, State, WORKERS};
 use steps::Steps;
 
 impl Model for World {
     type State = State;
-    type Step = Step;
 
     const PROPERTIES: &'static [Property] = &[
         Property::ChargedOnce,
@@ -84,9 +82,5 @@ impl Model for World {
 
     fn is_quiet(&self, state: &State) -> bool {
         state.row.is_none_or(|row| row.dead) && state.workers == [Stage::Idle; WORKERS]
-    }
-
-    fn is_progress(&self, step: &Step) -> bool {
-        step.progress
     }
 }

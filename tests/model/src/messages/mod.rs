@@ -29,7 +29,6 @@ pub(crate) use worlds::{limits, of, worlds};
 
 use crate::property::Property;
 use crate::search::{Model, Reach};
-use crate::step::Step;
 
 use database::Claim;
 use facts::Facts;
@@ -40,7 +39,6 @@ use task::{Stage, Work};
 
 impl Model for Scenario {
     type State = State;
-    type Step = Step;
 
     const PROPERTIES: &'static [Property] = &[
         Property::AckAfterCommit,
@@ -113,10 +111,6 @@ impl Model for Scenario {
     fn is_quiet(&self, state: &State) -> bool {
         let settled = state.deliveries[..self.deliveries()].iter().all(|place| *place == Place::Settled);
         settled && state.busy().next().is_none() && state.rows.iter().flatten().all(|row| row.dead.is_some())
-    }
-
-    fn is_progress(&self, step: &Step) -> bool {
-        step.progress
     }
 
     fn canonical(&self, state: State) -> State {

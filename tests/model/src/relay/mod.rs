@@ -13,7 +13,6 @@ pub(crate) use world::{World, of, worlds};
 
 use crate::property::Property;
 use crate::search::{Model, Reach};
-use crate::step::Step;
 
 use state::{Lane, MESSAGES, RELAYS, Relay, Row, State};
 use steps::Steps;
@@ -21,7 +20,6 @@ use world::Broker;
 
 impl Model for World {
     type State = State;
-    type Step = Step;
 
     const PROPERTIES: &'static [Property] = &[
         Property::OnlyCommittedLeaves,
@@ -93,9 +91,5 @@ impl Model for World {
     fn is_quiet(&self, state: &State) -> bool {
         let done = |row: &Row| matches!(row, Row::Deleted | Row::Dead | Row::RolledBack);
         state.rows[..self.messages.len()].iter().all(done) && state.flying.iter().flatten().all(|flying| !flying)
-    }
-
-    fn is_progress(&self, step: &Step) -> bool {
-        step.progress
     }
 }
