@@ -13,9 +13,6 @@
 //! In each part, `state` is what can change, `defect` lists the rules that can be broken, and `world` or `worlds` has what
 //! is searched: messages, and how many failures of each kind may come. `property` lists what must hold.
 //!
-//! One rule is stricter here than in the code: the refund of a start clears the token of a worker that has reserved the row
-//! since, and `InboxRows::refund_start` leaves it. `messages::Defect` has what that permits.
-//!
 //! Left out, because a smaller model says nothing about them or they have tests of their own: rows without a key, replay
 //! under another key, delivery to several handlers, batches of rows, local messages, the levels from which a relay reads, and
 //! every delay. A worker that waits may wait for ever here, so that no order of steps is left out.

@@ -83,8 +83,7 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
         return;
     }
     steps.step(slot_name(slot), "finds that it has lost the lease of _, and gives its start back", message, |after| {
-        let keeps = scenario.has(Defect::RefundKeepsToken);
-        after.change(message, |row| Row { holder: if keeps { row.holder } else { Holder::Nobody }, ..refund(row) });
+        after.change(message, refund);
         close(after, message);
         after.end(slot);
     });

@@ -41,7 +41,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, (message, isolation): (u8
         count(steps, slot, message, known, again);
     }
     steps.setback(slot_name(slot), "releases the row of _, not run", message, |after| {
-        after.change(message, |row| Row { holder: Holder::Nobody, starts: known, ..row });
+        after.change(message, |row| Row { holder: Holder::Nobody, starts: row.starts.min(known), ..row });
         if again {
             after.facts[usize::from(message)].open -= 1;
         }
@@ -49,15 +49,17 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, (message, isolation): (u8
     });
 }
 
-/// Counts the start, now that the run begins: one committed statement that sets it to the known number and one, by the
-/// token, so that a repeat changes nothing.
+/// Counts the start, now that the run begins: one committed statement that adds one, by the token, but to no more than the
+/// known number and one, so that a repeat changes nothing. If a former holder has given its start back since, the
+/// known number is too high.
 fn count(steps: &mut Steps<'_>, slot: Slot, message: u8, known: u8, again: bool) {
     let scenario = steps.world;
     let count = |after: &mut State| {
         after.change(message, |row| match scenario.defect {
             Some(Defect::RepeatedCountAdds) => Row { starts: row.starts + 1, ..row },
             Some(Defect::StartsNotCounted | Defect::StartCountedAtReservation) => row,
-            _ => Row { starts: known + 1, ..row },
+            Some(Defect::CountIgnoresRefund) => Row { starts: known + 1, ..row },
+            _ => Row { starts: known.min(row.starts) + 1, ..row },
         });
         after.facts[usize::from(message)].open += u8::from(!again);
     };

@@ -76,7 +76,7 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::SuspectBesideDirect => world(KILLER_COPIES, NONE),
         Defect::StartCountedAtReservation => world(KILLER_COPIES, NONE),
         Defect::RepeatedCountAdds => world(ONCE_ALONE, Left { kills: 1, losses: 1, ..NONE }),
-        Defect::RefundKeepsToken => world(ONCE_ALONE, Left { pauses: 1, ..NONE }),
+        Defect::CountIgnoresRefund => world(ONCE_ALONE, Left { pauses: 1, ..NONE }),
         Defect::JudgedAtTheEndOfItsLease => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
         Defect::BreakChargesStart => world(STORED, Left { kills: 2, losses: 2, ..NONE }),
         Defect::BreaksNotCounted => world(BREAKER, NONE),
