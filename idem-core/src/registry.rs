@@ -128,14 +128,23 @@ where
 
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>> {
         let (mut messages, mut first) = (Vec::with_capacity(jobs.len()), None);
+        let mut staged: Option<Outbox> = None;
         for job in jobs {
             let job: Box<dyn Any> = job;
             let Ready::<H> { message, params, outbox } = *job.downcast().ok()?;
             messages.push(message);
-            first.get_or_insert((params, outbox));
+            // The parameters are those of the first message, unless an extractor has failed for another one.
+            if first.as_ref().is_none_or(|first: &Result<_, _>| first.is_ok() && params.is_err()) {
+                first = Some(params);
+            }
+            // An extractor of the application may have staged messages.
+            match (&staged, outbox) {
+                (Some(staged), Some(outbox)) => staged.append(&outbox),
+                (None, outbox) => staged = outbox,
+                (Some(_), None) => {}
+            }
         }
-        let (params, outbox) = first?;
-        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params, outbox }))
+        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first?, outbox: staged }))
     }
 
     fn stages(&self) -> bool {
@@ -228,7 +237,7 @@ impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
 struct Joined<H: Handler> {
     input: H::Input,
     params: Result<H::Params, BoxError>,
-    /// That of the first message, as its other parameters.
+    /// That of the first message, as the other parameters, with what was staged into those of the others.
     outbox: Option<Outbox>,
 }
 

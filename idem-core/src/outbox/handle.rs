@@ -78,6 +78,12 @@ impl Outbox {
         self.contents().messages.clone()
     }
 
+    /// Takes the messages that were staged into another outbox, behind those that are staged here.
+    pub(crate) fn append(&self, other: &Self) {
+        let staged = other.take();
+        self.contents().messages.extend(staged);
+    }
+
     /// Takes the messages of a handler that has returned.
     pub(crate) fn take(&self) -> Vec<Outgoing> {
         let mut contents = self.contents();

@@ -185,6 +185,8 @@ macro_rules! __pipeline_in_every_mode {
             a_message_that_runs_again_stages_under_the_same_ids
             each_of_many_messages_stages_once
             a_batch_handler_stages_with_its_batch
+            what_an_extractor_stages_is_written_for_each_message_of_a_batch
+            an_extractor_that_fails_for_one_message_of_a_batch_fails_it_alone
             a_worker_without_a_relay_is_unready
             a_handler_that_stages_without_saying_so_fails
             a_backlog_pauses_consumption_until_it_is_published
