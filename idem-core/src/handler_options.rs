@@ -31,11 +31,13 @@ pub struct HandlerOptions<C = WorkerCodec> {
     limits: HandlerLimits,
 }
 
-/// The limits of one handler; `None`: the worker's.
+/// The limits of one handler; `None`: the worker's. And what it takes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HandlerLimits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) retry: Option<RetryPolicy>,
+    /// Whether it takes no delivery.
+    pub(crate) is_local_only: bool,
 }
 
 impl HandlerOptions {
@@ -79,6 +81,29 @@ impl<C> HandlerOptions<C> {
         self
     }
 
+    /// Makes the handler take [local messages](crate::Outbox::local) only, and no delivery of the source. It then needs
+    /// no event type or subject that tells it from the worker's other handlers, and its key may be one that the source
+    /// does not have.
+    ///
+    /// ```
+    /// # use idem_core::{Handler, HandlerOptions, HasConnection, Source, Store, Worker};
+    /// # fn add<S, Paid, Receipt>(store: S, payments: impl Source)
+    /// # where
+    /// #     S: Store + HasConnection<Paid::Connection> + HasConnection<Receipt::Connection>,
+    /// #     Paid: Handler<Params = (), Message: serde::de::DeserializeOwned>,
+    /// #     Receipt: Handler<Params = (), Message: serde::de::DeserializeOwned>,
+    /// # {
+    /// // Every delivery is a payment. Its handler stages receipts.
+    /// Worker::new("billing", store, payments)
+    ///     .handler::<Paid>()
+    ///     .handler_with::<Receipt>(HandlerOptions::new().local_only());
+    /// # }
+    /// ```
+    pub fn local_only(mut self) -> Self {
+        self.limits.is_local_only = true;
+        self
+    }
+
     /// Sets the codec of this handler, instead of the worker's [`codec`](crate::Worker::codec), for a queue on which
     /// event types differ in their encoding. Its [`prepare`](Codec::prepare) has the worker's
     /// [`prepare_timeout`](crate::Worker::prepare_timeout).
@@ -108,8 +133,10 @@ impl<C> HandlerOptions<C> {
 
 impl<C> fmt::Debug for HandlerOptions<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HandlerLimits { timeout, retry } = self.limits;
-        f.debug_struct("HandlerOptions").field("timeout", &timeout).field("retry", &retry).finish_non_exhaustive()
+        let HandlerLimits { timeout, retry, is_local_only } = self.limits;
+        let mut shown = f.debug_struct("HandlerOptions");
+        shown.field("timeout", &timeout).field("retry", &retry).field("is_local_only", &is_local_only);
+        shown.finish_non_exhaustive()
     }
 }
 

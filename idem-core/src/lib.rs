@@ -25,6 +25,7 @@ mod inbox;
 mod input;
 mod key;
 mod lag;
+mod local;
 #[cfg(test)]
 mod logged;
 mod outbox;
@@ -64,6 +65,7 @@ pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
+pub use local::LocalStaging;
 pub use outbox::{Outbox, Outgoing, Sink, SinkError, StagedMessage, Staging, StoreOutbox};
 pub use outcome::{Outcome, Reason};
 pub use properties::Properties;

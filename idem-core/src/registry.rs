@@ -11,7 +11,7 @@ use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
-    Param as _, Reason, Store,
+    KeyError, Param as _, Reason, Store,
 };
 
 /// A future that borrows the transaction that it writes through.
@@ -56,6 +56,9 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 
     /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it.
     fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
+
+    /// Decodes the message and returns its key; `None` if that needs a fact that the delivery does not have.
+    fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob>;
 
     /// Lets the codec fetch the data that decoding this delivery needs.
     fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a>;
@@ -125,14 +128,23 @@ where
 
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>> {
         let (mut messages, mut first) = (Vec::with_capacity(jobs.len()), None);
+        let mut staged: Option<Outbox> = None;
         for job in jobs {
             let job: Box<dyn Any> = job;
             let Ready::<H> { message, params, outbox } = *job.downcast().ok()?;
             messages.push(message);
-            first.get_or_insert((params, outbox));
+            // The parameters are those of the first message, unless an extractor has failed for another one.
+            if first.as_ref().is_none_or(|first: &Result<_, _>| first.is_ok() && params.is_err()) {
+                first = Some(params);
+            }
+            // An extractor of the application may have staged messages.
+            match (&staged, outbox) {
+                (Some(staged), Some(outbox)) => staged.append(&outbox),
+                (None, outbox) => staged = outbox,
+                (Some(_), None) => {}
+            }
         }
-        let (params, outbox) = first?;
-        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params, outbox }))
+        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first?, outbox: staged }))
     }
 
     fn stages(&self) -> bool {
@@ -152,15 +164,17 @@ where
         Preparing::new(async move { self.codec.prepare(delivery).await })
     }
 
+    fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob> {
+        let message = self.message(delivery)?;
+        caught(Reason::NoKey, "the key", || match H::key(&message, delivery) {
+            Ok(key) => Ok(Some(key)),
+            Err(KeyError::Missing { .. }) => Ok(None),
+            Err(error) => Err(Unfit::new(Reason::NoKey, error).into()),
+        })
+    }
+
     fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
-        let message = caught(Reason::Undecodable, "decoding", || {
-            self.decode(delivery).map_err(|error| match error {
-                DecodeError::Unprepared => NoJob::Unprepared,
-                DecodeError::Undecodable(error) => {
-                    Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
-                }
-            })
-        })?;
+        let message = self.message(delivery)?;
         if key.as_bytes().is_empty() {
             *key = caught(Reason::NoKey, "the key", || {
                 H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))
@@ -178,6 +192,17 @@ where
 }
 
 impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
+    fn message(&self, delivery: &Delivery) -> Result<H::Message, NoJob> {
+        caught(Reason::Undecodable, "decoding", || {
+            self.decode(delivery).map_err(|error| match error {
+                DecodeError::Unprepared => NoJob::Unprepared,
+                DecodeError::Undecodable(error) => {
+                    Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
+                }
+            })
+        })
+    }
+
     fn decode(&self, delivery: &Delivery) -> Result<H::Message, DecodeError> {
         match (delivery.has_no_data(), H::TOMBSTONES) {
             (false, _) => self.codec.decode(delivery),
@@ -212,7 +237,7 @@ impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
 struct Joined<H: Handler> {
     input: H::Input,
     params: Result<H::Params, BoxError>,
-    /// That of the first message, as its other parameters.
+    /// That of the first message, as the other parameters, with what was staged into those of the others.
     outbox: Option<Outbox>,
 }
 

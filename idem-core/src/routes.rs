@@ -18,6 +18,8 @@ pub(crate) struct Route<S> {
     pub(crate) timeout: Duration,
     /// When and how often its messages run again.
     pub(crate) retry: RetryPolicy,
+    /// Whether it takes local messages only, and no delivery.
+    pub(crate) is_local_only: bool,
     /// How long its claims were kept when the worker started; `None`: forever.
     pub(crate) retention: Option<Duration>,
 }
@@ -70,8 +72,9 @@ impl<S: Store> Routes<S> {
             (_, Some(wanted), Some(event)) => wanted == event,
             _ => false,
         };
-        let any = self.routes.iter().any(|route| takes(&route));
-        self.routes.iter().filter(move |route| if any { takes(route) } else { route.handler.event().is_none() })
+        let routes = || self.routes.iter().filter(|route| !route.is_local_only);
+        let any = routes().any(|route| takes(&route));
+        routes().filter(move |route| if any { takes(route) } else { route.handler.event().is_none() })
     }
 
     /// Returns whether several handlers take this delivery.
@@ -80,8 +83,14 @@ impl<S: Store> Routes<S> {
     }
 
     /// Returns the handlers for which a replayed row without a key goes back through decode and key: the one that the
-    /// row belongs to, or all that take it now if that one does not.
+    /// row belongs to, or all that take it now if that one does not. One that takes no delivery keeps its rows: they are
+    /// from before it was that, or local messages.
     pub(crate) fn takers_of_row<'a>(&'a self, row: &'a Row) -> Vec<&'a Route<S>> {
+        if let Some(route) = self.get(row.identity.handler)
+            && route.is_local_only
+        {
+            return vec![route];
+        }
         let takers: Vec<_> = self.takers(&row.delivery).collect();
         match takers.iter().find(|route| route.id == row.identity.handler) {
             Some(route) => vec![*route],
@@ -111,6 +120,11 @@ impl<S: Store> Routes<S> {
 
     pub(crate) fn get(&self, id: HandlerId) -> Option<&Route<S>> {
         self.routes.iter().find(|route| route.id == id)
+    }
+
+    /// Returns the handler with this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Route<S>> {
+        self.routes.iter().find(|route| route.handler.name() == name)
     }
 
     pub(crate) fn meters(&self, id: HandlerId) -> &Meters {

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use idem_core::store::{ClaimState, Claims, CommitResult, Identity, Operator, Transactions};
-use idem_core::{Fingerprint, Key, Postgres};
+use idem_core::{Fingerprint, Key, Outgoing, Postgres, Relay};
 use idem_test::captured;
 use idem_test::conformance::store::{Setup, World};
+use sqlx::{ConnectOptions as _, Connection as _};
 use tracing::instrument::WithSubscriber;
 
 use world::PgBouncerWorld;
@@ -79,6 +80,16 @@ mod batch {
             a_write_behind_a_commit_never_exists
             a_commit_that_is_cut_off_harms_no_other_message
             a_transaction_that_its_handler_prepared_is_rolled_back
+            // outbox
+            messages_that_a_handler_stages_are_written_with_its_effect
+            nothing_is_staged_by_a_run_that_fails
+            each_of_many_messages_stages_once
+            a_batch_handler_stages_with_its_batch
+            // local messages
+            a_local_message_runs_exactly_once
+            nothing_is_handed_over_by_a_run_that_fails
+            each_of_many_messages_hands_over_once
+            a_batch_handler_hands_over_with_its_batch
         }
     }
 
@@ -101,8 +112,76 @@ mod batch {
             a_write_behind_a_commit_harms_no_other_message
             a_commit_that_is_cut_off_harms_no_other_message
             a_transaction_that_its_handler_prepared_is_rolled_back
+            // outbox
+            messages_that_a_handler_stages_are_written_with_its_effect
+            nothing_is_staged_by_a_run_that_fails
+            each_of_many_messages_stages_once
+            // local messages
+            nothing_is_handed_over_by_a_run_that_fails
+            each_of_many_messages_hands_over_once
         }
     }
+}
+
+/// The writable world: the sessions of a pooler may write outside of idem's transactions, so what is staged behind the
+/// end of a transaction could be committed at once.
+mod writable {
+    use crate::world::PgBouncerWorld;
+    use idem_test::conformance::store::{self, World};
+
+    macro_rules! cases {
+        ($($name:ident)*) => {$(
+            #[tokio::test]
+            async fn $name() {
+                if let Some(world) = PgBouncerWorld::<true>::make().await {
+                    store::$name(world).await;
+                }
+            }
+        )*};
+    }
+
+    cases! {
+        staged_messages_are_committed_with_the_claim_and_in_order
+        nothing_staged_survives_a_transaction_that_its_handler_ended
+        local_messages_are_stored_as_deliveries_are
+        nothing_local_survives_a_transaction_that_its_handler_ended
+    }
+}
+
+/// The application's connection goes through the pooler, too. Another client uses the session between its transactions.
+#[tokio::test]
+async fn a_transaction_of_the_application_claims_and_stages_behind_the_pooler() {
+    let Some(world) = PgBouncerWorld::<true>::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let outbox = store.outbox("billing");
+    // A pooler refuses this parameter.
+    let target: sqlx::postgres::PgConnectOptions = world.url().parse().unwrap();
+    let mut app = target.extra_float_digits(None).connect().await.unwrap();
+    for (text, ends) in [("one", true), ("two", false), ("two", true), ("two", true)] {
+        let mut tx = app.begin().await.unwrap();
+        let claim = store.claim_in(&mut tx, "importer", "row", Key::of(text).unwrap(), Fingerprint::none());
+        if claim.await.unwrap().is_new() {
+            let messages =
+                ["small", &"large".repeat(20_000)].map(|size| Outgoing::new(text, size.to_owned()).key(text));
+            outbox.stage(&mut tx, messages).await.unwrap();
+        }
+        if ends {
+            tx.commit().await.unwrap()
+        } else {
+            tx.rollback().await.unwrap()
+        }
+        assert_eq!(world.session("SELECT count(*) FROM pg_prepared_statements").await, 0, "prepared statements");
+    }
+    let sink = idem_test::MemorySink::new();
+    let relay = tokio::spawn(Relay::new("billing", store, sink.clone()).run_until(std::future::pending()));
+    outbox.wake();
+    tokio::time::timeout(Duration::from_secs(30), sink.wait_for(|sink| sink.published().len() == 4)).await.unwrap();
+    relay.abort();
+    let mut published: Vec<(String, usize)> =
+        sink.published().iter().map(|message| (message.to().to_owned(), message.payload().len())).collect();
+    published.sort();
+    let expected = [("one", 5), ("one", 100_000), ("two", 5), ("two", 100_000)];
+    assert_eq!(published, expected.map(|(to, size)| (to.to_owned(), size)));
 }
 
 #[tokio::test]

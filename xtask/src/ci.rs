@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{api, circles, demo, deny, layers, mutants, package, readme, sizes, test};
+use crate::{api, circles, demo, deny, layers, model, mutants, package, readme, sizes, test};
 
 /// The feature sets of the facade that a user may select, each checked separately.
 const FEATURES: &[&[&str]] = &[
@@ -33,6 +33,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     layers::check()?;
     circles::check()?;
     sizes::check()?;
+    model::search(&model::Options::small())?;
     deny::check(&deny::Options::default())?;
     idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;

@@ -13,6 +13,7 @@ mod license;
 mod matrix;
 mod measured;
 mod methods;
+mod model;
 mod mutants;
 mod package;
 mod readme;
@@ -53,6 +54,8 @@ enum Chore {
     Demo(demo::Options),
     /// Apply deliberate defects, one at a time, and check that a named test catches each.
     Mutants(mutants::Options),
+    /// Search all states of a model of the protocol: each rule must hold, and be needed.
+    Model(model::Options),
     /// Run the tests that depend on server versions, on old and new servers, and print one table.
     Matrix(matrix::Options),
     /// Create the packages for crates.io, and check that each contains its licences and README.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Chore::Ci(options) => ci::run_all(&options),
         Chore::Demo(options) => demo::demo(&options),
         Chore::Mutants(options) => mutants::run(&options),
+        Chore::Model(options) => model::search(&options),
         Chore::Matrix(options) => matrix::run(&options),
         Chore::Package(options) => package::check(&options),
         Chore::Readme => readme::check(),

@@ -33,6 +33,9 @@ impl<S: Store> Pipeline<S> {
             RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) => blamed(culprit.ended_by),
             RunResult::Failed(_) => blamed(culprit.places),
             RunResult::Retry(error) if self.store.deadlocked(error.as_ref()) => TransactionResult::Deadlock,
+            // The claims of local messages come behind those of the batch, and are not sorted with them. They wait for less
+            // time than the database takes to find a deadlock.
+            RunResult::Busy(_) => TransactionResult::Busy,
             // Any other race, or a time limit at the commit: one message may cause it each time (a deferred trigger, a
             // limit that a handler left behind), which says nothing about other batches. The message is retried when it
             // runs alone.

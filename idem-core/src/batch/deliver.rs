@@ -168,6 +168,10 @@ impl<S: Store> Pipeline<S> {
                 self.throttle.shrink();
                 rounds.halve((items, failed));
             }
+            TransactionResult::Busy => {
+                self.throttle.narrow();
+                rounds.halve((items, failed));
+            }
             TransactionResult::Outage(fault) => {
                 let hold = HoldReason::from(&fault);
                 self.outage.report(&fault);

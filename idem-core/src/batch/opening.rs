@@ -25,6 +25,9 @@ pub(super) enum TransactionResult {
     Split,
     /// Lost against a concurrent transaction.
     Deadlock,
+    /// Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
+    /// which waits for a claim of this one.
+    Busy,
     /// The database did not respond, or cannot be used; nothing had begun.
     Outage(StoreError),
     /// The connection was lost, or COMMIT got no response.

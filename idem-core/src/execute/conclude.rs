@@ -24,6 +24,9 @@ pub(crate) enum Conclusion {
     CommittedEarly {
         attempts: u32,
     },
+    /// Another transaction holds the claim of a local message, perhaps for as long as a handler runs. No message is
+    /// charged; run it again later.
+    Busy,
     /// No message is charged; the claim shows whether it committed.
     Broke(StoreError),
     Stopped,
@@ -51,6 +54,10 @@ impl RunResult {
                 Conclusion::Retry
             }
             Self::Retry(error) => charge(Failure::of(&error)),
+            Self::Busy(error) => {
+                tracing::debug!(error = error.to_string(), "the claim of a local message is held; tried again later");
+                Conclusion::Busy
+            }
             Self::Failed(failure) => charge(failure),
             Self::CommittedEarly => Conclusion::CommittedEarly { attempts },
             Self::Broke(fault) => Conclusion::Broke(fault),
@@ -95,6 +102,7 @@ mod tests {
                 format!("dead after {attempts}: {reason:?}")
             }
             Conclusion::CommittedEarly { attempts } => format!("committed after {attempts}"),
+            Conclusion::Busy => "busy".to_owned(),
             Conclusion::Broke(_) => "broke".to_owned(),
             Conclusion::Stopped => "stopped".to_owned(),
         }
@@ -133,6 +141,7 @@ mod tests {
             (lost_race(), 2, IN_PLACE - 1, "retry"),
             (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
+            (RunResult::Busy("lock timeout".into()), 2, IN_PLACE, "busy"),
             (RunResult::CommittedEarly, 1, 0, "committed after 2"),
             (RunResult::Broke(StoreError::LockTimeout), 2, 0, "broke"),
             (RunResult::Stopped, 2, 0, "stopped"),

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `handle` | calls handlers, within the handler timeout |
-//! | `stage` | the messages that a handler has staged |
+//! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
 //! | `run_result` | the result of a run |
 //! | `fate` | how a run ended that was cut off |
 //! | `conclude` | what follows from a run |
@@ -11,6 +11,7 @@
 mod conclude;
 mod fate;
 mod handle;
+mod local;
 mod run_result;
 mod stage;
 
@@ -58,8 +59,8 @@ impl<S: Store> Pipeline<S> {
     /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
     /// checks that the transaction is still the one that idem began.
     pub(crate) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> RunResult {
-        let rings = !staged.is_empty();
-        if rings && let Err(fault) = self.hand_over(&mut txn, staged) {
+        let wakes = staged.wakes();
+        if let Err(fault) = self.hand_over(&mut txn, staged) {
             return self.undo(txn, Unhandled::Failed(fault.into())).await;
         }
         match self.store.commit(txn).await {
@@ -67,10 +68,8 @@ impl<S: Store> Pipeline<S> {
                 self.cut_off(ticket.map(|ticket| *ticket), RunResult::Broke(fault)).await
             }
             committed => {
-                if rings && let Some(bell) = self.store.bell() {
-                    // Also without an answer: the messages may be there.
-                    bell.ring();
-                }
+                // Also without an answer: the messages may be there.
+                self.wake(wakes);
                 RunResult::of(committed)
             }
         }

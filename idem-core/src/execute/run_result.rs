@@ -15,6 +15,8 @@ pub(crate) enum RunResult {
     CommittedEarly,
     /// Rolled back; a new transaction may succeed.
     Retry(BoxError),
+    /// Rolled back: another transaction holds the claim of a local message. No message is charged.
+    Busy(BoxError),
     /// The connection was lost, or COMMIT got no response. No message is charged; the claim shows whether it committed.
     Broke(StoreError),
     /// The run was cut off by the end of the worker.
@@ -52,6 +54,7 @@ impl RunResult {
             CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
             CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
             CommitResult::Retry(error) => Self::Retry(error),
+            CommitResult::Busy(error) => Self::Busy(error),
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
         }
     }

@@ -3,18 +3,31 @@
 use crate::outbox::{Origin, Outbox, StagedMessage};
 use crate::routes::Route;
 use crate::runtime::Pipeline;
-use crate::store::StoreError;
+use crate::store::{LocalMessage, StoreError};
 use crate::{BoxError, Key, Store, telemetry};
+
+use super::local::in_claim_order;
 
 /// The messages of one transaction, in the order in which its handlers staged them. It allocates nothing while it is
 /// empty.
 #[derive(Default)]
-pub(crate) struct Staged(Vec<StagedMessage>);
+pub(crate) struct Staged {
+    outgoing: Vec<StagedMessage>,
+    local: Vec<LocalMessage>,
+}
 
 impl Staged {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// What is notified once they may be committed.
+    pub(super) fn wakes(&self) -> Wakes {
+        Wakes { relays: !self.outgoing.is_empty(), inbox: !self.local.is_empty() }
     }
+}
+
+/// Which tasks of this process have messages to look for.
+#[derive(Clone, Copy)]
+pub(super) struct Wakes {
+    relays: bool,
+    inbox: bool,
 }
 
 impl<S: Store> Pipeline<S> {
@@ -41,20 +54,47 @@ impl<S: Store> Pipeline<S> {
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
         let limit = self.store.bell().and_then(|bell| bell.limit(gate.id));
         for (place, mut message) in messages.into_iter().enumerate() {
+            let limit = limit.filter(|_| !message.is_local);
             let checked = message.check().and_then(|()| message.check_size(limit));
             checked.map_err(|why| format!("message {place} that the handler staged cannot be sent: {why}"))?;
             telemetry::carry_on(&mut message.headers);
-            staged.0.push(StagedMessage::new(message.id.unwrap_or_else(|| origin.id(place)), message));
+            let id = message.id.unwrap_or_else(|| origin.id(place));
+            if message.is_local {
+                staged.local.push(self.local(id, message)?);
+                gate.hands_over();
+            } else {
+                gate.publishes();
+                staged.outgoing.push(StagedMessage::new(id, message));
+            }
         }
         Ok(())
     }
 
     /// Gives the messages to the store, whose commit writes them.
     pub(super) fn hand_over(&self, txn: &mut S::Txn, staged: Staged) -> Result<(), StoreError> {
+        let Staged { outgoing, local } = staged;
+        if !local.is_empty() {
+            self.store.stage_local(txn, in_claim_order(local))?;
+        }
+        if outgoing.is_empty() {
+            return Ok(());
+        }
         // Without an outbox, nothing was staged.
         let none = || StoreError::Unavailable("the worker has no outbox".into());
         let outbox = self.outbox.as_ref().ok_or_else(none)?;
-        self.store.stage(txn, outbox.id, staged.0)
+        self.store.stage(txn, outbox.id, outgoing)
+    }
+
+    /// Wakes those that look for the messages of a transaction that may be committed.
+    pub(super) fn wake(&self, wakes: Wakes) {
+        if wakes.relays
+            && let Some(bell) = self.store.bell()
+        {
+            bell.ring();
+        }
+        if wakes.inbox {
+            self.scheduled.notify_one();
+        }
     }
 }
 

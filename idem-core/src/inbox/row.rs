@@ -11,11 +11,14 @@ use crate::execute::Conclusion;
 use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Charge, Pipeline, Quiet};
+use crate::runtime::{Charge, Pipeline, Quiet, jittered};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
 use super::result::Recorded;
+
+/// When a row runs again whose handler stages a local message that has to wait for another transaction.
+const BUSY: Duration = Duration::from_secs(1);
 
 impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
@@ -96,6 +99,10 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Charge(charge) => self.charge_row(row, charge, Instant::now()).await,
                 Conclusion::CommittedEarly { attempts } => {
                     Some(self.committed_early(&row.delivery, &row.identity, attempts).await)
+                }
+                Conclusion::Busy => {
+                    self.record_result(row, &RowResult::GivenBack { due: jittered(BUSY) }).await;
+                    None
                 }
                 Conclusion::Broke(fault) => {
                     // This run is the row's only start.

@@ -73,9 +73,15 @@ impl Outbox {
         Ok(Staging { outbox: self, at: contents.messages.len() - 1 })
     }
 
-    /// Returns copies of the messages that are staged, in their order, for a test.
+    /// Returns copies of the messages that are staged, local ones included, in their order, for a test.
     pub fn staged(&self) -> Vec<Outgoing> {
         self.contents().messages.clone()
+    }
+
+    /// Takes the messages that were staged into another outbox, behind those that are staged here.
+    pub(crate) fn append(&self, other: &Self) {
+        let staged = other.take();
+        self.contents().messages.extend(staged);
     }
 
     /// Takes the messages of a handler that has returned.

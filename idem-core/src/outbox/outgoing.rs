@@ -36,6 +36,8 @@ pub struct Outgoing {
     pub(crate) key: Option<Key>,
     pub(crate) id: Option<Uuid>,
     pub(crate) headers: Headers,
+    /// Whether it is for the handler of this name, without a broker.
+    pub(crate) is_local: bool,
     /// The first value that was set and that cannot be sent.
     pub(crate) unfit: Option<String>,
 }
@@ -52,6 +54,7 @@ impl Outgoing {
             key: None,
             id: None,
             headers: Headers::new(),
+            is_local: false,
             unfit: None,
         }
     }
@@ -104,9 +107,15 @@ impl Outgoing {
         self
     }
 
-    /// Where it is published to: the routing key, the subject or the topic.
+    /// Where it is published to: the routing key, the subject or the topic. The name of the handler if it is
+    /// [local](Self::is_local).
     pub fn to(&self) -> &str {
         &self.to
+    }
+
+    /// Whether it is a [local message](crate::Outbox::local), which no relay publishes.
+    pub fn is_local(&self) -> bool {
+        self.is_local
     }
 
     /// The payload.
@@ -195,6 +204,7 @@ impl fmt::Debug for Outgoing {
             .field("key", &self.key)
             .field("id", &self.id)
             .field("headers", &self.headers)
+            .field("is_local", &self.is_local)
             .finish()
     }
 }

@@ -39,6 +39,13 @@ pub(crate) fn checked(
     limit: Option<usize>,
 ) -> Result<Vec<StagedMessage>, Error> {
     let checked = |(place, message): (usize, Outgoing)| {
+        if message.is_local {
+            return Err(Error::Config(format!(
+                "message {place} is for the handler {:?} of a worker, and only a handler of that worker can stage it: \
+                 `Outbox::local`",
+                message.to
+            )));
+        }
         message
             .check()
             .and_then(|()| message.check_size(limit))
@@ -46,4 +53,19 @@ pub(crate) fn checked(
         Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
     };
     messages.into_iter().enumerate().map(checked).collect()
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_message_cannot_be_staged_outside_of_a_handler() {
+        let message = || Outgoing::new("send_receipt", "payload");
+        assert_eq!(checked([message()], None).unwrap().len(), 1);
+        let local = Outgoing { is_local: true, ..message() };
+        let error = checked([message(), local], None).unwrap_err().to_string();
+        assert!(error.contains("message 1") && error.contains("\"send_receipt\""), "{error}");
+    }
 }

@@ -256,6 +256,7 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::CommittedEarly { attempts } => {
                     Ok(Progress::Done(self.committed_early(delivery, identity, attempts).await))
                 }
+                Conclusion::Busy => Ok(Progress::Hold(HoldReason::Busy)),
                 Conclusion::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),
                 Conclusion::Stopped => Ok(Progress::Stopped),
             };

@@ -7,6 +7,8 @@ pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
     match result {
         CommitResult::Done => Ok(()),
         CommitResult::Retry(error) => Err(StoreError::Serialization(error)),
+        // No message was staged.
+        CommitResult::Busy(_) => Err(StoreError::LockTimeout),
         CommitResult::Refused(error) => Err(StoreError::Message(error)),
         CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
         CommitResult::Swallowed

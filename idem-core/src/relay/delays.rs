@@ -26,8 +26,8 @@ pub(super) struct Delays {
     /// Those that got no answer. They are read again only when there is a place for them: otherwise they would take the
     /// room of all others.
     unanswered: BTreeMap<(Instant, i64), Delayed>,
-    /// How many of these were woken since the last read.
-    woken: usize,
+    /// How many of these were woken since the last read, by lane. They are unread.
+    woken: BTreeMap<u8, usize>,
     /// How often messages were published without an answer, in a row.
     tries: HashMap<i64, u32>,
 }
@@ -61,7 +61,16 @@ impl Delays {
 
     /// Records that what was woken may have been read.
     pub(super) fn read(&mut self) {
-        self.woken = 0;
+        self.woken.clear();
+    }
+
+    /// Returns the lanes of what was woken and is not read, with the number of these messages.
+    pub(super) fn woken(&self) -> &BTreeMap<u8, usize> {
+        &self.woken
+    }
+
+    fn may_wake(&self, places: usize) -> bool {
+        self.woken.values().sum::<usize>() < places
     }
 
     /// Takes the messages whose time has come; of those without an answer as many as there are places for.
@@ -71,18 +80,18 @@ impl Delays {
         while let Some(first) = self.refused.first_entry().filter(is_due) {
             woken.push(first.remove_entry());
         }
-        while self.woken < places
+        while self.may_wake(places)
             && let Some(first) = self.unanswered.first_entry().filter(is_due)
         {
+            *self.woken.entry(first.get().lane).or_default() += 1;
             woken.push(first.remove_entry());
-            self.woken += 1;
         }
         woken.into_iter().map(|((_, id), delayed)| (id, delayed)).collect()
     }
 
     /// When the time of the next message comes.
     pub(super) fn next_due(&self, places: usize) -> Option<Instant> {
-        let unanswered = self.unanswered.first_key_value().filter(|_| self.woken < places);
+        let unanswered = self.unanswered.first_key_value().filter(|_| self.may_wake(places));
         let firsts = self.refused.first_key_value().into_iter().chain(unanswered);
         firsts.map(|((until, _), _)| *until).min()
     }
@@ -98,6 +107,7 @@ impl Delays {
             });
         }
         gone.iter().for_each(|id| self.forget_tries(*id));
+        self.woken.retain(|lane, _| !lanes.contains(lane));
         gone
     }
 

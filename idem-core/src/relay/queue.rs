@@ -1,6 +1,6 @@
 //! The messages that a relay has read, by key.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -249,6 +249,11 @@ impl Queue {
     /// The size of the payloads of all messages here.
     pub(super) fn bytes(&self) -> usize {
         self.known.bytes()
+    }
+
+    /// The lanes of messages that were woken and are not read, with the number of these messages.
+    pub(super) fn woken(&self) -> &BTreeMap<u8, usize> {
+        self.delays.woken()
     }
 
     /// How many messages wait for their next attempt.

@@ -119,9 +119,15 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         if self.busy.reading || now < self.next.read || self.is_full() {
             return;
         }
-        let limit = (2 * self.settings.concurrency / self.active.max(1)).clamp(16, 2000);
+        let mut limit = (2 * self.settings.concurrency / self.active.max(1)).clamp(16, 2000);
+        let mut lanes = self.lanes.readable();
+        if self.has_too_many_delayed() {
+            // What was woken is in front of all that is unread in its lane.
+            let woken = self.queue.woken();
+            lanes.retain(|lane| woken.contains_key(lane));
+            limit = woken.values().copied().max().unwrap_or(1);
+        }
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let lanes = self.lanes.readable();
         self.next.read = now + jittered(self.settings.poll);
         self.next.early = now + BETWEEN;
         if lanes.is_empty() {

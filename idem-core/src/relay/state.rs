@@ -22,8 +22,10 @@ use super::queue::Queue;
 use super::settings::RelaySettings;
 use super::work::{Event, Failed};
 
-/// How many messages may wait for their next attempt before nothing more is read. Little is kept of each.
-const DELAYED: usize = 50_000;
+/// How many messages may wait for their next attempt before nothing new is read: so many for each that may be published
+/// at a time, and at least so many. Little is kept of each.
+const DELAYED: usize = 100;
+const DELAYED_AT_LEAST: usize = 1000;
 
 /// How many bytes of payloads are kept before nothing more is read.
 const BYTES: usize = 64 * 1024 * 1024;
@@ -159,9 +161,16 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         next.unwrap_or(now + AGAIN).clamp(now + Duration::from_millis(1), now + AGAIN)
     }
 
-    /// Returns whether there are enough messages.
+    /// Returns whether there are enough messages. Those whose turn has come are read also when too many others wait.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= self.settings.concurrency || self.queue.delayed() >= DELAYED || self.queue.bytes() >= BYTES
+        self.queue.len() >= self.settings.concurrency
+            || self.queue.bytes() >= BYTES
+            || self.has_too_many_delayed() && self.queue.woken().is_empty()
+    }
+
+    /// Returns whether nothing new is read, because too many messages wait for their next attempt.
+    pub(super) fn has_too_many_delayed(&self) -> bool {
+        self.queue.delayed() >= self.settings.concurrency.saturating_mul(DELAYED).max(DELAYED_AT_LEAST)
     }
 
     /// How many more messages may be published that may get no answer.

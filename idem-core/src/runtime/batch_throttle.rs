@@ -32,6 +32,9 @@ pub(crate) enum Turn<'a> {
 /// time. After this many batches another try pays off.
 const FIRST_PATIENCE: usize = 1024;
 const LONGEST_PATIENCE: usize = 65_536;
+/// As `FIRST_PATIENCE`, for a batch that waited in vain for the claim of a local message: that took a tenth of the time.
+/// It may have been no deadlock, so the size of batches and the patience stay.
+const BRIEF_PATIENCE: usize = FIRST_PATIENCE / 10;
 
 impl BatchThrottle {
     /// Creates a throttle for batches of at most `most` deliveries.
@@ -69,6 +72,12 @@ impl BatchThrottle {
         self.narrow.store(patience, Relaxed);
         self.quiet.store(0, Relaxed);
         tracing::debug!(size = self.size(), patience, "batches deadlocked: one at a time for a while");
+    }
+
+    /// Records that a batch may have deadlocked with another one, or met a claim that is held for long.
+    pub(crate) fn narrow(&self) {
+        self.narrow.fetch_max(BRIEF_PATIENCE, Relaxed);
+        tracing::debug!("a batch waited in vain for the claim of a local message: one at a time for a while");
     }
 
     /// Records a successful batch.
@@ -124,6 +133,22 @@ mod tests {
         (0..one_by_one + beside * FIRST_PATIENCE).for_each(|_| throttle.grow());
         throttle.shrink();
         assert_eq!(throttle.narrow.load(Relaxed), FIRST_PATIENCE, "as after the first one");
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_is_held_lets_one_run_at_a_time_for_less_time() {
+        let throttle = BatchThrottle::new(100);
+        throttle.narrow();
+        throttle.narrow();
+        assert_eq!(throttle.size(), 100);
+        for _ in 0..BRIEF_PATIENCE {
+            assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
+            throttle.grow();
+        }
+        assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
+        throttle.shrink();
+        throttle.narrow();
+        assert_eq!(throttle.narrow.load(Relaxed), FIRST_PATIENCE, "a deadlock counts for more");
     }
 
     #[test]

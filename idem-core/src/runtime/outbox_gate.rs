@@ -1,5 +1,7 @@
 //! The outbox of a worker, and whether it may be staged to.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::sync::watch;
 
 use crate::store::OutboxId;
@@ -10,11 +12,35 @@ pub(crate) struct OutboxGate {
     pub(crate) id: OutboxId,
     /// Whether more messages wait to be published than the user permits.
     full: watch::Sender<bool>,
+    /// Whether a local message was staged.
+    hands_over: AtomicBool,
+    /// Whether a message that a relay has to publish was staged, or waits.
+    publishes: AtomicBool,
 }
 
 impl OutboxGate {
     pub(crate) fn new(id: OutboxId) -> Self {
-        Self { id, full: watch::Sender::new(false) }
+        Self {
+            id,
+            full: watch::Sender::new(false),
+            hands_over: AtomicBool::new(false),
+            publishes: AtomicBool::new(false),
+        }
+    }
+
+    /// Records that a local message was staged.
+    pub(crate) fn hands_over(&self) {
+        self.hands_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that a message was staged, or waits, that a relay has to publish.
+    pub(crate) fn publishes(&self) {
+        self.publishes.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether its consumer may need a relay. Without any message yet, it is to be told in time that none runs.
+    pub(crate) fn needs_relay(&self) -> bool {
+        self.publishes.load(Ordering::Relaxed) || !self.hands_over.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_full(&self) -> bool {

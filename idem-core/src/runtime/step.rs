@@ -41,7 +41,7 @@ pub(crate) enum Progress {
 /// Why a delivery is held unsettled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldReason {
-    /// Another transaction holds the claim.
+    /// Another transaction holds the claim, or that of a local message.
     Busy,
     /// The database refuses the writes for this delivery, and works for others.
     Refused,

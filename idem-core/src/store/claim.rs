@@ -136,6 +136,10 @@ pub enum CommitResult {
     /// The transaction conflicted with a concurrent one (40001, 40P01) or timed out (57014); nothing was written, and a
     /// new transaction may succeed.
     Retry(BoxError),
+    /// Another transaction holds the claim of a [local message](super::LocalMessage) for longer than the lock timeout of
+    /// idem's own statements; nothing was written. A new transaction succeeds once that one has ended, which may take as
+    /// long as a handler. No message is charged.
+    Busy(BoxError),
     /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the
     /// transaction may have committed or not. The connection is closed. The claim tells which.
     Unknown(StoreError),

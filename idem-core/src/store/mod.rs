@@ -5,6 +5,7 @@
 //! | `transactions`, `claims`, `inbox_rows`, `outbox_rows`, `operator` | the five traits of a store |
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, and the leases of its lanes |
+//! | `unscheduled` | local messages that do not run |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
 //! | `own_claim`, `names` | claims in transactions of the application's own, and numbers of names |
 //! | `waiting` | handlers with inbox rows or claims |
@@ -40,6 +41,8 @@ mod stats;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tables;
 mod transactions;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod unscheduled;
 mod waiting;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod walk;
@@ -62,8 +65,8 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 pub use migration::Migration;
 pub use operator::Operator;
 pub use outbox_row::{
-    DeadOutgoing, LaneLeases, LaneLook, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, PublishFailure,
-    RowRef,
+    DeadOutgoing, LOCAL_CONFLICT, LaneLeases, LaneLook, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRow,
+    OutboxStats, PublishFailure, RowRef,
 };
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;
@@ -71,6 +74,8 @@ pub use replayed::{Page, Replayed, ReplayedAll};
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use unscheduled::Unscheduled;
 pub use waiting::{Cures, HandlerRows, History, SEEN_RECENTLY};
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox

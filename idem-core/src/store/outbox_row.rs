@@ -4,8 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use crate::Key;
 use crate::outbox::StagedMessage;
+use crate::{Delivery, Key};
+
+use super::Identity;
 
 /// An outbox: its row in the table `outboxes`.
 // Exhaustive: it is the row, and stores write and read it.
@@ -17,6 +19,20 @@ pub struct OutboxId {
     /// two schemas differ although consumer, handler and key are the same in both.
     pub namespace: Uuid,
 }
+
+/// A message that a handler hands to another one of the same consumer.
+// Exhaustive: a store that did not write a new part of it must not compile.
+#[derive(Debug, Clone)]
+pub struct LocalMessage {
+    /// Its identity. It has a key.
+    pub identity: Identity,
+    /// Its payload and headers.
+    pub delivery: Delivery,
+}
+
+/// The error of a local message whose key another message has claimed.
+pub const LOCAL_CONFLICT: &str = "another message was already claimed under the key of this local message: use the id of the \
+                                  event as the key, not of its entity; `Inbox::replay_as` runs it under another key";
 
 /// A message that has still to be published.
 // Exhaustive: a store that did not read a new part of it must not compile.

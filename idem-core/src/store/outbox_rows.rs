@@ -8,8 +8,8 @@ use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
 
 use super::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure, RowRef, StoreError,
-    Transactions,
+    DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure,
+    RowRef, StoreError, Transactions,
 };
 
 type Answer<T> = Result<T, StoreError>;
@@ -44,6 +44,23 @@ pub trait OutboxRows: Transactions {
     /// [`Error::Config`] if it has too few connections; the text names the fix.
     fn check_relay(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Stages messages for handlers of the same consumer, once in a transaction: [`commit`](Transactions::commit) writes
+    /// them behind its guard, by the rules by which deliveries are stored. One whose claim is new gets an undated claim and
+    /// an inbox row that is due now, by the clock and not since the begin of the transaction. One whose claim exists with
+    /// its fingerprint is skipped; with another one, it gets a dead row with the error [`LOCAL_CONFLICT`](super::LOCAL_CONFLICT)
+    /// and no claim, and the claim is held until the commit (`FOR KEY SHARE`). If a claim was made or removed meanwhile, the
+    /// commit is a [`CommitResult::Retry`](super::CommitResult::Retry). If another transaction holds a claim of theirs for
+    /// too long, it is a [`CommitResult::Busy`](super::CommitResult::Busy).
+    ///
+    /// They are sorted by handler and by the bytes of the key. No two have the same identity; of several with one key, the
+    /// first claims it.
+    ///
+    /// # Errors
+    /// The store has no local messages.
+    fn stage_local(&self, _txn: &mut Self::Txn, _messages: Vec<LocalMessage>) -> Answer<()> {
+        Err(StoreError::Unavailable("this store has no local messages".into()))
     }
 
     /// How many lanes an outbox has, numbered from 0.

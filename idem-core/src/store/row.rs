@@ -161,7 +161,7 @@ pub enum RowResult {
         /// The error that was observed.
         error: String,
     },
-    /// It was not run: start refunded, due after this time.
+    /// It was not run, or its run does not count: start refunded, due after this time.
     GivenBack {
         /// The time until it may be taken again.
         due: Duration,

@@ -8,13 +8,18 @@ use crate::{Error, Source, Store, subject};
 
 use crate::runtime::Settings;
 
+/// Whether a handler takes deliveries, and not local messages only.
+fn takes_deliveries<S: Store>(handler: &Arc<dyn Registered<S>>) -> bool {
+    !handler.limits().is_local_only
+}
+
 /// Checks that every handler's key can be computed. Otherwise every message would become a dead letter.
 pub(super) fn keys<S: Store>(
     source: &impl Source,
     handlers: &[Arc<dyn Registered<S>>],
     settings: &Settings,
 ) -> Result<(), Error> {
-    for handler in handlers {
+    for handler in handlers.iter().filter(|handler| takes_deliveries(handler)) {
         let needs = handler.needs();
         if needs.cloud_event && !settings.cloud_events {
             return Err(Error::Config(format!(
@@ -63,7 +68,7 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], settings: 
                     "two handlers have the name {name:?}: give one of them another, `#[idempotent(name = \"..\")]`"
                 )));
             }
-            if settings.fan_out {
+            if settings.fan_out || !takes_deliveries(handler) || !takes_deliveries(earlier) {
                 continue;
             }
             if *by == RouteBy::Subject
@@ -128,7 +133,8 @@ pub(super) fn event_types<S: Store>(
     handlers: &[Arc<dyn Registered<S>>],
     settings: &Settings,
 ) -> Result<(), Error> {
-    let named = handlers.iter().find_map(|handler| Some((handler.name(), handler.event()?)));
+    let mut takers = handlers.iter().filter(|handler| takes_deliveries(handler));
+    let named = takers.find_map(|handler| Some((handler.name(), handler.event()?)));
     let Some((name, event)) = named else { return Ok(()) };
     if settings.route_by != RouteBy::EventType || settings.cloud_events || source.has_event_types() {
         return Ok(());

@@ -39,7 +39,7 @@ async fn relays<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
         if answer.map_or(true, |relays| relays > 0) {
             relayed = Instant::now();
         }
-        tell(pipeline, gate, relayed.elapsed() > patience);
+        tell(pipeline, gate, gate.needs_relay() && relayed.elapsed() > patience);
         rest(pipeline, patience / 12).await;
     }
 }
@@ -56,6 +56,9 @@ async fn messages<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
             Ok(stats) => {
                 failures = 0;
                 gauges.set(&stats);
+                if stats.waiting > 0 {
+                    gate.publishes();
+                }
                 gate.set_full(backlog.is_some_and(|backlog| stats.waiting > backlog));
             }
             Err(error) => {
@@ -87,7 +90,7 @@ fn tell<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate, missing: bool) {
     let (consumer, told) = (&pipeline.consumer, pipeline.health.unrelayed());
     let unrelayed = missing.then(|| {
         format!(
-            "no relay of the outbox {consumer:?} is alive, so nothing that handlers stage is published: run \
+            "no relay of the outbox {consumer:?} is alive, so nothing that handlers publish leaves: run \
              `Relay::new({consumer:?}, ..)`"
         )
     });

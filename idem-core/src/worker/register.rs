@@ -60,6 +60,7 @@ pub(super) async fn register<S: Store>(
         meters: Meters::new(consumer, handler.name()),
         timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
         retry: handler.limits().retry.unwrap_or(settings.retry),
+        is_local_only: handler.limits().is_local_only,
         handler: handler.clone(),
     };
     let routes = Routes {

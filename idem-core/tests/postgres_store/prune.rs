@@ -118,7 +118,7 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_keeps_up_with_five_thousand_claims_a_second_while_claims_go_on() {
+async fn it_forgets_faster_than_four_lanes_claim() {
     let Some(mut world) = world().await else { return };
     old_claims(&mut world, 100_000, 8).await;
     let world = Arc::new(tokio::sync::Mutex::new(world));
@@ -162,7 +162,8 @@ async fn it_keeps_up_with_five_thousand_claims_a_second_while_claims_go_on() {
         slowest.load(SeqCst)
     );
     assert_eq!(pruned.claims, 100_000);
-    assert!(rate > 5_000.0, "{rate:.0} claims/s");
+    // Alone on the machine, both rates are about three times as high as beside a build.
+    assert!(rate > 3.0 * beside, "{rate:.0} claims/s, beside {beside:.0}");
     assert!(claimed.load(SeqCst) > 0);
     Arc::into_inner(world).unwrap().into_inner().end().await;
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Bell, DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure,
-    RowRef, StoreError,
+    Bell, DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
+    PublishFailure, RowRef, StoreError,
 };
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
@@ -27,6 +27,10 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
 
     fn check_relay(&self) -> Result<(), Error> {
         self.within.check_relay()
+    }
+
+    fn stage_local(&self, txn: &mut TappedTxn<S::Txn, T>, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
+        self.within.stage_local(&mut txn.within, messages)
     }
 
     fn outbox_lanes(&self) -> u8 {

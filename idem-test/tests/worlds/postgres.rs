@@ -114,8 +114,11 @@ impl World for PostgresWorld {
     }
 
     async fn waiting(&self) -> Option<i64> {
+        // By the tables that it uses: the text of a long statement is cut off before it names the schema.
         let waiting = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'",
+            "SELECT count(*) FROM pg_stat_activity AS a WHERE wait_event_type = 'Lock' AND EXISTS (
+                 SELECT FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+                 WHERE l.pid = a.pid AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = '{}'))",
             self.schema
         );
         Some(self.number(&waiting).await)

@@ -12,12 +12,14 @@ use anyhow::{Context, Result};
 #[derive(Debug)]
 pub(crate) struct Watcher(Child);
 
-/// SIGCONT, because a frozen process handles no other signal; then ten seconds for PostgreSQL to end its backends.
+/// SIGCONT, because a frozen process handles no other signal; then ten seconds for PostgreSQL to end its backends. The
+/// kernel may have given the number of a process that has ended to another one, which works elsewhere.
 pub(crate) const END_PROCESSES: &str = r#"
 home=$1; shift
-kill -QUIT "$@"; kill -CONT "$@"
-for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$@" || break; sleep 1; done
-kill -KILL "$@"; rm -rf "$home"
+ours() { for pid; do case $(readlink "/proc/$pid/cwd") in "$home" | "$home/"* | "$home "*) echo "$pid" ;; esac; done; }
+kill -QUIT $(ours "$@"); kill -CONT $(ours "$@")
+for _ in 1 2 3 4 5 6 7 8 9 10; do [ -n "$(ours "$@")" ] || break; sleep 1; done
+kill -KILL $(ours "$@"); rm -rf "$home"
 "#;
 
 impl Watcher {
@@ -35,5 +37,26 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_processes_of_the_directory_are_ended() {
+        let home = std::env::temp_dir().join(format!("idem-watcher-{}", std::process::id()));
+        std::fs::create_dir_all(home.join("data")).unwrap();
+        let sleep = |dir: &std::path::Path| Command::new("sleep").arg("600").current_dir(dir).spawn().unwrap();
+        let (mut ours, mut other) = (sleep(&home.join("data")), sleep(&std::env::temp_dir()));
+        let args = [home.display().to_string(), ours.id().to_string(), other.id().to_string()];
+        let mut watcher = Watcher::start(END_PROCESSES, args).unwrap();
+        drop(watcher.0.stdin.take());
+        assert!(!ours.wait().unwrap().success());
+        watcher.0.wait().unwrap();
+        assert!(other.try_wait().unwrap().is_none() && !home.exists());
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 }

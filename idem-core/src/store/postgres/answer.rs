@@ -26,6 +26,11 @@ impl Failure {
         }
     }
 
+    /// Returns whether the server's error contains this text.
+    pub(super) fn says(&self, text: &str) -> bool {
+        matches!(self, Self::Refused(error) if error.message().contains(text))
+    }
+
     /// Returns whether other transactions caused the failure. Such a failure does not put the session in doubt.
     pub(super) fn is_ordinary(&self) -> bool {
         matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505"))

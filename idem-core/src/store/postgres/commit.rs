@@ -9,10 +9,11 @@ use super::answer::Failure;
 use super::connection::Answer;
 use super::guard::{CHANGED, ENDED, check};
 use super::limits::OWN;
+use super::local;
 use super::rollback::{TxnEnd, fate, rollback};
-use super::staged::Staged;
 use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
+use super::writes::Writes;
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> CommitResult {
@@ -23,25 +24,29 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     if let Err(lost) = txn.connection.flush().await {
         return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
     }
-    let insert = match txn.staged.take() {
-        None => None,
-        Some(staged) if staged.is_small() => Some(staged.text()),
+    let writes = std::mem::take(&mut txn.writes);
+    let (mut inserts, mut unscheduled) = (Vec::new(), None);
+    if writes.are_small() {
+        inserts = writes.texts(txn.lock_wait(), txn.batch);
+    } else {
         // Boxed: it is large and seldom used.
-        Some(staged) => match Box::pin(insert_first(&mut txn, &staged)).await {
-            Staging::Inserted => None,
+        match Box::pin(insert_first(&mut txn, &writes)).await {
+            Staging::Inserted(found) => unscheduled = Some(found),
             Staging::Ended(failure) => return refused(txn, 0, failure).await,
             Staging::Refused(failure) => return staging::refused(txn, failure).await,
             Staging::Lost(fault) => return CommitResult::NotSent(fault, txn.ticket().map(Box::new)),
-        },
-    };
-    let stages = insert.is_some();
-    let (text, needed) = question(&txn, insert.as_deref());
+        }
+    }
+    let (text, needed) = question(&txn, &inserts);
     let Answer { finished, rows, failure } = ask(&mut txn, text, needed).await;
     let failure = match failure {
         None if finished < needed => {
             return CommitResult::Unknown(StoreError::ConnectionLost("the handler left an answer unread".into()));
         }
         None => {
+            if writes.local.is_some() {
+                unscheduled.unwrap_or_else(|| local::unscheduled(&rows)).tell();
+            }
             txn.put_back(&rows).await;
             return CommitResult::Done;
         }
@@ -50,8 +55,8 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
         Some(Failure::Lost(error)) => return CommitResult::Unknown(StoreError::ConnectionLost(error)),
         Some(failure @ Failure::Refused(_)) => failure,
     };
-    // The guard has passed, and what failed behind it is the INSERT of the staged messages.
-    if stages && finished == 1 {
+    // The guard has passed, and what failed behind it is an INSERT of staged messages.
+    if (1..=inserts.len()).contains(&finished) {
         return staging::refused(txn, Some(failure)).await;
     }
     refused(txn, finished, failure).await
@@ -69,34 +74,29 @@ async fn ask(txn: &mut Txn, text: String, needed: usize) -> Answer {
 
 /// Writes messages that are too large for the string of guard and COMMIT, in front of it. The guard comes before them,
 /// too: a transaction that its handler has ended fails the INSERT in many ways.
-async fn insert_first(txn: &mut Txn, staged: &Staged) -> Staging {
+async fn insert_first(txn: &mut Txn, writes: &Writes) -> Staging {
     let guard = format!("SELECT 1; {}", guard(txn));
     match ask(txn, guard, 2).await {
         Answer { failure: Some(Failure::Lost(error)), .. } => Staging::Lost(StoreError::ConnectionLost(error)),
         Answer { failure: Some(failure), .. } => Staging::Ended(failure),
-        Answer { finished: 2.., .. } => staging::insert(txn, staged).await,
+        Answer { finished: 2.., .. } => staging::insert(txn, writes).await,
         Answer { .. } => Staging::Lost(StoreError::ConnectionLost("the handler left an answer unread".into())),
     }
 }
 
-/// Returns guard, `insert`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
+/// Returns guard, `inserts`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
 /// The guard comes first, so that nothing is inserted behind a transaction that its handler has ended.
-fn question(txn: &Txn, insert: Option<&str>) -> (String, usize) {
+fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
     // One more statement, which permits the COMMIT that follows it.
     let (leave, needed) = match &txn.xid {
         Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
         _ => (String::new(), 2),
     };
-    let (insert, needed) = match insert {
-        Some(insert) => (format!("; {insert}"), needed + 1),
-        None => (String::new(), needed),
-    };
     let mut text = guard(txn);
-    let cleaning = txn.cleaning();
-    let rest = [&*insert, &*leave, "; COMMIT", &*cleaning];
-    text.reserve(rest.iter().map(|part| part.len()).sum());
-    text.extend(rest);
-    (text, needed)
+    text.reserve(inserts.iter().map(|insert| insert.len() + 2).sum::<usize>() + 200);
+    inserts.iter().for_each(|insert| text.extend(["; ", insert]));
+    text.extend([&*leave, "; COMMIT", &*txn.cleaning()]);
+    (text, needed + inserts.len())
 }
 
 /// Returns the guard.
@@ -118,7 +118,7 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     // The guard has refused, so COMMIT was not run: the end of the transaction can be asked for on another connection.
     let ticket = txn.ticket().map(Box::new);
     let unknown = |error| CommitResult::NotSent(StoreError::ConnectionLost(error), ticket);
-    let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
+    let says = |text: &str| failure.code() == Some("22P02") && failure.says(text);
     let ended = says(ENDED);
     if says(CHANGED) {
         TELL.call_once(|| {

@@ -109,11 +109,11 @@ impl InboxRows for Postgres {
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts + 1, lease).await
+        self.set_starts(row, row.starts, 1, lease).await
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts.saturating_sub(1), lease).await
+        self.set_starts(row, row.starts.saturating_sub(1), 0, lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -178,8 +178,8 @@ impl InboxRows for Postgres {
 }
 
 impl Postgres {
-    async fn set_starts(&self, row: &Row, starts: u32, lease: Duration) -> Result<bool, StoreError> {
+    async fn set_starts(&self, row: &Row, reserved: u32, begun: u32, lease: Duration) -> Result<bool, StoreError> {
         let query = self.sql().set_starts.query().bind(row.id).bind(row.token);
-        Ok(!self.ask(query.bind(number(starts)).bind(secs(lease))).await?.is_empty())
+        Ok(!self.ask(query.bind(number(reserved)).bind(secs(lease)).bind(number(begun))).await?.is_empty())
     }
 }

@@ -55,7 +55,8 @@ pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
 
 /// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
-/// the reason if dead, $9 the starts of a reservation that is released.
+/// the reason if dead, $9 the starts of a reservation that is released, if its former holder has not given its own back
+/// since.
 pub(super) fn record_result() -> String {
     let reason = format!(
         "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",
@@ -65,7 +66,11 @@ pub(super) fn record_result() -> String {
         "UPDATE {{schema}}.inbox_messages SET
             token = NULL,
             attempts = attempts + $3,
-            starts = coalesce($9, CASE WHEN $3 > 0 THEN 0 ELSE greatest(starts - $4, 0) END),
+            starts = CASE
+                WHEN $9 IS NOT NULL THEN least(starts, $9)
+                WHEN $3 > 0 THEN 0
+                ELSE greatest(starts - $4, 0)
+            END,
             breaks = CASE WHEN $3 > 0 THEN 0 ELSE breaks + $5 END,
             due_at = coalesce(now() + $6::float8 * interval '1 second', due_at),
             reason = {reason},
@@ -101,8 +106,10 @@ pub(super) const MAKE_ALL_DUE: &str = concat!(
     RETURNING 1"
 );
 
+/// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
+/// back since.
 pub(super) const SET_STARTS: &str = "
-    UPDATE {schema}.inbox_messages SET starts = $3, due_at = now() + $4::float8 * interval '1 second'
+    UPDATE {schema}.inbox_messages SET starts = least(starts, $3) + $5, due_at = now() + $4::float8 * interval '1 second'
     WHERE id = $1 AND token = $2 RETURNING 1";
 
 pub(super) const EXTEND: &str = "

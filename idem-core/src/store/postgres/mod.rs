@@ -18,7 +18,7 @@
 //! | `many`, `many_sql` | claims and inbox rows of several messages at once |
 //! | `operator`, `operator_sql` | stats, list, replay, discard |
 //! | `outbox`, `outbox_sql`, `relays` | the outbox, and the statements of its relays |
-//! | `staged`, `staging` | the messages that COMMIT writes |
+//! | `writes`, `staged`, `local`, `local_sql`, `staging` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `ping` | the ping |
 //! | `prune`, `prune_sql` | removing old claims |
@@ -41,6 +41,8 @@ mod handle;
 mod inbox_rows;
 mod inbox_sql;
 mod limits;
+mod local;
+mod local_sql;
 mod login;
 mod many;
 mod many_sql;
@@ -76,6 +78,7 @@ mod tables;
 mod transactions;
 mod trigger;
 mod txn;
+mod writes;
 
 use sqlx::PgConnection;
 

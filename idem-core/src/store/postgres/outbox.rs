@@ -8,10 +8,11 @@ use uuid::Uuid;
 use crate::Error;
 use crate::outbox::{Bell, LANES, StagedMessage};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError,
+    DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
+    PublishFailure, RowRef, StoreError,
 };
 
+use super::local::Local;
 use super::pool::long_statements;
 use super::staged::Staged;
 use super::{Postgres, Txn};
@@ -33,7 +34,7 @@ impl OutboxRows for Postgres {
     }
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
-        match &mut txn.staged {
+        match &mut txn.writes.staged {
             _ if messages.is_empty() => {}
             Some(staged) => staged.extend(messages),
             none => *none = Some(Box::new(Staged::new(self, outbox, messages))),
@@ -50,6 +51,11 @@ impl OutboxRows for Postgres {
                  one has {connections}: give the store `.connections(4)` or more"
             ))),
         }
+    }
+
+    fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
+        txn.writes.local = (!messages.is_empty()).then(|| Box::new(Local::new(self, messages)));
+        Ok(())
     }
 
     fn outbox_lanes(&self) -> u8 {

@@ -1,7 +1,7 @@
 //! The SQL statements, with the schema's name inserted.
 
 use super::statement::Statement;
-use super::{claims_sql, inbox_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql};
+use super::{claims_sql, inbox_sql, local_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql};
 
 macro_rules! statements {
     ($($name:ident = $template:expr,)*) => {
@@ -78,6 +78,7 @@ statements! {
     replay_outgoing = outbox_sql::REPLAY,
     discard_outgoing = outbox_sql::DISCARD,
     stage_many = outbox_sql::STAGE_MANY,
+    stage_local = local_sql::stage(),
     prune_lock = prune_sql::LOCK,
     prune_place = prune_sql::PLACE,
     prune_find = prune_sql::FIND,

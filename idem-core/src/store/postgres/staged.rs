@@ -12,12 +12,6 @@ use crate::store::OutboxId;
 use super::handle::Postgres;
 use super::statement::Statement;
 
-/// The size up to which a message travels as text in the string of guard and COMMIT.
-const SMALL: usize = 8 * 1024;
-
-/// The size up to which all messages of a transaction do. The server parses each of them.
-const SMALL_IN_ALL: usize = 256 * 1024;
-
 /// The messages that a transaction has staged.
 pub(super) struct Staged {
     outbox: OutboxId,
@@ -63,10 +57,9 @@ impl Staged {
         self.rows.len()
     }
 
-    /// Returns whether all of it can travel in the string of guard and COMMIT.
-    pub(super) fn is_small(&self) -> bool {
-        self.rows.iter().all(|row| row.size() <= SMALL)
-            && self.rows.iter().map(NewRow::size).sum::<usize>() <= SMALL_IN_ALL
+    /// The sizes of the rows, which decide whether they can travel in the string of guard and COMMIT.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().map(NewRow::size)
     }
 
     /// Returns the INSERT as text. Nothing of a message gets into it except hexadecimal digits, which `decode` reads

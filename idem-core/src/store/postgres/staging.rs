@@ -2,18 +2,20 @@
 
 use sqlx::Row as _;
 
-use crate::store::{CommitResult, StoreError};
+use crate::store::{CommitResult, StoreError, Unscheduled};
 
 use super::answer::{About, Failure};
 use super::limits::OWN;
+use super::local;
+use super::local_sql::RACED;
 use super::rollback::{TxnEnd, fate};
-use super::staged::Staged;
 use super::txn::Txn;
+use super::writes::{Writes, claim_wait};
 
 /// The result of an INSERT of staged messages in front of guard and COMMIT.
 pub(super) enum Staging {
     /// It stands if the transaction is committed.
-    Inserted,
+    Inserted(Unscheduled),
     /// The guard in front of it has failed.
     Ended(Failure),
     /// The server has refused it, or the transaction is not the one that made the claim; nothing may be committed.
@@ -23,7 +25,17 @@ pub(super) enum Staging {
 }
 
 /// Inserts many or large messages by bound values. The guard follows, as for all others.
-pub(super) async fn insert(txn: &mut Txn, staged: &Staged) -> Staging {
+pub(super) async fn insert(txn: &mut Txn, writes: &Writes) -> Staging {
+    let mut unscheduled = Unscheduled::default();
+    if let Some(local) = &writes.local {
+        let wait = claim_wait(local.len(), txn.lock_wait(), txn.batch);
+        match txn.connection.bound(OWN, local.query(wait)).await {
+            Ok(rows) => unscheduled = local::unscheduled(&rows),
+            Err(failure @ Failure::Refused(_)) => return Staging::Refused(Some(failure)),
+            Err(lost) => return Staging::Lost(lost.into()),
+        }
+    }
+    let Some(staged) = &writes.staged else { return Staging::Inserted(unscheduled) };
     let query = staged.query(txn.xid.as_deref());
     let rows = match txn.connection.bound(OWN, query).await {
         Ok(rows) => rows,
@@ -31,7 +43,10 @@ pub(super) async fn insert(txn: &mut Txn, staged: &Staged) -> Staging {
         Err(lost) => return Staging::Lost(lost.into()),
     };
     let inserted = rows.first().and_then(|row| row.try_get::<i64, _>(0).ok());
-    if inserted == i64::try_from(staged.len()).ok() { Staging::Inserted } else { Staging::Refused(None) }
+    match inserted == i64::try_from(staged.len()).ok() {
+        true => Staging::Inserted(unscheduled),
+        false => Staging::Refused(None),
+    }
 }
 
 /// Ends a transaction whose staged messages were not inserted, and returns the result: nothing of it is in the database,
@@ -59,7 +74,9 @@ pub(super) async fn refused(txn: Txn, failure: Option<Failure>) -> CommitResult 
             )
             .into(),
         ),
-        "40001" | "40P01" | "55P03" | "57014" => CommitResult::Retry(failure.into_error()),
+        "55P03" => CommitResult::Busy(failure.into_error()),
+        "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
+        "22P02" if failure.says(RACED) => CommitResult::Retry(RACED.into()),
         _ => match failure.fault(About::Messages) {
             StoreError::Message(error) => CommitResult::Refused(error),
             // Nothing was committed, and no message is at fault: the disk is full, or the table is missing.

@@ -18,7 +18,7 @@ use super::guard::check;
 use super::limits::OWN;
 use super::pool::Pool;
 use super::role::Role;
-use super::staged::Staged;
+use super::writes::Writes;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
 pub struct Txn {
@@ -40,7 +40,7 @@ pub struct Txn {
     // Whether several handlers share it.
     pub(super) shared: bool,
     // The messages that COMMIT writes.
-    pub(super) staged: Option<Box<Staged>>,
+    pub(super) writes: Writes,
     // The role that a pooler's session had at its beginning.
     role: Option<Role>,
 }
@@ -114,7 +114,7 @@ impl Txn {
             fresh: true,
             lent: false,
             shared: false,
-            staged: None,
+            writes: Writes::default(),
             role: None,
         }
     }

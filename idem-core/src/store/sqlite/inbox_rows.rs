@@ -125,11 +125,11 @@ impl InboxRows for Sqlite {
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts + 1, lease).await
+        self.set_starts(row, row.starts, 1, lease).await
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts.saturating_sub(1), lease).await
+        self.set_starts(row, row.starts.saturating_sub(1), 0, lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -213,8 +213,8 @@ impl InboxRows for Sqlite {
 }
 
 impl Sqlite {
-    async fn set_starts(&self, row: &Row, starts: u32, lease: Duration) -> Result<bool, StoreError> {
+    async fn set_starts(&self, row: &Row, reserved: u32, begun: u32, lease: Duration) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::SET_STARTS)).bind(row.id).bind(row.token);
-        Ok(self.change(query.bind(starts).bind(millis(lease))).await? == 1)
+        Ok(self.change(query.bind(reserved).bind(millis(lease)).bind(begun)).await? == 1)
     }
 }

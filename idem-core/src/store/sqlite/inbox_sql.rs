@@ -109,17 +109,20 @@ pub(super) const GIVEN_BACK: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
 
-/// `?3` the delay, `?4` the value of `starts` when it was reserved.
+/// `?3` the delay, `?4` the starts of the reservation. There is one fewer if its former holder has given its own start
+/// back since.
 pub(super) const RELEASED: &str = r#"
-UPDATE "idem_inbox_messages" SET token = NULL, starts = ?4, due_at = {now} + ?3
+UPDATE "idem_inbox_messages" SET token = NULL, starts = min(starts, ?4), due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
 
 pub(super) const DEAD: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, error = ?5, reason = ?4, state = 'dead', died_at = {now}
 WHERE id = ?1 AND token = ?2"#;
 
+/// `?3` the starts of the reservation, `?5` those to add. There is one fewer if its former holder has given its own start
+/// back since.
 pub(super) const SET_STARTS: &str = r#"
-UPDATE "idem_inbox_messages" SET starts = ?3, due_at = {now} + ?4 WHERE id = ?1 AND token = ?2"#;
+UPDATE "idem_inbox_messages" SET starts = min(starts, ?3) + ?5, due_at = {now} + ?4 WHERE id = ?1 AND token = ?2"#;
 
 pub(super) const EXTEND: &str = r#"
 UPDATE "idem_inbox_messages" SET due_at = {now} + ?3

@@ -12,7 +12,7 @@
 //! | `claims` | claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `operator` | stats, list, replay, discard |
-//! | `outbox`, `outbox_sql` | the outbox |
+//! | `outbox`, `outbox_sql`, `local` | the outbox, and messages for other handlers |
 //! | `relays`, `relays_sql` | the statements of its relays |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
@@ -26,6 +26,7 @@ mod file;
 mod handle;
 mod inbox_rows;
 mod inbox_sql;
+mod local;
 mod migrate;
 mod operator;
 mod options;

@@ -10,8 +10,8 @@ use super::{Sqlite, Txn, migrate, relays};
 use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError,
+    DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
+    PublishFailure, RowRef, StoreError,
 };
 
 const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name, namespace) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
@@ -58,6 +58,11 @@ impl OutboxRows for Sqlite {
 
     fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
         txn.stage(messages.into_iter().map(|message| NewRow { outbox, message }));
+        Ok(())
+    }
+
+    fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
+        txn.stage_local(messages);
         Ok(())
     }
 

@@ -8,10 +8,11 @@ use sqlx::sqlite::SqliteConnection;
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::Connection;
 use super::handle::Sqlite;
+use super::local;
 use super::outbox_sql::{NewRow, insert};
 use super::session::CHANGED;
 use crate::Key;
-use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
+use crate::store::{CommitResult, HandlerId, LocalMessage, RollbackResult, StoreError, Unscheduled};
 
 const DATED: &str = r#"
 SELECT EXISTS (
@@ -30,6 +31,8 @@ pub struct Txn {
     shared: bool,
     /// The messages that COMMIT writes.
     staged: Vec<NewRow>,
+    /// Those of them that are for other handlers.
+    local: Vec<LocalMessage>,
 }
 
 impl fmt::Debug for Txn {
@@ -53,6 +56,11 @@ impl Txn {
     /// Adds messages that the commit writes.
     pub(super) fn stage(&mut self, rows: impl IntoIterator<Item = NewRow>) {
         self.staged.extend(rows);
+    }
+
+    /// Sets the messages for other handlers that the commit writes.
+    pub(super) fn stage_local(&mut self, messages: Vec<LocalMessage>) {
+        self.local = messages;
     }
 
     /// Records that another handler follows.
@@ -91,7 +99,7 @@ pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<T
         return Err(fault);
     }
     connection.watch().limit(handler_timeout);
-    Ok(Txn { connection, guarded: None, lent: false, shared: false, staged: Vec::new() })
+    Ok(Txn { connection, guarded: None, lent: false, shared: false, staged: Vec::new(), local: Vec::new() })
 }
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
@@ -113,18 +121,21 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         return CommitResult::Refused(CHANGED.into());
     }
     // Behind the guard, so that nothing is inserted behind a transaction that its handler has ended.
-    let staged = std::mem::take(&mut txn.staged);
-    if let Err(error) = insert(store, txn.connection(), &staged).await {
+    let unscheduled = match write(store, &mut txn).await {
+        Ok(unscheduled) => unscheduled,
         // Dropping the connection rolls back.
-        return match store.file.fault_of_message(error) {
-            StoreError::Message(error) => CommitResult::Refused(error),
-            fault => CommitResult::NotSent(fault, None),
-        };
-    }
+        Err(error) => {
+            return match store.file.fault_of_message(error) {
+                StoreError::Message(error) => CommitResult::Refused(error),
+                fault => CommitResult::NotSent(fault, None),
+            };
+        }
+    };
     let Err(error) = txn.connection.run("COMMIT").await else {
         if clean {
             txn.connection.give_back();
         }
+        unscheduled.tell();
         return CommitResult::Done;
     };
     let committed = match code(&error) {
@@ -138,6 +149,14 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         txn.connection.give_back();
     }
     committed
+}
+
+/// Writes the messages that the handlers have staged.
+async fn write(store: &Sqlite, txn: &mut Txn) -> Result<Unscheduled, sqlx::Error> {
+    let (local, staged) = (std::mem::take(&mut txn.local), std::mem::take(&mut txn.staged));
+    let unscheduled = local::insert(store, txn.connection(), &local).await?;
+    insert(store, txn.connection(), &staged).await?;
+    Ok(unscheduled)
 }
 
 /// Warns only once that a batch was split.
@@ -222,7 +241,7 @@ impl Sqlite {
         }
         match commit(self, txn).await {
             CommitResult::Done => Ok(()),
-            CommitResult::Retry(_) => Err(StoreError::LockTimeout),
+            CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
             CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
             // No handler has used the connection.

@@ -185,12 +185,29 @@ macro_rules! __pipeline_in_every_mode {
             a_message_that_runs_again_stages_under_the_same_ids
             each_of_many_messages_stages_once
             a_batch_handler_stages_with_its_batch
+            what_an_extractor_stages_is_written_for_each_message_of_a_batch
+            an_extractor_that_fails_for_one_message_of_a_batch_fails_it_alone
             a_worker_without_a_relay_is_unready
             a_handler_that_stages_without_saying_so_fails
             a_backlog_pauses_consumption_until_it_is_published
             a_backlog_that_cannot_be_counted_stops_no_worker
             a_full_outbox_does_not_stop_suspects
             a_missing_relay_is_told_while_the_outbox_is_counted
+            // local messages
+            a_local_message_runs_exactly_once
+            nothing_is_handed_over_by_a_run_that_fails
+            a_local_message_for_an_unknown_handler_is_a_failure
+            a_local_message_that_cannot_be_taken_is_a_failure
+            each_of_many_messages_hands_over_once
+            a_batch_handler_hands_over_with_its_batch
+            a_message_that_runs_again_hands_over_nothing_new
+            a_local_message_under_the_key_of_another_is_a_conflict
+            a_handler_of_local_messages_only_takes_no_delivery
+            a_replayed_message_without_a_key_stays_with_a_handler_of_local_messages_only
+            a_sender_is_not_charged_for_a_claim_that_another_transaction_holds
+            what_is_handed_over_and_delivered_at_once_runs_once
+            a_local_message_runs_without_a_poll
+            a_worker_that_only_hands_over_needs_no_relay
             // replay
             a_replay_runs_it_once
             a_replay_twice_has_one_effect

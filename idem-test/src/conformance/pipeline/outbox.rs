@@ -160,6 +160,30 @@ pub async fn a_batch_handler_stages_with_its_batch<W: World>(world: W) {
     assert!(staging.rows().await.iter().all(|row| row.message.id().get_version_num() == 7));
 }
 
+/// An extractor of a batch handler is called for each message.
+pub async fn what_an_extractor_stages_is_written_for_each_message_of_a_batch<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    for n in 0..10 {
+        staging.publish("StagingBatch", Order::ok(&format!("audited {n}")));
+    }
+    staging.run(10).await;
+    let audits = staging.rows().await.iter().filter(|row| row.message.to() == "audits").count();
+    assert_eq!((audits, staging.rows().await.len()), (10, 20));
+}
+
+/// Wherever its message is in the batch.
+pub async fn an_extractor_that_fails_for_one_message_of_a_batch_fails_it_alone<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    for n in 0..10 {
+        staging.publish("StagingBatch", Order::ok(&n.to_string()));
+        staging.publish("StagingBatch", Order::ok(&format!("{n} without an audit")));
+    }
+    staging.run(20).await;
+    let dead = staging.0.dead().await;
+    assert!(dead.len() == 10 && dead.iter().all(|dead| dead.error == "it has no audit"), "{dead:?}");
+    assert_eq!((staging.rows().await.len(), staging.0.effects("3 without an audit").await), (10, 0));
+}
+
 /// A worker whose handlers stage is unready while no relay is alive, and says so.
 pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     let staging = Staging::new(world).await;

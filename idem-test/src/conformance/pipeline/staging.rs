@@ -55,6 +55,23 @@ impl<W: World> Handler for Stages<W> {
     }
 }
 
+/// An extractor that stages a message if the key is that of an audited order, and fails if it has no audit.
+struct Audited;
+
+impl Param for Audited {
+    const STAGES: bool = true;
+}
+
+impl<S> Extract<S> for Audited {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        let key = from.key.to_string();
+        if key.contains("audited") {
+            Outbox::extract(from)?.publish("audits", &key)?;
+        }
+        if key.contains("without an audit") { Err(idem_core::permanent("it has no audit")) } else { Ok(Self) }
+    }
+}
+
 /// The batch handler of `StagingBatch` events. It fails if one of them is to fail.
 struct StagesBatch<W>(PhantomData<fn() -> W>);
 
@@ -64,7 +81,7 @@ impl<W: World> Handler for StagesBatch<W> {
 
     type Message = Order;
     type Input = Batch<Order>;
-    type Params = (State<Desk>, Outbox);
+    type Params = (State<Desk>, Outbox, Audited);
     type Connection = W::Connection;
 
     fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
@@ -73,7 +90,7 @@ impl<W: World> Handler for StagesBatch<W> {
 
     async fn handle(
         orders: Batch<Order>,
-        (State(desk), outbox): Self::Params,
+        (State(desk), outbox, _): Self::Params,
         tx: &mut W::Connection,
     ) -> Result<(), BoxError> {
         let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();

@@ -1,10 +1,12 @@
 //! Relays under load, and after pauses.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use idem_core::store::{OutboxRows, StoreError};
+use tokio::sync::watch;
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -13,14 +15,14 @@ use crate::{MemorySink, Reply};
 
 use super::line::{Line, message, text};
 
-/// Deletes so slowly that further messages are confirmed meanwhile.
+/// Deletes nothing while it is held.
 #[derive(Clone)]
-struct SlowDeletes;
+struct HeldDeletes(watch::Sender<bool>);
 
-impl StoreTap for SlowDeletes {
+impl StoreTap for HeldDeletes {
     async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
         if method == "delete_published" {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            let _ = self.0.subscribe().wait_for(|held| !held).await;
         }
         Ok(())
     }
@@ -32,7 +34,8 @@ pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world:
     if line.store.outbox_lanes() == 1 {
         return;
     }
-    let store = TappedStore::new(line.store.clone(), SlowDeletes);
+    let deletes = HeldDeletes(watch::Sender::new(true));
+    let store = TappedStore::new(line.store.clone(), deletes.clone());
     let lease = Duration::from_millis(600);
     let relay = |sink: &MemorySink| line.start_with(line.relay(store.clone(), sink.clone()).lease_duration(lease));
     let first = relay(&line.sink);
@@ -40,14 +43,17 @@ pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world:
     line.published(1).await;
     let other = MemorySink::new();
     let second = relay(&other);
+    // The first one keeps the lanes of what it has published and not deleted, and no other. Few messages leave most free.
     let mut staged = 1;
     soon(async {
         while other.calls() == 0 {
-            line.stage((0..200).map(message)).await;
-            staged += 200;
+            line.stage([message(staged)]).await;
+            staged += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
+    deletes.0.send_replace(false);
     let both = || line.sink.published().len() + other.published().len();
     soon(async {
         while both() < staged {
@@ -160,6 +166,27 @@ pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     }
     assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1));
     relay.crash().await;
+}
+
+/// More messages get no answer than may wait. When the broker answers again, all are published.
+pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let tried = Arc::new(Mutex::new(HashSet::new()));
+    let seen = tried.clone();
+    line.sink.on_publish(move |message| {
+        seen.lock().unwrap().insert(message.id());
+        Reply::Hang
+    });
+    line.stage((0..1500).map(message)).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_millis(20));
+    let relay = line.start_with(relay.concurrency(10));
+    // With 10 at a time, 1000 may wait. From then on there are only second attempts.
+    soon(line.sink.wait_for(|_| tried.lock().unwrap().len() >= 1000)).await;
+    let calls = line.sink.calls();
+    soon(line.sink.wait_for(|sink| sink.calls() >= calls + 200)).await;
+    line.sink.on_publish(|_| Reply::Confirm);
+    line.published(1500).await;
+    relay.stop().await.unwrap();
 }
 
 /// The DELETE has run, and its answer is lost.

@@ -5,6 +5,7 @@ mod claims;
 mod content;
 mod guard;
 mod inbox;
+mod local;
 mod many;
 mod many_rows;
 mod nested;
@@ -26,6 +27,7 @@ pub use claims::*;
 pub use content::*;
 pub use guard::*;
 pub use inbox::*;
+pub use local::*;
 pub use many::*;
 pub use many_rows::*;
 pub use nested::*;
@@ -132,6 +134,7 @@ macro_rules! store_suite {
             take_suspect_never_takes_ordinary_rows
             a_reserved_suspect_has_no_further_start
             a_start_is_counted_once_however_often_it_is_repeated
+            a_start_that_its_former_holder_gives_back_is_not_counted
             a_released_suspect_is_as_it_was_reserved
             a_start_that_is_taken_back_is_taken_back_once
             leases_are_extended_by_token
@@ -199,6 +202,12 @@ macro_rules! store_suite {
             nothing_staged_survives_a_transaction_that_is_rolled_back
             nothing_staged_survives_a_transaction_that_its_handler_ended
             ten_thousand_messages_are_staged_in_order
+            // local messages
+            local_messages_are_stored_as_deliveries_are
+            nothing_local_survives_a_transaction_that_is_rolled_back
+            nothing_local_survives_a_transaction_that_its_handler_ended
+            a_local_message_waits_for_a_claim_that_is_not_committed
+            what_is_deferred_to_the_commit_waits_behind_local_messages
             // races
             two_claims_at_once_have_one_effect_a_thousand_times
         }

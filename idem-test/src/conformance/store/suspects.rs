@@ -78,6 +78,25 @@ pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(worl
     assert_eq!(counted.isolation(), SuspectIsolation::Process);
 }
 
+/// A holder that was paused beyond its lease gives its start back, although another has reserved the row since.
+pub async fn a_start_that_its_former_holder_gives_back_is_not_counted<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.schedule("a").await;
+    let paused = stage.take_one(RowKind::Ordinary).await;
+    stage.end_leases().await;
+    let row = stage.take_one(RowKind::Suspect).await;
+    stage.store.refund_start(&paused).await.unwrap();
+    assert!(stage.store.count_start(&row, LEASE).await.unwrap());
+    let begun = stage.one_scheduled().await;
+    assert_eq!((begun.starts, begun.token), (1, row.token), "one run has begun, and has no outcome");
+
+    stage.end_leases().await;
+    let released = stage.take_one(RowKind::Suspect).await;
+    stage.store.refund_start(&row).await.unwrap();
+    assert!(stage.store.record_result(&released, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
+    assert_eq!(stage.one_scheduled().await.starts, 0, "none has");
+}
+
 /// A suspect given up before it began is unchanged, even if the count was written and its reply lost.
 pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     let stage = Stage::new(world).await;

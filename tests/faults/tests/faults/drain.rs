@@ -41,7 +41,8 @@ async fn a_shutdown_under_load_finishes_what_runs_and_releases_the_rest() {
     assert_eq!(world.stage.runs().len(), counts.acks, "what ran was acked, and nothing else");
     assert_eq!(world.all_effects().await.len(), counts.acks);
     assert!(world.rows(&store).await.is_empty());
-    assert_eq!(world.sessions("xact_start IS NOT NULL").await, 0);
+    // A worker that ends cuts off its own looks at the database, whose statements the server finishes.
+    until("no transaction is open", || async { world.sessions("xact_start IS NOT NULL").await == 0 }).await;
 
     elsewhere.rollback().await.unwrap();
     let worker = world.start(&store, queue.clone(), |worker| worker);

@@ -1,0 +1,89 @@
+//! The messages that a transaction hands to other handlers.
+
+use sqlx::Postgres as Pg;
+use sqlx::Row as _;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+
+use crate::store::{LOCAL_CONFLICT, LocalMessage, Unscheduled, envelope};
+
+use super::handle::Postgres;
+use super::local_sql::{CONFLICTS, DUPLICATES};
+use super::statement::Statement;
+
+/// The messages that a transaction hands to other handlers, in claim order.
+pub(super) struct Local {
+    rows: Vec<NewRow>,
+    statement: Statement,
+}
+
+/// A row to be inserted, with its claim.
+struct NewRow {
+    message: LocalMessage,
+    envelope: Vec<u8>,
+}
+
+impl NewRow {
+    fn key(&self) -> &[u8] {
+        self.message.identity.key.as_bytes()
+    }
+
+    fn fingerprint(&self) -> &[u8] {
+        self.message.identity.fingerprint.as_bytes()
+    }
+}
+
+impl Local {
+    pub(super) fn new(store: &Postgres, messages: Vec<LocalMessage>) -> Self {
+        let row = |message: LocalMessage| NewRow { envelope: envelope::seal(&message.delivery), message };
+        Self { rows: messages.into_iter().map(row).collect(), statement: store.sql().stage_local.clone() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The sizes of the rows, which decide whether they can travel in the string of guard and COMMIT.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().map(|row| row.message.delivery.payload().len() + row.envelope.len())
+    }
+
+    /// Returns the statement as text. Nothing of a message gets into it except hexadecimal digits, which `decode` reads
+    /// whatever settings the handler has left.
+    pub(super) fn text(&self, lock_wait: u64) -> String {
+        let bytes = |bytes: &[u8]| format!("pg_catalog.decode('{}', 'hex')", hex::encode(bytes));
+        let array = |value: &dyn Fn(&NewRow) -> String| {
+            let values: Vec<String> = self.rows.iter().map(value).collect();
+            format!("ARRAY[{}]", values.join(", "))
+        };
+        self.statement.with(&[
+            array(&|row| row.message.identity.handler.0.to_string()),
+            array(&|row| bytes(row.key())),
+            array(&|row| bytes(row.fingerprint())),
+            array(&|row| bytes(row.message.delivery.payload())),
+            array(&|row| bytes(&row.envelope)),
+            bytes(LOCAL_CONFLICT.as_bytes()),
+            format!("'{lock_wait}'"),
+        ])
+    }
+
+    /// Returns the statement with bound values.
+    pub(super) fn query<'q>(&self, lock_wait: u64) -> Query<'q, Pg, PgArguments> {
+        fn all<T>(rows: &[NewRow], column: impl Fn(&NewRow) -> T) -> Vec<T> {
+            rows.iter().map(column).collect()
+        }
+        let rows = &self.rows;
+        let query = self.statement.query().bind(all(rows, |row| row.message.identity.handler.0));
+        let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.fingerprint().to_vec()));
+        let query = query.bind(all(rows, |row| row.message.delivery.payload().to_vec()));
+        let query = query.bind(all(rows, |row| row.envelope.clone()));
+        query.bind(LOCAL_CONFLICT.as_bytes()).bind(lock_wait.to_string())
+    }
+}
+
+/// Returns what became of local messages that were not scheduled, if the answer to their statement is among these rows.
+pub(super) fn unscheduled(answer: &[PgRow]) -> Unscheduled {
+    let count = |row: &PgRow, column| row.try_get::<i64, _>(column).ok().and_then(|count| usize::try_from(count).ok());
+    let found = |row| Some(Unscheduled { conflicts: count(row, CONFLICTS)?, duplicates: count(row, DUPLICATES)? });
+    answer.iter().find_map(found).unwrap_or_default()
+}

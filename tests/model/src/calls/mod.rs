@@ -1,0 +1,86 @@
+//! Calls to a provider outside of the transaction: two workers take a row, call under a key that the row keeps, and
+//! complete with the answer.
+
+mod defect;
+mod failure;
+mod provider;
+mod row;
+mod state;
+mod steps;
+mod world;
+
+pub(crate) use defect::Defect;
+pub(crate) use world::{World, of, worlds};
+
+use crate::property::Property;
+use crate::search::{Model, Reach};
+
+use state::{Holder, KEYS, Key, Row, Stage, State, WORKERS};
+use steps::Steps;
+
+impl Model for World {
+    type State = State;
+
+    const PROPERTIES: &'static [Property] = &[
+        Property::ChargedOnce,
+        Property::NothingTwice,
+        Property::NothingLost,
+        Property::AnswersKept,
+        Property::InnocentsLive,
+        Property::Progress,
+    ];
+
+    /// The message was stored before, with its key, and acked: the row is the intent.
+    fn first(&self) -> State {
+        let row = Row { holder: Holder::Nobody, key: 0, called: false, answer: false, dead: false };
+        State {
+            row: Some(row),
+            workers: [Stage::Idle; WORKERS],
+            flying: [None; WORKERS],
+            keys: [Key::default(); KEYS],
+            charges: 0,
+            completed: 0,
+            recalled: false,
+            left: self.left,
+        }
+    }
+
+    fn steps(&self, state: &State, reach: &mut Reach<'_, Self>) {
+        let mut steps = Steps::new(self, state, reach);
+        for worker in 0..WORKERS {
+            match state.workers[worker] {
+                // A new process has no request on its way; the model has room for one of each worker.
+                Stage::Idle if state.flying[worker].is_some() => {}
+                Stage::Idle => row::take(&mut steps, worker),
+                Stage::Taken { first } => row::decide(&mut steps, worker, first),
+                Stage::Calling { .. } => {}
+                Stage::Answered => row::complete(&mut steps, worker),
+                Stage::NotDone { first } => row::not_done(&mut steps, worker, first),
+                Stage::Doubt => row::doubt(&mut steps, worker),
+            }
+            provider::steps(&mut steps, worker);
+            failure::steps(&mut steps, worker);
+        }
+        provider::time(&mut steps);
+    }
+
+    fn violates(&self, state: &State, property: Property) -> bool {
+        match property {
+            Property::ChargedOnce => state.charges > 1,
+            Property::NothingTwice => state.completed > 1,
+            Property::NothingLost => state.completed > 0 && state.charges == 0,
+            Property::AnswersKept => state.recalled,
+            // Nothing was ever in doubt.
+            Property::InnocentsLive => {
+                let (left, all) = (state.left, self.left);
+                let doubtless = (left.kills, left.pauses, left.losses) == (all.kills, all.pauses, all.losses);
+                doubtless && state.row.is_some_and(|row| row.dead)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_quiet(&self, state: &State) -> bool {
+        state.row.is_none_or(|row| row.dead) && state.workers == [Stage::Idle; WORKERS]
+    }
+}

@@ -1,0 +1,123 @@
+//! The state of the world: the row of one message whose handler calls a provider, two workers, and the provider.
+
+/// How many workers there are.
+pub(super) const WORKERS: usize = 2;
+/// How many keys a message uses at most. A new one follows a failure, of which no world has so many.
+pub(super) const KEYS: usize = 10;
+
+/// Everything that can change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// The inbox row. None: it is completed.
+    pub(super) row: Option<Row>,
+    /// The work of each worker.
+    pub(super) workers: [Stage; WORKERS],
+    /// The request of each worker that is on its way, by its key. It outlives its worker, but not the timeout of a call.
+    pub(super) flying: [Option<u8>; WORKERS],
+    /// The keys that the row has had.
+    pub(super) keys: [Key; KEYS],
+    /// How often the provider has charged.
+    pub(super) charges: u8,
+    /// How often the handler that completes has committed.
+    pub(super) completed: u8,
+    /// Whether a call was sent although the row had its answer.
+    pub(super) recalled: bool,
+    /// The failures that may still come.
+    pub(super) left: Left,
+}
+
+/// The inbox row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Row {
+    /// Who has it.
+    pub(super) holder: Holder,
+    /// The number of its key.
+    pub(super) key: u8,
+    /// Whether the time of the first call under this key is set.
+    pub(super) called: bool,
+    /// Whether the answer is kept.
+    pub(super) answer: bool,
+    /// Whether it is dead, unresolved.
+    pub(super) dead: bool,
+}
+
+/// The token and the lease of the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    /// It is due.
+    Nobody,
+    /// This worker has it, and the lease goes on.
+    Leased(u8),
+    /// This worker has it, and was paused for longer than its lease.
+    Expired(u8),
+    /// The lease of this worker is left to end: it is gone, or its call is in doubt.
+    Ending(u8),
+}
+
+/// A key, and what the provider knows of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Key {
+    /// Its age, by the time of the first call.
+    pub(super) age: Age,
+    /// Whether the provider has charged under it.
+    pub(super) charged: bool,
+    /// Whether the provider has forgotten it: a further request is a new one to it.
+    pub(super) forgotten: bool,
+}
+
+/// The age of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) enum Age {
+    /// It was not used.
+    #[default]
+    Unused,
+    /// The provider certainly knows it, and will while a call takes.
+    Young,
+    /// Its life is over, or almost: the provider may forget it before a call arrives.
+    Old,
+}
+
+/// The work of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// Nothing.
+    Idle,
+    /// It has taken the row. Whether no call had begun before under its key.
+    Taken { first: bool },
+    /// It waits for the answer to a call.
+    Calling { first: bool },
+    /// It has the answer, and completes next.
+    Answered,
+    /// Its call certainly had no effect.
+    NotDone { first: bool },
+    /// Its call may have had an effect.
+    Doubt,
+}
+
+/// How many failures of each kind may still come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Left {
+    /// A process ends.
+    pub(super) kills: u8,
+    /// A worker is paused for longer than its lease.
+    pub(super) pauses: u8,
+    /// An answer is lost.
+    pub(super) losses: u8,
+    /// The provider answers that it is busy.
+    pub(super) busy: u8,
+    /// The handler that completes fails.
+    pub(super) failures: u8,
+}
+
+impl State {
+    /// Whether the row has the token of this worker.
+    pub(super) fn has_token(&self, worker: usize) -> bool {
+        let holder = self.row.map(|row| row.holder);
+        matches!(holder, Some(Holder::Leased(holder) | Holder::Expired(holder)) if usize::from(holder) == worker)
+    }
+
+    /// Whether the lease of this worker goes on, by its own clock.
+    pub(super) fn has_lease(&self, worker: usize) -> bool {
+        matches!(self.row.map(|row| row.holder), Some(Holder::Leased(holder)) if usize::from(holder) == worker)
+    }
+}

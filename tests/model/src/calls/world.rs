@@ -1,0 +1,66 @@
+//! The worlds that are searched: how the provider recognizes a call, and which failures may come.
+
+use super::defect::Defect;
+use super::state::Left;
+
+/// A world to search.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    /// Its subject.
+    pub(crate) name: &'static str,
+    /// The provider knows no keys, as of mails: a call that was begun is not repeated.
+    pub(super) once: bool,
+    /// The provider can be asked what became of a call.
+    pub(super) reconciles: bool,
+    /// The failures that may come.
+    pub(super) left: Left,
+    /// The rule that is broken.
+    pub(super) defect: Option<Defect>,
+}
+
+impl World {
+    /// Whether this rule is broken.
+    pub(super) fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    /// The same world with a broken rule.
+    pub(crate) fn broken(self, defect: Defect) -> Self {
+        Self { defect: Some(defect), ..self }
+    }
+}
+
+const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0 };
+
+/// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
+pub(crate) fn worlds(small: bool) -> Vec<World> {
+    let more = u8::from(!small);
+    let left = Left { kills: 1 + more, pauses: 1 + more, losses: 2, busy: 1, failures: 1 + more };
+    let world = |name, once, reconciles| World { name, once, reconciles, left, defect: None };
+    vec![
+        world("a provider with keys that can be asked", false, true),
+        world("a provider with keys that cannot be asked", false, false),
+        world("a provider without keys that can be asked", true, true),
+        world("a provider without keys that cannot be asked", true, false),
+    ]
+}
+
+/// The world in which this broken rule must fail.
+pub(crate) fn of(defect: Defect) -> World {
+    let loss = Left { losses: 1, ..NONE };
+    let (once, left) = match defect {
+        Defect::KeyChangedOnRetry | Defect::OldKeyUsedAgain | Defect::NewKeyWithoutAsking => (false, loss),
+        Defect::KeyUsedToItsEnd => (false, loss),
+        Defect::CalledAtAfterTheCall => (false, Left { kills: 1, ..NONE }),
+        Defect::KeptAnswerIgnored => (false, Left { failures: 1, ..NONE }),
+        Defect::AnswerNotKept => (true, Left { failures: 1, ..NONE }),
+        Defect::CompletedWithoutToken => (false, Left { pauses: 1, ..NONE }),
+        Defect::BegunCallRepeated => (true, loss),
+        Defect::LeaseShorterThanTheCall => (true, Left { kills: 1, ..NONE }),
+        Defect::DoubtGivesBackAtOnce => (true, loss),
+        Defect::CallsAfterItsLease => (true, Left { pauses: 1, ..NONE }),
+        Defect::BusyIsADoubt => (true, Left { busy: 1, ..NONE }),
+    };
+    let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
+    World { name: "", once, reconciles, left, defect: None }
+}

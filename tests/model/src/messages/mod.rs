@@ -1,0 +1,119 @@
+//! Deliveries and inbox rows: what two workers, a broker, a database and an operator do with them.
+
+mod broker;
+mod check;
+mod claims;
+mod classify;
+mod crash;
+mod database;
+mod defect;
+mod equal;
+mod facts;
+mod handler;
+mod names;
+mod operator;
+mod prune;
+mod rows;
+mod scenario;
+mod slot;
+mod state;
+mod steps;
+mod storing;
+mod suspects;
+mod task;
+mod worlds;
+
+pub(crate) use defect::Defect;
+pub(crate) use scenario::Scenario;
+pub(crate) use worlds::{limits, of, worlds};
+
+use crate::property::Property;
+use crate::search::{Model, Reach};
+
+use database::Claim;
+use facts::Facts;
+use slot::{ALL, WORKERS};
+use state::{DELIVERIES, Log, MESSAGES, Place, State};
+use steps::Steps;
+use task::{Stage, Work};
+
+impl Model for Scenario {
+    type State = State;
+
+    const PROPERTIES: &'static [Property] = &[
+        Property::AckAfterCommit,
+        Property::NothingLost,
+        Property::NothingTwice,
+        Property::InnocentsLive,
+        Property::KillersEnd,
+        Property::BreakersEnd,
+        Property::StartsCountedOnce,
+        Property::AttemptsCountedOnce,
+        Property::ClaimsTrue,
+        Property::HalvesDead,
+        Property::DiscardsStay,
+        Property::KeysInOrder,
+        Property::Progress,
+    ];
+
+    fn first(&self) -> State {
+        let mut first = State {
+            claims: [None; MESSAGES],
+            rows: [None; MESSAGES],
+            pruned_through: None,
+            unwritten: None,
+            deliveries: [Place::Queued(false); DELIVERIES],
+            log: Log { to_store: self.window.unwrap_or_default(), ..Log::default() },
+            tasks: [None; ALL],
+            facts: [Facts::default(); MESSAGES],
+            left: self.left,
+            clock: 0,
+        };
+        for (message, _) in (0..).zip(self.messages).filter(|(_, message)| message.copies == 0) {
+            first.claims[self.key(message)] = Some(Claim::undated(message));
+            first.insert(message, 0, None);
+        }
+        first
+    }
+
+    fn steps(&self, state: &State, reach: &mut Reach<'_, Self>) {
+        let mut steps = Steps::new(self, state, reach);
+        for slot in (0..WORKERS).filter_map(|worker| state.idle(worker)) {
+            broker::receive(&mut steps, slot);
+            rows::take(&mut steps, slot);
+            suspects::reserve(&mut steps, slot);
+        }
+        for (slot, task) in state.busy() {
+            match (task.work, task.stage) {
+                (Work::Delivery(delivery), stage) => claims::steps(&mut steps, slot, delivery, stage),
+                (Work::Row(message, isolation), Stage::Reserved { known }) => {
+                    suspects::steps(&mut steps, slot, (message, isolation), known, false);
+                }
+                (Work::Row(message, isolation), Stage::Counting { known }) => {
+                    suspects::steps(&mut steps, slot, (message, isolation), known, true);
+                }
+                (Work::Row(message, _), stage) => rows::steps(&mut steps, slot, message, stage),
+            }
+        }
+        suspects::judge(&mut steps);
+        broker::steps(&mut steps);
+        crash::from_outside(&mut steps);
+        prune::pause(&mut steps);
+        prune::tick(&mut steps);
+        prune::prune(&mut steps);
+        operator::steps(&mut steps);
+    }
+
+    fn violates(&self, state: &State, property: Property) -> bool {
+        check::violates(self, state, property)
+    }
+
+    fn is_quiet(&self, state: &State) -> bool {
+        let settled = state.deliveries[..self.deliveries()].iter().all(|place| *place == Place::Settled);
+        settled && state.busy().next().is_none() && state.rows.iter().flatten().all(|row| row.dead.is_some())
+    }
+
+    fn canonical(&self, state: State) -> State {
+        equal::canonical(self, state)
+    }
+}

@@ -1,0 +1,233 @@
+//! An inbox row that is not suspect: take, run, record.
+
+use super::crash;
+use super::database::{Claim, Holder, Reason, Row};
+use super::defect::Defect;
+use super::handler::{effect, fails};
+use super::names::slot_name;
+use super::scenario::{Handler, MAX_ATTEMPTS, MAX_BREAKS, Scenario};
+use super::slot::{Slot, slots, worker};
+use super::state::State;
+use super::steps::Steps;
+use super::storing::committed_early;
+use super::task::{Isolation, Stage, Task, Work};
+
+/// Takes a row that is due: one committed statement counts its start and sets token and lease. The client has made the
+/// token before, so that a take whose answer is lost is found by it, and begun.
+pub(super) fn take(steps: &mut Steps<'_>, slot: Slot) {
+    let (scenario, state) = (steps.world, steps.state);
+    if has_isolated_row(state, slot) {
+        return;
+    }
+    for (message, row) in due(state).filter(|(_, row)| is_ordinary(scenario, row)) {
+        let place = usize::from(message);
+        let counted = row.starts + u8::from(!scenario.has(Defect::StartsNotCounted));
+        steps.step(slot_name(slot), "takes the row of _", message, |after| {
+            after.rows[place] = Some(Row { starts: counted, holder: Holder::Leased(slot), ..row });
+            after.facts[place].open += 1;
+            let work = Work::Row(message, Isolation::Nothing);
+            after.tasks[usize::from(slot)] = Some(Task { work, stage: Stage::Taken });
+        });
+        if scenario.has(Defect::UnansweredTakeForgotten) && state.left.losses > 0 {
+            steps.setback(slot_name(slot), "takes the row of _, and gets no answer", message, |after| {
+                after.rows[place] = Some(Row { starts: counted, holder: Holder::Gone, ..row });
+                after.left.losses -= 1;
+            });
+        }
+    }
+}
+
+/// The steps of a slot that works on a row whose start is counted.
+pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage) {
+    let key = steps.world.key(message);
+    match stage {
+        Stage::Taken => begin(steps, slot, message),
+        Stage::Running => run(steps, slot, message),
+        Stage::Failed => record(steps, slot, message, failed),
+        Stage::Broke => record(steps, slot, message, broke),
+        Stage::Settling => steps.step(slot_name(slot), "deletes the row of _, and dates its claim", message, |after| {
+            finish(after, key, message);
+            after.end(slot);
+        }),
+        Stage::CommittedEarly => committed_early(steps, slot, message, None),
+        Stage::Received { .. } | Stage::Reserved { .. } | Stage::Counting { .. } | Stage::WaitsForRow => {}
+    }
+}
+
+/// Begins the transaction: deletes the row by its token, and dates the claim. Without the token, the lease was lost: the
+/// start is given back, which takes the token from the worker that has the row now, as every change of a row does. While
+/// that one runs it, the row is locked.
+fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
+    let scenario = steps.world;
+    if steps.state.has_token(message, slot) {
+        steps.step(slot_name(slot), "deletes the row of _ in a transaction, and runs its handler", message, |after| {
+            if scenario.has(Defect::RowDeletedBeforeItsRun) {
+                finish(after, scenario.key(message), message);
+            }
+            after.advance(slot, Stage::Running);
+        });
+        return steps.setback(slot_name(slot), "gives the row of _ back, not run", message, |after| {
+            after.change(message, |row| Row { holder: Holder::Nobody, ..refund(row) });
+            close(after, message);
+            after.end(slot);
+        });
+    }
+    if steps.state.is_locked(message) {
+        if steps.state.left.losses > 0 {
+            let what = "finds that it has lost the lease of _, and cannot give its start back: the row stays locked";
+            steps.setback(slot_name(slot), what, message, |after| {
+                after.left.losses -= 1;
+                after.end(slot);
+            });
+        }
+        return;
+    }
+    steps.step(slot_name(slot), "finds that it has lost the lease of _, and gives its start back", message, |after| {
+        after.change(message, refund);
+        close(after, message);
+        after.end(slot);
+    });
+}
+
+/// The handler, the guard and the commit.
+fn run(steps: &mut Steps<'_>, slot: Slot, message: u8) {
+    let (scenario, place) = (steps.world, usize::from(message));
+    match scenario.message(message).handler {
+        Handler::Kills => crash::by_handler(steps, slot, message),
+        Handler::Breaks => steps.step(slot_name(slot), "the handler of _ breaks its connection", message, |after| {
+            after.facts[place].breaks += 1;
+            after.advance(slot, Stage::Broke);
+        }),
+        Handler::RunsCommit => {
+            let (key, unasked) = (scenario.key(message), scenario.has(Defect::FateNotAsked));
+            steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
+                effect(after, message);
+                finish(after, key, message);
+                after.claims[key] = Some(Claim { early: true, ..Claim::dated(message, after.clock) });
+                after.facts[place].failures += 1;
+                after.advance(slot, if unasked { Stage::Broke } else { Stage::CommittedEarly });
+            });
+        }
+        handler if fails(handler, steps.state, message) => {
+            steps.step(slot_name(slot), "the handler of _ fails, and is rolled back", message, |after| {
+                after.facts[place].failures += 1;
+                after.advance(slot, Stage::Failed);
+            });
+        }
+        _ => commit(steps, slot, message),
+    }
+}
+
+/// The effect, the date of the claim and the delete of the row, in one commit. Without an answer, the run counts as one
+/// that lost its connection: if it was committed, there is no row to record that in.
+fn commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
+    let (scenario, key) = (steps.world, steps.world.key(message));
+    if scenario.has(Defect::RowDeletedAfterItsRun) {
+        return steps.step(slot_name(slot), "commits the effect of _ alone", message, |after| {
+            effect(after, message);
+            after.advance(slot, Stage::Settling);
+        });
+    }
+    let commit = |after: &mut State| {
+        effect(after, message);
+        finish(after, key, message);
+    };
+    steps.step(slot_name(slot), "commits the effect of _ and the delete of its row", message, |after| {
+        commit(after);
+        after.end(slot);
+    });
+    if steps.state.left.losses == 0 {
+        return;
+    }
+    let who = slot_name(slot);
+    steps.setback(who, "commits the effect of _ and the delete of its row, and gets no answer", message, |after| {
+        commit(after);
+        after.left.losses -= 1;
+        after.advance(slot, Stage::Broke);
+    });
+    steps.setback(who, "loses its connection in the run of _", message, |after| {
+        after.left.losses -= 1;
+        after.advance(slot, Stage::Broke);
+    });
+}
+
+/// Records how a run ended, by its token: `result` changes the row, and takes the token from it. A repeat after a lost
+/// answer therefore changes nothing.
+fn record(steps: &mut Steps<'_>, slot: Slot, message: u8, result: fn(&Scenario, &mut State, u8)) {
+    let (scenario, state) = (steps.world, steps.state);
+    let unfenced = scenario.has(Defect::RecordWithoutToken)
+        && state.rows[usize::from(message)].is_some()
+        && !state.is_locked(message);
+    if !state.has_token(message, slot) && !unfenced {
+        return steps.step(slot_name(slot), "finds that the row of _ no longer has its token", message, |after| {
+            after.end(slot)
+        });
+    }
+    steps.step(slot_name(slot), "records how its run of _ ended", message, |after| {
+        result(scenario, after, message);
+        after.end(slot);
+    });
+    if state.left.losses > 0 {
+        steps.setback(slot_name(slot), "records how its run of _ ended, and gets no answer", message, |after| {
+            result(scenario, after, message);
+            after.left.losses -= 1;
+        });
+    }
+}
+
+/// A failure: one more attempt. The starts before it did not end a process, and count no longer.
+fn failed(_: &Scenario, after: &mut State, message: u8) {
+    after.change(message, |row| {
+        let attempts = row.attempts + 1;
+        let dead = (attempts >= MAX_ATTEMPTS).then_some(Reason::Failed);
+        Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts }
+    });
+    after.facts[usize::from(message)].open = 0;
+}
+
+/// A lost connection: no attempt, and no start, since the process lives. It is counted by itself.
+fn broke(scenario: &Scenario, after: &mut State, message: u8) {
+    let (charges, uncounted) = (scenario.has(Defect::BreakChargesStart), scenario.has(Defect::BreaksNotCounted));
+    after.change(message, |row| {
+        let breaks = row.breaks + u8::from(!uncounted);
+        let dead = (breaks >= MAX_BREAKS).then_some(Reason::Broke);
+        Row { dead, breaks, holder: Holder::Nobody, ..if charges { row } else { refund(row) } }
+    });
+    if !charges {
+        close(after, message);
+    }
+}
+
+/// The row without one of its starts.
+fn refund(row: Row) -> Row {
+    Row { starts: row.starts.saturating_sub(1), ..row }
+}
+
+/// The message is processed: its row is deleted, and its claim dated.
+fn finish(after: &mut State, key: usize, message: u8) {
+    after.rows[usize::from(message)] = None;
+    after.claims[key] = Some(Claim::dated(message, after.clock));
+}
+
+/// One run of the row has ended with its process alive.
+fn close(after: &mut State, message: u8) {
+    let open = &mut after.facts[usize::from(message)].open;
+    *open = open.saturating_sub(1);
+}
+
+/// The scheduled rows that nobody has a lease of, and that no transaction locks.
+pub(super) fn due(state: &State) -> impl Iterator<Item = (u8, Row)> {
+    (0..).zip(state.rows).filter_map(|(message, row)| Some((message, row?))).filter(|(message, row)| {
+        row.dead.is_none() && !matches!(row.holder, Holder::Leased(_)) && !state.is_locked(*message)
+    })
+}
+
+/// Whether a row may run beside others.
+pub(super) fn is_ordinary(scenario: &Scenario, row: &Row) -> bool {
+    row.starts <= u8::from(scenario.has(Defect::OneStartIsOrdinary)) && row.breaks <= 1
+}
+
+/// Whether a suspect keeps other rows out of the slot's worker.
+fn has_isolated_row(state: &State, slot: Slot) -> bool {
+    slots(worker(slot)).filter_map(|other| state.tasks[other]).any(|task| task.isolates() != Isolation::Nothing)
+}

@@ -1,0 +1,115 @@
+//! The worlds that are searched. In each, all rules together must hold; each broken rule must fail in one of them.
+
+use super::defect::Defect;
+use super::facts::Left;
+use super::scenario::{Handler, Message, Scenario};
+
+const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0 };
+
+/// The worlds, each with the failures that make it small enough for CI, and more of them otherwise. A pause and a lost
+/// answer together may cost an innocent message a start, as a kill does, so that worlds with three kills have not both.
+pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
+    let more = u8::from(!small);
+    let world = |name, messages, left| Scenario::new(name, messages, left);
+    vec![
+        world(
+            "a message and its copy",
+            COPIES,
+            Left { kills: 1 + more, losses: 1 + more, returns: 1, pauses: 1, ..NONE },
+        ),
+        world("a message that fails once", ONCE, Left { kills: 2, losses: 1 + more, returns: 1, pauses: 1, ..NONE }),
+        world("two messages with one key", CONFLICT, Left { kills: 1 + more, losses: 1, returns: 1, ..NONE }),
+        world("a handler that runs ROLLBACK", ROLLBACK, Left { kills: 1 + more, losses: 1, orders: 1, ..NONE }),
+        world("a handler that runs COMMIT", COMMIT, Left { kills: 1 + more, losses: 1, returns: 1, orders: 1, ..NONE }),
+        world("kills from outside", INNOCENT, Left { kills: 3, returns: 1 + more, losses: 1, ..NONE }),
+        world("a killer beside another", KILLER, Left { kills: 2, returns: 1 + more, ..NONE }),
+        world("two killers beside another", KILLERS, Left { kills: 1, returns: more, ..NONE }),
+        world("copies of a killer", KILLER_COPIES, Left { returns: more, losses: more, ..NONE }),
+        world("paused workers", STORED, Left { kills: 3, pauses: 2 + more, ..NONE }),
+        world("paused workers without answers", STORED, Left { kills: 2, pauses: 1, losses: 1, ..NONE }),
+        world("a handler that breaks its connection", BREAKER, Left { kills: 1, losses: 1, returns: more, ..NONE }),
+        world("an outage", STORED, Left { kills: 2, losses: 2, ..NONE }),
+        world("prune", PRUNED, Left { prunes: 2, ticks: 2, kills: 1, losses: more, ..NONE }),
+        world("prune beside a failure", ONCE, Left { prunes: 2, ticks: 1, kills: 1, losses: more, ..NONE }),
+        world("prune beside a conflict", LATE, Left { prunes: 2, ticks: 1, kills: 1, losses: more, ..NONE }),
+        world("an operator", FAILS, Left { orders: 2, kills: 1, losses: 1, prunes: 1, returns: more, ..NONE }),
+        world("a log", LOG, Left { kills: 1, returns: more, ..NONE }).log(1),
+        world("a log with a wider window", LOG, Left { kills: more, returns: 1, ..NONE }).log(2),
+        world("a log in order", ORDER, Left { kills: 1, returns: 1, losses: 1, pauses: more, ..NONE }).ordered(2),
+    ]
+}
+
+/// The limits of the protocol: worlds in which all rules hold and an innocent message dies, since kills from outside look
+/// like those of a handler. One kill fewer, and it lives.
+pub(crate) fn limits() -> Vec<Scenario> {
+    let world = |name, messages, kills| Scenario::new(name, messages, Left { kills, ..NONE });
+    vec![
+        world("four kills from outside", STORED, 4),
+        world("three kills from outside beside a killer", KILLER, 3),
+        world("two kills from outside beside two killers", KILLERS, 2),
+    ]
+}
+
+/// The world in which this broken rule must fail.
+pub(crate) fn of(defect: Defect) -> Scenario {
+    let world = |messages, left| Scenario::new("", messages, left);
+    let kill = Left { kills: 1, ..NONE };
+    match defect {
+        Defect::AckBeforeCommit => world(SINGLE, kill),
+        Defect::ClaimInOwnTransaction => world(SINGLE, kill),
+        Defect::RowDeletedBeforeItsRun | Defect::RowDeletedAfterItsRun => world(ONCE_ALONE, kill),
+        Defect::AckOnUncommittedClaim => world(COPIES, kill),
+        Defect::UnansweredCommitIsSuccess => world(SINGLE, Left { losses: 1, ..NONE }),
+        Defect::NoGuard => world(ROLLBACK, NONE),
+        Defect::NoFingerprintCompared => world(CONFLICT, NONE),
+        Defect::DeadRowWithoutClaim => world(ROLLBACK, Left { orders: 1, ..NONE }),
+        Defect::FateNotAsked => world(COMMIT, NONE),
+        Defect::EarlyCommitWrittenAgain => world(COMMIT, Left { losses: 1, orders: 1, ..NONE }),
+        Defect::UndatedClaimEndsItsTurn => world(ORDER, Left { returns: 1, ..NONE }).ordered(2),
+        Defect::ConflictReplayedUnderItsKey => world(CONFLICT, Left { orders: 1, ..NONE }),
+        Defect::FailureStoredWithoutClaim => world(ONCE, NONE),
+        Defect::RedeliveredRunDirectly | Defect::StartsNotCounted => world(KILLER, NONE),
+        Defect::WindowCountsDuplicates => world(LOG, NONE).log(1),
+        Defect::RecordWithoutToken => world(FAILS, Left { losses: 1, ..NONE }),
+        Defect::UnansweredTakeForgotten => world(ONCE_ALONE, Left { losses: 1, ..NONE }),
+        Defect::OneStartIsOrdinary => world(KILLER, Left { kills: 2, ..NONE }),
+        Defect::SuspectBesideDirect => world(KILLER_COPIES, NONE),
+        Defect::StartCountedAtReservation => world(KILLER_COPIES, NONE),
+        Defect::RepeatedCountAdds => world(ONCE_ALONE, Left { kills: 1, losses: 1, ..NONE }),
+        Defect::CountIgnoresRefund => world(ONCE_ALONE, Left { pauses: 1, ..NONE }),
+        Defect::JudgedAtTheEndOfItsLease => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
+        Defect::BreakChargesStart => world(STORED, Left { kills: 2, losses: 2, ..NONE }),
+        Defect::BreaksNotCounted => world(BREAKER, NONE),
+        Defect::PruneOfUndatedClaims => world(ONCE, Left { prunes: 1, ..NONE }),
+        Defect::PruneBesideConflicts => world(LATE, Left { prunes: 1, ticks: 1, ..NONE }),
+        Defect::CutoffAfterTheDelete | Defect::CutoffBeforeTheClaim | Defect::CutoffByOwnRetention => {
+            world(COPIES, Left { prunes: 1, ..NONE })
+        }
+        Defect::CutoffOfTheLast => world(PRUNED, Left { prunes: 2, ticks: 1, ..NONE }),
+        Defect::DiscardDatesWithoutDelete => world(FAILS, Left { orders: 2, ..NONE }),
+    }
+}
+
+const SINGLE: &[Message] = &[Message::new(0, Handler::Succeeds)];
+const COPIES: &[Message] = &[Message::new(0, Handler::Succeeds).copies(2)];
+const ONCE: &[Message] = &[Message::new(0, Handler::FailsOnce).copies(2)];
+const ONCE_ALONE: &[Message] = &[Message::new(0, Handler::FailsOnce)];
+const FAILS: &[Message] = &[Message::new(0, Handler::Fails).copies(2)];
+const CONFLICT: &[Message] = &[Message::new(0, Handler::FailsOnce).copies(2), Message::new(0, Handler::Succeeds)];
+const ROLLBACK: &[Message] = &[Message::new(0, Handler::RunsRollback).copies(2)];
+const COMMIT: &[Message] = &[Message::new(0, Handler::RunsCommit).copies(2)];
+const INNOCENT: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Succeeds)];
+const KILLER: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Kills)];
+const KILLERS: &[Message] =
+    &[Message::stored(0, Handler::Succeeds), Message::new(1, Handler::Kills), Message::new(2, Handler::Kills)];
+const KILLER_COPIES: &[Message] = &[Message::stored(0, Handler::Succeeds), Message::new(1, Handler::Kills).copies(4)];
+const STORED: &[Message] = &[Message::stored(0, Handler::Succeeds)];
+const BREAKER: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Breaks)];
+/// The second message is published after the first may have been processed.
+const PRUNED: &[Message] =
+    &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Succeeds).copies(2).published(1)];
+/// A conflict that is published after the claim of its key.
+const LATE: &[Message] =
+    &[Message::new(0, Handler::Succeeds), Message::new(0, Handler::Succeeds).copies(2).published(1)];
+const LOG: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Kills)];
+const ORDER: &[Message] = &[Message::new(0, Handler::FailsOnce), Message::new(1, Handler::Succeeds)];

@@ -1,0 +1,101 @@
+//! The worlds that are searched: which messages there are, and which failures may come.
+
+use super::defect::Defect;
+use super::state::Left;
+
+/// How often a message may be refused.
+pub(super) const MAX_ATTEMPTS: u8 = 2;
+
+/// A world to search.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    /// Its subject.
+    pub(crate) name: &'static str,
+    /// The messages, in the order in which they are staged.
+    pub(super) messages: &'static [Message],
+    /// The failures that may come.
+    pub(super) left: Left,
+    /// The rule that is broken.
+    pub(super) defect: Option<Defect>,
+}
+
+/// A message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message {
+    /// Its key. Messages of one key leave in the order in which they were staged.
+    pub(super) key: u8,
+    /// The broker's answers to it.
+    pub(super) broker: Broker,
+}
+
+/// The broker's answers to a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Broker {
+    /// It takes the message.
+    Takes,
+    /// It refuses the message once.
+    RefusesOnce,
+    /// It always refuses the message: it cannot be routed.
+    Refuses,
+}
+
+impl World {
+    /// Whether this rule is broken.
+    pub(super) fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    /// The earlier messages of the same key.
+    pub(super) fn before(&self, message: usize) -> impl Iterator<Item = usize> {
+        (0..message).filter(move |before| self.messages[*before].key == self.messages[message].key)
+    }
+}
+
+const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, rollbacks: 0 };
+
+const fn message(key: u8, broker: Broker) -> Message {
+    Message { key, broker }
+}
+
+const ONE: &[Message] = &[message(0, Broker::Takes)];
+const UNROUTABLE: &[Message] = &[message(0, Broker::Refuses)];
+const PAIR: &[Message] = &[message(0, Broker::Takes), message(0, Broker::Takes)];
+const KEYS: &[Message] = &[message(0, Broker::Takes), message(1, Broker::Takes), message(0, Broker::Takes)];
+const REFUSED_ONCE: &[Message] =
+    &[message(0, Broker::RefusesOnce), message(1, Broker::Takes), message(0, Broker::Takes)];
+const REFUSED: &[Message] = &[message(0, Broker::Refuses), message(1, Broker::Takes), message(0, Broker::Takes)];
+
+/// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
+pub(crate) fn worlds(small: bool) -> Vec<World> {
+    let more = u8::from(!small);
+    let world = |name, messages, left| World { name, messages, left, defect: None };
+    vec![
+        world("two keys", KEYS, Left { kills: 1, pauses: 1, losses: more, rollbacks: 1 }),
+        world("a broker that is away", KEYS, Left { kills: more, pauses: more, losses: 2, rollbacks: 0 }),
+        world("a message that is refused once", REFUSED_ONCE, Left { kills: 1, pauses: 1, losses: more, ..NONE }),
+        world("a message that is refused", REFUSED, Left { kills: 1, pauses: 1, losses: more, ..NONE }),
+    ]
+}
+
+/// The world in which this broken rule must fail.
+pub(crate) fn of(defect: Defect) -> World {
+    let (messages, left) = match defect {
+        Defect::DeleteBeforeConfirm => (ONE, Left { losses: 1, ..NONE }),
+        Defect::ReturnedIsConfirmed => (UNROUTABLE, NONE),
+        Defect::DeleteWithoutToken => (ONE, Left { pauses: 1, ..NONE }),
+        Defect::Cursor => (KEYS, NONE),
+        Defect::StagedInOwnTransaction => (ONE, Left { rollbacks: 1, ..NONE }),
+        Defect::StagedBeforeTheLock => (PAIR, NONE),
+        Defect::LaterOfKeyOvertakes => (PAIR, Left { losses: 1, ..NONE }),
+        Defect::RefusedKeyNotBlocked => (REFUSED_ONCE, NONE),
+        Defect::AwayIsCharged => (ONE, Left { losses: 2, ..NONE }),
+    };
+    World { name: "", messages, left, defect: None }
+}
+
+impl World {
+    /// The same world with a broken rule.
+    pub(crate) fn broken(self, defect: Defect) -> Self {
+        Self { defect: Some(defect), ..self }
+    }
+}
