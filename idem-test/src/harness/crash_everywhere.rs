@@ -3,14 +3,14 @@
 use idem_core::{BoxError, Store};
 
 use super::crash_report::CrashReport;
-use super::digest::Digest;
+use super::digest::{Change, Digest};
 use super::one_effect::ToPublication;
 use super::phase::Phase;
 use super::polls::Point;
 use super::runs::Runs;
 use super::trial::Trial;
 
-/// The most points of a test. A handler with more awaits than this waits in a loop.
+/// The most points of a phase. A handler with more awaits than this waits in a loop.
 const MOST: usize = 1_000;
 
 /// How many runs in a row have to get through a phase before it ends. The number of polls differs a little from run to
@@ -34,7 +34,7 @@ impl<S: Store> Trial<S> {
     /// let paid = |number: u32| Publication::new(r#"{"cents": 2500}"#).message_id(format!("paid-{number}"));
     /// let balance = async || Ok(sqlx::query_scalar::<_, i64>("SELECT balance FROM account").fetch_one(&mut db).await?);
     /// let report = trial.crash_everywhere(paid, balance).await?;
-    /// println!("{report}"); // 31 points, one effect each: 12 before the handler, 4 in the handler, ..
+    /// println!("{report}"); // 14 points, one effect each: 5 before the handler, 2 in the handler, ..
     /// # Ok(()) }
     /// ```
     ///
@@ -50,7 +50,8 @@ impl<S: Store> Trial<S> {
     ///
     /// # Errors
     /// Returns the first point at which the effect differs, with what was seen; a message that became a dead letter or
-    /// was not completed within a minute; a phase without a point; more than 1,000 points; or any other failure.
+    /// was not completed within a minute; a phase without a point, or with more than 1,000; a COMMIT that was answered
+    /// before a process could die; or any other failure.
     pub async fn crash_everywhere<M: ToPublication, D: Digest>(
         &self,
         message: impl FnMut(u32) -> M,
@@ -66,30 +67,43 @@ impl<S: Store> Trial<S> {
         }
         let mut report = CrashReport::default();
         for phase in Phase::ALL.iter().copied() {
-            let mut through = 0;
-            while through < THROUGH {
-                let point = Point { phase, number: report.points_in(phase) + 1 };
-                let observed = runs.run(Some(point)).await?;
-                let died = observed.between.is_some();
-                let at = if died { format!("the process died at {point}") } else { "no process died".to_owned() };
-                observed.check(&one).map_err(|seen| format!("{at}, and {seen}"))?;
-                if !died {
-                    through += 1;
-                    continue;
-                }
-                through = 0;
-                report.count(phase);
-                if report.points() > MOST {
-                    return Err(format!(
-                        "there are more than {MOST} points, the last one is {point}: does it wait in a loop?"
-                    )
-                    .into());
-                }
-            }
-            if report.points_in(phase) == 0 {
-                return Err(format!("there was no point {phase}, so that nothing is known about a crash there").into());
-            }
+            report.set(phase, crash_in(phase, &mut runs, &one).await?);
         }
         Ok(report)
     }
+}
+
+/// Lets a process die at each point of this phase. Returns how many points there were.
+async fn crash_in<S, F, G, M, D>(phase: Phase, runs: &mut Runs<'_, S, F, G>, one: &Change) -> Result<usize, BoxError>
+where
+    S: Store,
+    F: FnMut(u32) -> M,
+    G: AsyncFnMut() -> Result<D, BoxError>,
+    M: ToPublication,
+    D: Digest,
+{
+    let (mut points, mut through, mut had_effect) = (0, 0, false);
+    while through < THROUGH {
+        let point = Point { phase, number: points + 1 };
+        let observed = runs.run(Some(point)).await?;
+        let died = observed.between.is_some();
+        let at = if died { format!("the process died at {point}") } else { "no process died".to_owned() };
+        observed.check(one).map_err(|seen| format!("{at}, and {seen}"))?;
+        if !died {
+            through += 1;
+            continue;
+        }
+        (points, through) = (point.number, 0);
+        had_effect |= observed.had_effect();
+        if points > MOST {
+            return Err(format!("there are more than {MOST} points, the last one is {point}: does it wait in a loop?").into());
+        }
+    }
+    if points == 0 {
+        return Err(format!("there was no point {phase}, so that nothing is known about a crash there").into());
+    }
+    if phase == Phase::InCommit && !had_effect {
+        return Err("no process died after its COMMIT was sent and before it was answered".into());
+    }
+    Ok(points)
 }

@@ -30,14 +30,14 @@ impl CrashReport {
         Phase::ALL.iter().map(|phase| self.points_in(*phase)).sum()
     }
 
-    /// Counts a point.
-    pub(super) fn count(&mut self, phase: Phase) {
+    /// Sets the number of points of a phase.
+    pub(super) fn set(&mut self, phase: Phase, points: usize) {
         *match phase {
             Phase::BeforeHandler => &mut self.before_handler,
             Phase::InHandler => &mut self.in_handler,
             Phase::InCommit => &mut self.in_commit,
             Phase::After => &mut self.after,
-        } += 1;
+        } = points;
     }
 }
 

@@ -16,6 +16,11 @@ impl<D: Digest> Observed<D> {
         self.after.change(&self.before)
     }
 
+    /// Whether the process that died had made the effect.
+    pub(super) fn had_effect(&self) -> bool {
+        self.between.as_ref().is_some_and(|between| !between.change(&self.before).is_none())
+    }
+
     /// Checks that one process made the whole effect, and that it is that of one message. Otherwise, returns what was
     /// seen.
     pub(super) fn check(&self, one: &Change) -> Result<(), String> {
@@ -32,7 +37,10 @@ impl<D: Digest> Observed<D> {
             }
         }
         if whole.is_none() {
-            return Err(format!("there was no effect; that of one message is {one}"));
+            return Err(format!(
+                "there was no effect, also not of the next process; that of one message is {one}. Does the handler know the \
+                 message from outside of its transaction?"
+            ));
         }
         if whole != *one {
             return Err(format!("the effect was {whole}, and that of one message is {one}"));

@@ -32,7 +32,7 @@ impl fmt::Display for Phase {
             Self::BeforeHandler => "before the handler",
             Self::InHandler => "in the handler",
             Self::InCommit => "in the commit",
-            Self::After => "after it",
+            Self::After => "afterwards",
         })
     }
 }

@@ -14,7 +14,12 @@ pub(super) struct Point {
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "point {} {}", self.number, self.phase)
+        write!(f, "point {} {}", self.number, self.phase)?;
+        match (self.phase, self.number) {
+            (Phase::InHandler, 1) => f.write_str(" (it had not begun)"),
+            (Phase::InHandler, number) => write!(f, " (during wait {})", number - 1),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -38,16 +38,17 @@ impl<'a, S: Store, F, G> Runs<'a, S, F, G> {
         G: AsyncFnMut() -> Result<D, BoxError>,
     {
         let Self { trial, message, digest, number } = self;
-        let said = |error: BoxError| match point {
-            Some(point) => BoxError::from(format!("message {}, whose process had to die at {point}: {error}", *number)),
-            None => error,
+        let fate = match point {
+            Some(point) => format!("whose process had to die at {point}"),
+            None => "delivered once".to_owned(),
         };
+        let about = |error: BoxError| BoxError::from(format!("message {}, {fate}: {error}", *number));
         let dead = trial.dead_letters().await?.first().map(|row| row.id);
         let before = digest().await?;
         trial.publish(&message(*number).to_publication()?);
-        let between = if trial.complete(point).await.map_err(said)? {
+        let between = if trial.complete(point).await.map_err(&about)? {
             let between = digest().await?;
-            trial.complete(None).await.map_err(said)?;
+            trial.complete(None).await.map_err(&about)?;
             Some(between)
         } else {
             None
@@ -55,7 +56,7 @@ impl<'a, S: Store, F, G> Runs<'a, S, F, G> {
         let after = digest().await?;
         if let Some(row) = trial.dead_letters().await?.first().filter(|row| Some(row.id) != dead) {
             let reason = row.reason.map_or("no reason", Reason::as_str);
-            return Err(said(format!("it is a dead letter ({reason}), {}", row.error).into()));
+            return Err(about(format!("it is a dead letter ({reason}), {}", row.error).into()));
         }
         *number += 1;
         Ok(Observed { before, between, after })

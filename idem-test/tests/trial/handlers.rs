@@ -94,9 +94,10 @@ impl Handler for Bad {
         Key::of(&paid.id)
     }
 
-    async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+    async fn handle(paid: Paid, State(shop): State<Shop>, _: &mut SqliteConnection) -> Result<(), BoxError> {
         shop.outside.fetch_add(paid.amount, SeqCst);
-        sqlx::query("SELECT 1").execute(tx).await?;
+        // It always waits here, while the answer of a database may be there at once.
+        tokio::task::yield_now().await;
         Ok(())
     }
 }
