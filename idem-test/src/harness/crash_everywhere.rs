@@ -10,8 +10,8 @@ use super::polls::Point;
 use super::runs::Runs;
 use super::trial::Trial;
 
-/// The most points of a phase. A handler with more awaits than this waits in a loop.
-const MOST: usize = 1_000;
+/// The most points of a phase. It is three times as many as a login to PostgreSQL has; a handler with more waits in a loop.
+const MOST: usize = 300;
 
 /// How many runs in a row have to get through a phase before it ends. The number of polls differs a little from run to
 /// run, since an answer may be there at once.
@@ -50,7 +50,7 @@ impl<S: Store> Trial<S> {
     ///
     /// # Errors
     /// Returns the first point at which the effect differs, with what was seen; a message that became a dead letter or
-    /// was not completed within a minute; a phase without a point, or with more than 1,000; a COMMIT that was answered
+    /// was not completed within a minute; a phase without a point, or with more than 300; a COMMIT that was answered
     /// before a process could die; or any other failure.
     pub async fn crash_everywhere<M: ToPublication, D: Digest>(
         &self,
@@ -96,7 +96,9 @@ where
         (points, through) = (point.number, 0);
         had_effect |= observed.had_effect();
         if points > MOST {
-            return Err(format!("there are more than {MOST} points, the last one is {point}: does it wait in a loop?").into());
+            return Err(
+                format!("there are more than {MOST} points, the last one is {point}: does it wait in a loop?").into()
+            );
         }
     }
     if points == 0 {
