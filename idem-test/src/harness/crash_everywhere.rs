@@ -34,7 +34,7 @@ impl<S: Store> Trial<S> {
     /// let paid = |number: u32| Publication::new(r#"{"cents": 2500}"#).message_id(format!("paid-{number}"));
     /// let balance = async || Ok(sqlx::query_scalar::<_, i64>("SELECT balance FROM account").fetch_one(&mut db).await?);
     /// let report = trial.crash_everywhere(paid, balance).await?;
-    /// println!("{report}"); // 14 points, one effect each: 5 before the handler, 2 in the handler, ..
+    /// println!("{report}"); // 13 points, one effect each: 4 before the handler, 2 in the handler, ..
     /// # Ok(()) }
     /// ```
     ///
