@@ -38,8 +38,8 @@ impl<D: Digest> Observed<D> {
         }
         if whole.is_none() {
             return Err(format!(
-                "there was no effect, also not of the next process; that of one message is {one}. Does the handler know the \
-                 message from outside of its transaction?"
+                "there was no effect; that of one message is {one}. Does the handler remember messages outside of its \
+                 transaction?"
             ));
         }
         if whole != *one {
