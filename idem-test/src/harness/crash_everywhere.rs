@@ -10,7 +10,7 @@ use super::polls::Point;
 use super::runs::Runs;
 use super::trial::Trial;
 
-/// The most points of a phase. It is three times as many as a login to PostgreSQL has; a handler with more waits in a loop.
+/// The most points of a phase, three times as many as a login to PostgreSQL has. A handler with more waits in a loop.
 const MOST: usize = 300;
 
 /// How many runs in a row have to get through a phase before it ends. The number of polls differs a little from run to
