@@ -8,7 +8,12 @@ use idem_faults::{variable, within};
 use sqlx::{Connection as _, PgConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
+use tokio::sync::Mutex;
 use uuid::Uuid;
+
+/// Only one example at a time creates its table: PostgreSQL refuses `CREATE TABLE IF NOT EXISTS` if another session has
+/// just created the table's row type (code 42710).
+static STARTING: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_for_rabbitmq_processes_an_order_once() {
@@ -39,10 +44,12 @@ async fn an_order_is_processed_once<B: Broker>() {
     broker.create().await.unwrap();
     let mut program = Command::new(example);
     let program = program.env("DATABASE_URL", &database).env(B::VARIABLE, &address).stdout(Stdio::piped());
+    let starting = STARTING.lock().await;
     let mut program = program.kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
     let mut line = async || within("the example tells a line", lines.next_line()).await.unwrap().unwrap();
     assert!(line().await.starts_with("consuming"));
+    drop(starting);
 
     let order_id = (Uuid::new_v4().as_u128() >> 66) as i64;
     let payload = format!(r#"{{"event_id": "{}", "order_id": {order_id}}}"#, Uuid::new_v4()).into_bytes();
