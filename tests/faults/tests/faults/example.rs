@@ -5,15 +5,10 @@ use std::process::Stdio;
 
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 use idem_faults::{variable, within};
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
-use tokio::sync::Mutex;
 use uuid::Uuid;
-
-/// Only one example at a time creates its table: PostgreSQL refuses `CREATE TABLE IF NOT EXISTS` if another session has
-/// just created the table's row type (code 42710).
-static STARTING: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_for_rabbitmq_processes_an_order_once() {
@@ -40,16 +35,21 @@ async fn an_order_is_processed_once<B: Broker>() {
         eprintln!("skipped: {} was not built, run cargo xtask test", example.display());
         return;
     }
+    // A database of its own: the examples have one consumer, so they would run each other's inbox rows.
+    let mut server = PgConnection::connect(&database).await.unwrap();
+    let name = format!("example_{}", B::NAME);
+    let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+    server.execute(AssertSqlSafe(drop.clone())).await.unwrap();
+    server.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
+    let database = format!("{}/{name}", database.rsplit_once('/').unwrap().0);
     let broker = B::connect(&address, "orders").await.unwrap();
     broker.create().await.unwrap();
     let mut program = Command::new(example);
     let program = program.env("DATABASE_URL", &database).env(B::VARIABLE, &address).stdout(Stdio::piped());
-    let starting = STARTING.lock().await;
     let mut program = program.kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
     let mut line = async || within("the example tells a line", lines.next_line()).await.unwrap().unwrap();
     assert!(line().await.starts_with("consuming"));
-    drop(starting);
 
     let order_id = (Uuid::new_v4().as_u128() >> 66) as i64;
     let payload = format!(r#"{{"event_id": "{}", "order_id": {order_id}}}"#, Uuid::new_v4()).into_bytes();
@@ -65,6 +65,7 @@ async fn an_order_is_processed_once<B: Broker>() {
     let payments = sqlx::query_scalar("SELECT count(*) FROM payments WHERE order_id = $1").bind(order_id);
     let payments: i64 = payments.fetch_one(&mut db).await.unwrap();
     assert_eq!(payments, 1);
+    server.execute(AssertSqlSafe(drop)).await.unwrap();
 }
 
 #[test]
