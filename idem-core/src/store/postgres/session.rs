@@ -76,7 +76,7 @@ pub(super) fn literal(text: &str) -> String {
 impl Session {
     pub(super) async fn of(conn: &mut PgConnection) -> Result<Self, Failure> {
         // The view pg_settings, which has the numbers without their units, made this statement take most of the time of a
-        // login: each look makes the texts of all settings.
+        // login: each use of it formats all settings.
         let mut asked = "SELECT current_setting('server_version_num')::int, current_setting('lock_timeout'),
                     (1000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint,
                     current_setting('synchronous_commit'),
