@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
@@ -51,12 +52,14 @@ pub(crate) fn announce(command: &Command) -> String {
     args
 }
 
-/// Prints the command, then runs it with this terminal.
+/// Prints the command, runs it with this terminal, then prints how long it took.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let args = announce(command);
+    let began = Instant::now();
     let status = command.status().context("cannot run cargo")?;
     if !status.success() {
         bail!("cargo {args} failed ({status})");
     }
+    eprintln!("({:.0} s)", began.elapsed().as_secs_f64());
     Ok(())
 }

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
+use crate::suites;
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -36,27 +37,31 @@ const RUN_BY_TESTS: &[(&str, &str)] = &[
     ("kafka", "tests/faults/tests/faults/example.rs"),
 ];
 
-/// Runs the examples, then the tests, so that the output ends with that of `cargo test`.
+/// Runs the examples, then the tests; or only the tests that the arguments name.
 pub(crate) fn test(options: &Options) -> Result<()> {
     idem_services::prepare()?;
     idem_services::pooler()?;
     let servers = Up::new(options.keep)?;
+    let mut env = servers.env.clone();
+    if env::var_os(THREADS).is_none() {
+        // Tests wait for servers more than they compute.
+        env.push((THREADS, (2 * thread::available_parallelism()?.get()).to_string()));
+    }
     if options.args.is_empty() {
         examples()?;
+        return suites::run_all(&env);
     }
     // One failure must not hide others.
     let mut tests = cargo(["test", "--all-features", "--no-fail-fast"]);
     if !options.args.iter().take_while(|arg| *arg != "--").any(|arg| names_package(arg)) {
         tests.arg("--workspace");
     }
-    if env::var_os(THREADS).is_none() {
-        // Tests wait for servers more than they compute.
-        tests.env(THREADS, (2 * thread::available_parallelism()?.get()).to_string());
-    }
-    run(tests.args(&options.args).envs(servers.env.iter().cloned()))
+    run(tests.args(&options.args).envs(env))
 }
 
 fn examples() -> Result<()> {
+    // All at once: `cargo run` links one after another.
+    run(&mut cargo(["build", "--examples"]))?;
     for name in RUN {
         run(&mut cargo(["run", "--example", name]))?;
     }

@@ -3,9 +3,9 @@
 //! A mutant is a file in `xtask/mutants`. The defects are applied to a copy of the repository under `target/mutants`.
 
 mod background;
+mod bound;
 mod mutant;
 mod part;
-mod program;
 mod sound;
 mod trial;
 mod verdict;

@@ -11,8 +11,9 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::program::{Program, outlives_its_build};
+use super::bound::outlives_its_build;
 use super::verdict::{Verdict, ends};
+use crate::program::Program;
 
 /// A test that runs longer than this hangs; a developer would notice that too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);

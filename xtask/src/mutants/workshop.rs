@@ -10,9 +10,10 @@ use anyhow::Result;
 
 use super::background::Background;
 use super::mutant::Mutant;
-use super::program::Program;
 use super::trial::{Results, Trial};
 use super::verdict::Verdict;
+use crate::cargo::{cargo, root};
+use crate::program::Program;
 use crate::tree::Tree;
 
 /// The copy of the repository in which mutants are built, and the servers of their tests.
@@ -63,10 +64,19 @@ impl Workshop {
     }
 
     fn build(&self, mutant: Option<&Mutant>, suite: &[&str]) -> Result<Option<Vec<Program>>> {
-        let Some(mutant) = mutant else { return Program::build(self.tree.path(), suite) };
+        let Some(mutant) = mutant else { return self.build_suite(suite) };
         self.tree.write(&mutant.file, &mutant.applied(self.tree.path())?)?;
-        let programs = Program::build(self.tree.path(), suite);
+        let programs = self.build_suite(suite);
         self.tree.restore(&mutant.file)?;
         programs
+    }
+
+    /// Builds the suite with the features of all packages: it thereby reuses the builds of registry crates from the
+    /// repository.
+    fn build_suite(&self, suite: &[&str]) -> Result<Option<Vec<Program>>> {
+        let mut test = cargo(["test", "--workspace", "--all-features"]);
+        test.args(suite).current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
+        // Each crate is built once for each of its mutants, even where everything else is built only once.
+        Program::build(test.env("CARGO_INCREMENTAL", "1"))
     }
 }

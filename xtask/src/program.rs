@@ -1,4 +1,4 @@
-//! The test programs of a suite, as cargo has built them.
+//! Test programs, as cargo has built them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-
-use crate::cargo::{cargo, root};
-
-/// The suites that need more than their own programs: they run other programs and examples in cargo's target directory,
-/// or have cargo compile sources. The next build would replace these below them.
-const BOUND_TO_THE_BUILD: [&str; 5] = ["faults", "workers", "operator", "stores", "ui"];
 
 /// A test program.
 pub(crate) struct Program {
@@ -34,16 +28,10 @@ struct Profile {
 }
 
 impl Program {
-    /// Builds the suite in this copy of the repository. Returns its programs, or `None` if they do not compile.
-    ///
-    /// The build has the features of all packages. It thereby reuses the builds of registry crates from the repository.
-    pub(crate) fn build(tree: &Path, suite: &[&str]) -> Result<Option<Vec<Self>>> {
-        let mut build = cargo(["test", "--workspace", "--all-features", "--no-run"]);
-        build.args(suite).arg("--message-format=json-render-diagnostics");
-        build.current_dir(tree).env("CARGO_TARGET_DIR", root().join("target"));
-        // Each crate is built once for each of its mutants, even where everything else is built only once.
-        build.env("CARGO_INCREMENTAL", "1");
-        let built = build.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    /// Builds what this command of cargo would test. Returns its test programs, or `None` if they do not compile.
+    pub(crate) fn build(test: &mut Command) -> Result<Option<Vec<Self>>> {
+        test.args(["--no-run", "--message-format=json-render-diagnostics"]);
+        let built = test.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
         Ok(built.status.success().then(|| Self::named(&String::from_utf8_lossy(&built.stdout))))
     }
 
@@ -80,17 +68,9 @@ impl Program {
     }
 }
 
-/// Returns whether the next build may begin while the suite runs.
-pub(crate) fn outlives_its_build(suite: &[&str]) -> bool {
-    !suite.iter().any(|name| BOUND_TO_THE_BUILD.contains(name))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-    use crate::imports::collect;
 
     #[test]
     fn only_test_programs_are_taken_from_the_messages_of_cargo() {
@@ -102,31 +82,5 @@ mod tests {
         assert_eq!(programs.len(), 1);
         assert_eq!(programs[0].executable, Path::new("/t/deps/b-1"));
         assert_eq!(programs[0].package, Path::new("/a"));
-    }
-
-    #[test]
-    fn each_suite_that_runs_other_programs_of_the_build_is_bound_to_it() {
-        let mut files = Vec::new();
-        for dir in ["tests", "idem-core/tests", "idem-test/tests", "idem-adapters"] {
-            collect(&root().join(dir), &mut files).unwrap();
-        }
-        let marks = ["CARGO_BIN_EXE_", "ancestors().nth(2)", "TestCases", "Command::new(\"rustc\")"];
-        let mut bound = HashSet::new();
-        for file in files {
-            let text = fs::read_to_string(&file).unwrap();
-            if marks.iter().any(|mark| text.contains(mark)) {
-                let path = file.with_extension("").to_string_lossy().into_owned();
-                let (_, inside) = path.rsplit_once("/tests/").unwrap();
-                bound.insert(inside.split('/').next().unwrap().to_owned());
-            }
-        }
-        assert_eq!(bound, BOUND_TO_THE_BUILD.map(str::to_owned).into());
-    }
-
-    #[test]
-    fn no_build_begins_while_tests_run_programs_of_the_last_one() {
-        assert!(outlives_its_build(&["--lib"]));
-        assert!(outlives_its_build(&["--test", "pipeline_sqlite"]));
-        assert!(!outlives_its_build(&["--test", "faults"]));
     }
 }

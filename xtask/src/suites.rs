@@ -1,0 +1,105 @@
+//! All tests of the workspace, as two rows of test programs that run at once.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::cargo::{announce, cargo, root, run};
+use crate::program::Program;
+
+const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
+
+/// The directories of the packages whose tests mostly wait for servers that start, stop, or hand out a partition. Cargo
+/// runs one program after another, and the processor was idle for nine tenths of these.
+const WAITING: [&str; 2] = ["idem-adapters", "xtask/services"];
+
+/// Builds all tests, runs them with these variables, then the documentation's. A failure ends only its own program.
+pub(crate) fn run_all(env: &[(&str, String)]) -> Result<()> {
+    let mut test = cargo(["test"]);
+    announce(test.args(EVERYTHING));
+    let began = Instant::now();
+    let mut programs = Program::build(&mut test)?.context("the tests do not compile")?;
+    eprintln!("built ({:.0} s)", began.elapsed().as_secs_f64());
+    programs.sort_by(|a, b| (&a.package, &a.executable).cmp(&(&b.package, &b.executable)));
+    let (waiting, busy): (Vec<_>, Vec<_>) = programs.into_iter().partition(waits);
+    let mut failed = thread::scope(|scope| -> Result<Vec<String>> {
+        let waiting = scope.spawn(|| run_row(&waiting, env));
+        let mut failed = run_row(&busy, env)?;
+        failed.extend(waiting.join().map_err(|_| anyhow!("a row of test programs panicked"))??);
+        Ok(failed)
+    })?;
+    // Last, so that the output ends with that of `cargo test`.
+    let docs = run(cargo(["test", "--doc", "--no-fail-fast"]).args(EVERYTHING).envs(env.iter().cloned()));
+    failed.extend(docs.err().map(|error| error.to_string()));
+    if !failed.is_empty() {
+        bail!("tests failed:\n{}", failed.join("\n"));
+    }
+    Ok(())
+}
+
+fn waits(program: &Program) -> bool {
+    WAITING.iter().any(|dir| program.package.starts_with(root().join(dir)))
+}
+
+/// Runs one program after another. Returns those that failed.
+fn run_row(programs: &[Program], env: &[(&str, String)]) -> Result<Vec<String>> {
+    let logs = root().join("target/suites");
+    fs::create_dir_all(&logs)?;
+    let mut failed = Vec::new();
+    for program in programs {
+        let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
+        let mut command = program.command();
+        command.envs(env.iter().cloned());
+        if !run_program(&mut command, &logs.join(&*name))? {
+            failed.push(name.into_owned());
+        }
+    }
+    Ok(failed)
+}
+
+/// Runs a program, and prints its output when it has ended: another one runs beside it. Returns whether it passed.
+fn run_program(command: &mut Command, log: &Path) -> Result<bool> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let file = File::create(log).context("cannot write the output of a test program")?;
+    command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
+    let status = command.status().with_context(|| format!("cannot run {name}"))?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n     Running {name}")?;
+    out.write_all(&fs::read(log)?)?;
+    if !status.success() {
+        writeln!(out, "{name} failed ({status})")?;
+    }
+    Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn each_directory_of_tests_that_wait_is_there_and_others_do_not_wait() {
+        for dir in WAITING {
+            let package = root().join(dir);
+            assert!(package.is_dir(), "{dir}");
+            assert!(waits(&Program { executable: PathBuf::new(), package }));
+        }
+        assert!(!waits(&Program { executable: PathBuf::new(), package: root().join("idem-test") }));
+    }
+
+    #[test]
+    fn a_program_that_fails_and_the_output_of_both_streams_are_seen() {
+        let log = std::env::temp_dir().join(format!("idem-suites-{}", std::process::id()));
+        let mut sh = |script: &str| run_program(Command::new("sh").args(["-c", script]), &log).unwrap();
+        assert!(!sh("echo to stdout; echo to stderr >&2; exit 101"));
+        assert_eq!(fs::read_to_string(&log).unwrap(), "to stdout\nto stderr\n");
+        assert!(sh("exit 0"));
+        fs::remove_file(&log).unwrap();
+    }
+}
