@@ -26,6 +26,11 @@ pub fn variable(name: &str) -> Option<String> {
     }
 }
 
+/// A number from the environment, with which a long campaign asks for more than CI can afford.
+pub fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |number| number.parse().unwrap())
+}
+
 /// A unique name.
 pub fn fresh(what: &str) -> String {
     format!("{what}_{}", Uuid::new_v4().simple())

@@ -21,8 +21,9 @@ pub(crate) enum Suite {
 /// The addresses of servers that already run.
 const ADDRESSES: &[&str] = &["DATABASE_URL", "AMQP_URL", "NATS_URL", "KAFKA_BROKERS"];
 
-/// The length of the backlog in each partition beside a failing head: 10,000 records altogether.
-const BACKLOG: &str = "1667";
+/// Numbers that CI cannot afford: the backlog in each of six partitions beside a failing head, and the messages of which
+/// a fifth comes twice. Both make 10,000 messages.
+const NUMBERS: [(&str, &str); 2] = [("IDEM_BACKLOG", "1667"), ("IDEM_MESSAGES", "10000")];
 
 impl Suite {
     pub(crate) const ALL: &[Self] = &[Self::Adapters, Self::Stores, Self::Faults, Self::Demo];
@@ -65,7 +66,7 @@ impl Suite {
         // An address takes precedence over a program, and the running servers have another version.
         ADDRESSES.iter().for_each(|name| _ = chore.env_remove(name));
         // The servers in containers have versions of their own, and would be preferred.
-        chore.env(idem_services::WITHOUT_DOCKER, "1").env("IDEM_BACKLOG", BACKLOG);
+        chore.env(idem_services::WITHOUT_DOCKER, "1").envs(NUMBERS);
         for (name, path) in servers.iter().filter_map(Found::choice) {
             chore.env(name, path);
         }

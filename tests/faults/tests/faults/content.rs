@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 
 use idem::{Outcome, Reason};
-use idem_faults::{Act, Order, Scene, Seen, Site, Witness, orders, until};
+use idem_faults::{Act, Order, Scene, Seen, Site, Witness, number, orders, until};
 
 use crate::everywhere::everywhere;
 
 everywhere! {
     no_ack_is_sent_before_the_database_has_the_message
-    ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each
+    many_messages_of_which_a_fifth_comes_twice_have_one_effect_each
     poison_is_dead_and_its_neighbours_are_processed
     a_consumer_that_the_broker_has_forgotten_goes_on
 }
 
-async fn ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each<S: Site>(scene: &Scene<S>) {
-    let orders = orders("order", 10_000, Act::Write);
-    let mut published = Vec::with_capacity(12_000);
+async fn many_messages_of_which_a_fifth_comes_twice_have_one_effect_each<S: Site>(scene: &Scene<S>) {
+    let orders = orders("order", number("IDEM_MESSAGES", 2_000), Act::Write);
+    let copies = orders.len() / 5;
+    let mut published = Vec::with_capacity(orders.len() + copies);
     for (n, order) in orders.iter().enumerate() {
         published.push(order.clone());
         // A copy comes some messages later.
@@ -24,13 +25,13 @@ async fn ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each
             published.push(orders[n.saturating_sub(n % 40)].clone());
         }
     }
-    assert_eq!(published.len(), 12_000);
+    assert_eq!(published.len(), orders.len() + copies);
     scene.publish(&published).await;
     let workers = vec![scene.start().await, scene.start().await];
     // A worker that ends gives back what it has prefetched, and nobody would take the last copies.
     let duplicate = |outcome: &Outcome| *outcome == Outcome::Duplicate;
-    scene.effects(10_000).await;
-    scene.world.journal.until("each copy is known", |journal| journal.count(duplicate) >= 2_000).await;
+    scene.effects(orders.len()).await;
+    scene.world.journal.until("each copy is known", |journal| journal.count(duplicate) >= copies).await;
     let dead = scene.ends_with(orders, workers).await;
     assert!(dead.is_empty(), "{dead:?}");
 }

@@ -5,18 +5,13 @@ use std::time::{Duration, Instant};
 
 use idem::{DeliveryOrder, Postgres, RetryPolicy};
 use idem_brokers::{Broker, Kafka};
-use idem_faults::{Act, Order, Running, World, fresh, orders, until, variable};
+use idem_faults::{Act, Order, Running, World, fresh, number, orders, until, variable};
 
 /// The partitions beside partition 0, which has a failing head.
 const OTHERS: std::ops::Range<i32> = 1..6;
 
 /// More messages than fit into a window (256).
 const BEHIND: usize = 300;
-
-/// A number from the environment: `IDEM_BACKLOG=1667` makes 10,000 records over six partitions.
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).map_or(default, |number| number.parse().unwrap())
-}
 
 /// A separate topic and a separate database, so that neither worker has the other's rows.
 struct Line {
@@ -76,6 +71,7 @@ impl Line {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_head_stops_its_partition_and_no_other() {
     let (Some(alone), Some(beside)) = (Line::new(6).await, Line::new(6).await) else { return };
+    // 1667 make 10,000 records over six partitions.
     let each = number("IDEM_BACKLOG", 60);
     // The window of partition 0 is full, and more of it waits at the broker.
     let behind = each.max(BEHIND);
