@@ -1,6 +1,7 @@
 //! A separate schema in a PostgreSQL database.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use idem_core::store::postgres::PostgresOptions;
@@ -13,11 +14,23 @@ use uuid::Uuid;
 pub(crate) struct PostgresWorld {
     pub(crate) url: String,
     schema: String,
+    /// The connection of the last statement: a login costs the server more than most statements of a test.
+    idle: Mutex<Option<PgConnection>>,
 }
 
 impl PostgresWorld {
+    /// Statements that run at once have a connection each.
     async fn connection(&self) -> PgConnection {
-        PgConnection::connect(&self.url).await.unwrap()
+        let idle = self.idle.lock().unwrap().take();
+        match idle {
+            Some(connection) => connection,
+            None => PgConnection::connect(&self.url).await.unwrap(),
+        }
+    }
+
+    /// Keeps a connection whose statement has ended.
+    fn keep(&self, connection: PgConnection) {
+        *self.idle.lock().unwrap() = Some(connection);
     }
 
     pub(crate) fn options(&self, url: &str, setup: Setup) -> PostgresOptions {
@@ -52,7 +65,7 @@ impl World for PostgresWorld {
 
     async fn make() -> Option<Self> {
         let url = server("DATABASE_URL")?;
-        let world = Self { url, schema: format!("suite {}", Uuid::new_v4().simple()) };
+        let world = Self { url, schema: format!("suite {}", Uuid::new_v4().simple()), idle: Mutex::default() };
         world.run(&format!("CREATE SCHEMA \"{}\"", world.schema)).await;
         Some(world)
     }
@@ -70,11 +83,16 @@ impl World for PostgresWorld {
     }
 
     async fn run(&self, sql: &str) {
-        raw_sql(AssertSqlSafe(sql)).execute(&mut self.connection().await).await.unwrap();
+        let mut connection = self.connection().await;
+        raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+        self.keep(connection);
     }
 
     async fn number(&self, sql: &str) -> i64 {
-        sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.connection().await).await.unwrap()
+        let mut connection = self.connection().await;
+        let number = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap();
+        self.keep(connection);
+        number
     }
 
     async fn execute(tx: &mut PgConnection, sql: &str) -> Result<(), BoxError> {
