@@ -5,7 +5,7 @@
 
 use crate::routes::Route;
 use crate::runtime::{Charge, Pipeline};
-use crate::store::StoreError;
+use crate::store::{StoreError, Ticket};
 use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
 
 use super::{Failure, RunResult};
@@ -20,9 +20,10 @@ pub(crate) enum Conclusion {
     Retry,
     /// Record this failure.
     Charge(Charge),
-    /// The handler ran COMMIT: record that the message is dead after this many attempts.
+    /// The handler ran COMMIT in this transaction: record that the message is dead after this many attempts.
     CommittedEarly {
         attempts: u32,
+        ticket: Box<Ticket>,
     },
     /// No message is charged; the claim shows whether it committed.
     Broke(StoreError),
@@ -52,7 +53,7 @@ impl RunResult {
             }
             Self::Retry(error) => charge(Failure::of(&error)),
             Self::Failed(failure) => charge(failure),
-            Self::CommittedEarly => Conclusion::CommittedEarly { attempts },
+            Self::CommittedEarly(ticket) => Conclusion::CommittedEarly { attempts, ticket },
             Self::Broke(fault) => Conclusion::Broke(fault),
             Self::Stopped => Conclusion::Stopped,
         }
@@ -94,7 +95,7 @@ mod tests {
             Conclusion::Charge(Charge { attempts, next: Err(reason), .. }) => {
                 format!("dead after {attempts}: {reason:?}")
             }
-            Conclusion::CommittedEarly { attempts } => format!("committed after {attempts}"),
+            Conclusion::CommittedEarly { attempts, .. } => format!("committed after {attempts}"),
             Conclusion::Broke(_) => "broke".to_owned(),
             Conclusion::Stopped => "stopped".to_owned(),
         }
@@ -133,7 +134,7 @@ mod tests {
             (lost_race(), 2, IN_PLACE - 1, "retry"),
             (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
-            (RunResult::CommittedEarly, 1, 0, "committed after 2"),
+            (RunResult::CommittedEarly(Box::default()), 1, 0, "committed after 2"),
             (RunResult::Broke(StoreError::LockTimeout), 2, 0, "broke"),
             (RunResult::Stopped, 2, 0, "stopped"),
         ];

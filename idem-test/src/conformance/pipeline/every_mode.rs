@@ -122,6 +122,7 @@ macro_rules! __pipeline_in_every_mode {
             a_locked_table_of_claims_makes_its_worker_unready
             // unrecorded
             a_dead_letter_that_is_refused_costs_no_lane
+            a_dead_letter_that_was_discarded_is_not_written_again
             a_dead_letter_of_a_row_that_is_refused_costs_no_slot
             a_failure_of_a_row_that_is_refused_costs_no_slot
             // routes
