@@ -39,8 +39,8 @@ impl<S: Store> Pipeline<S> {
         Outcome::Dead { reason: Reason::Committed }
     }
 
-    /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try whose
-    /// answer was lost, and an operator may have replayed or discarded it since.
+    /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
+    /// whose answer was lost, and an operator may have replayed or discarded it since.
     async fn write_early_commit(
         &self,
         delivery: &Delivery,

@@ -22,9 +22,9 @@ RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
 pub(super) const EXISTING_CLAIM: &str = r#"
 SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
 
-/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses the COMMIT
-/// of a handler, so a claim is reopened only if the handler has removed the hook. The answer can then be lost only if the
-/// disk fails at this very COMMIT, since the database is in this process.
+/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses the
+/// COMMIT of a handler, so a claim is reopened only if the handler has removed the hook. The answer can then be lost
+/// only if the disk fails at this very COMMIT, since the database is in this process.
 const REOPEN: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = NULL
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;

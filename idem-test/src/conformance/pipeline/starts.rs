@@ -20,8 +20,8 @@ fn no_answer() -> Do {
     Do::Fail(StoreError::ConnectionLost("no answer".into()))
 }
 
-/// The start may be counted, and is charged if the process ends before the suspect is released. So nothing that could end
-/// it starts before.
+/// The start may be counted, and is charged if the process ends before the suspect is released. So nothing that could
+/// end it starts before.
 pub async fn a_suspect_whose_count_has_no_answer_is_isolated_until_it_is_released<W: World>(world: W) {
     let line = Line::new(world).await;
     suspect_for(&line, 2, Duration::ZERO).await;

@@ -73,9 +73,9 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     give_start_back(steps, slot, message);
 }
 
-/// A worker that has lost the lease gives its start back, and leaves the token of the one that has the row now. While that
-/// one runs it, the row is locked. A refund that fails is repeated. One without an answer is not, because it may have been
-/// done: then the start stays counted.
+/// A worker that has lost the lease gives its start back, and leaves the token of the one that has the row now. While
+/// that one runs it, the row is locked. A refund that fails is repeated. One without an answer is not, because it may
+/// have been done: then the start stays counted.
 fn give_start_back(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let (scenario, who, loses) = (steps.world, slot_name(slot), steps.state.left.losses > 0);
     let forgets = scenario.has(Defect::FailedRefundForgotten);

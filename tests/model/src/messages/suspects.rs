@@ -31,8 +31,9 @@ pub(super) fn reserve(steps: &mut Steps<'_>, slot: Slot) {
     }
 }
 
-/// The steps of a slot that has reserved a suspect. `again`: the statement that counts its start had no answer. Then the start
-/// may be counted: until it is counted again, and begun, or released, nothing that could end the process runs beside it.
+/// The steps of a slot that has reserved a suspect. `again`: the statement that counts its start had no answer. Then
+/// the start may be counted: until it is counted again, and begun, or released, nothing that could end the process runs
+/// beside it.
 pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, (message, isolation): (u8, Isolation), known: u8, again: bool) {
     if !steps.state.has_token(message, slot) {
         return steps

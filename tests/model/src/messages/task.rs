@@ -39,8 +39,8 @@ pub(super) enum Stage {
     Taken,
     /// A suspect that waits until its process is quiet, and had these starts when it was reserved.
     Reserved { known: u8 },
-    /// The same, after the statement that counts its start has had no answer. Its process stays quiet for it, except where
-    /// a defect ends that.
+    /// The same, after the statement that counts its start has had no answer. Its process stays quiet for it, except
+    /// where a defect ends that.
     Counting { known: u8, isolated: bool },
     /// The transaction is open and holds the claim, and the handler runs.
     Running,
