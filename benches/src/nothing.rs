@@ -7,7 +7,7 @@ use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
     Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, OutboxRows, Page, Pruned, Replayed,
-    RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions,
+    RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Ticket, Transactions,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -75,8 +75,8 @@ impl Claims for Nothing {
         Ok(None)
     }
 
-    async fn reopen(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<()> {
-        Ok(())
+    async fn reopen(&self, _: &mut Nowhere, _: HandlerId, _: &Key, _: &Ticket) -> Answer<bool> {
+        Ok(true)
     }
 }
 

@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
             // limit that a handler left behind), which says nothing about other batches. The message is retried when it
             // runs alone.
             RunResult::Retry(_) => blamed(culprit.places),
-            RunResult::CommittedEarly => TransactionResult::CommittedEarly(new.to_vec()),
+            RunResult::CommittedEarly(ticket) => TransactionResult::CommittedEarly(new.to_vec(), ticket),
             RunResult::Broke(fault) => {
                 self.outage.report(&fault);
                 TransactionResult::Broke

@@ -185,11 +185,11 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),
-            TransactionResult::CommittedEarly(new) => {
+            TransactionResult::CommittedEarly(new, ticket) => {
                 for place in new {
                     let (at, attempts) = (items[place].at, items[place].attempts + 1);
                     let identity = items[place].identity.clone();
-                    let outcome = self.committed_early(facts[at], &identity, attempts).await;
+                    let outcome = self.committed_early(facts[at], &identity, attempts, &ticket).await;
                     set_verdict(verdicts, &items[place..=place], &Verdict::Done(outcome));
                 }
             }

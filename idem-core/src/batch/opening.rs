@@ -1,6 +1,6 @@
 //! How a transaction of a batch starts, and its result.
 
-use crate::store::{Row, StoreError};
+use crate::store::{Row, StoreError, Ticket};
 
 use super::item::Verdict;
 
@@ -32,8 +32,8 @@ pub(super) enum TransactionResult {
     Outage(StoreError),
     /// The connection was lost, or COMMIT got no response.
     Broke,
-    /// A handler ran COMMIT: the claims stand, and perhaps some of the effects.
-    CommittedEarly(Vec<usize>),
+    /// A handler ran COMMIT in this transaction: the claims of these items stand, and perhaps some of the effects.
+    CommittedEarly(Vec<usize>, Box<Ticket>),
     /// The worker is stopping.
     Stopped,
 }

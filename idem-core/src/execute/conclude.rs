@@ -5,7 +5,7 @@
 
 use crate::routes::Route;
 use crate::runtime::{Charge, Pipeline};
-use crate::store::StoreError;
+use crate::store::{StoreError, Ticket};
 use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
 
 use super::{Failure, RunResult};
@@ -20,9 +20,10 @@ pub(crate) enum Conclusion {
     Retry,
     /// Record this failure.
     Charge(Charge),
-    /// The handler ran COMMIT: record that the message is dead after this many attempts.
+    /// The handler ran COMMIT in this transaction: record that the message is dead after this many attempts.
     CommittedEarly {
         attempts: u32,
+        ticket: Box<Ticket>,
     },
     /// Another transaction holds the claim of a local message, perhaps for as long as a handler runs. No message is
     /// charged; run it again later.
@@ -59,7 +60,7 @@ impl RunResult {
                 Conclusion::Busy
             }
             Self::Failed(failure) => charge(failure),
-            Self::CommittedEarly => Conclusion::CommittedEarly { attempts },
+            Self::CommittedEarly(ticket) => Conclusion::CommittedEarly { attempts, ticket },
             Self::Broke(fault) => Conclusion::Broke(fault),
             Self::Stopped => Conclusion::Stopped,
         }
@@ -101,7 +102,7 @@ mod tests {
             Conclusion::Charge(Charge { attempts, next: Err(reason), .. }) => {
                 format!("dead after {attempts}: {reason:?}")
             }
-            Conclusion::CommittedEarly { attempts } => format!("committed after {attempts}"),
+            Conclusion::CommittedEarly { attempts, .. } => format!("committed after {attempts}"),
             Conclusion::Busy => "busy".to_owned(),
             Conclusion::Broke(_) => "broke".to_owned(),
             Conclusion::Stopped => "stopped".to_owned(),
@@ -142,7 +143,7 @@ mod tests {
             (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
             (RunResult::Busy("lock timeout".into()), 2, IN_PLACE, "busy"),
-            (RunResult::CommittedEarly, 1, 0, "committed after 2"),
+            (RunResult::CommittedEarly(Box::default()), 1, 0, "committed after 2"),
             (RunResult::Broke(StoreError::LockTimeout), 2, 0, "broke"),
             (RunResult::Stopped, 2, 0, "stopped"),
         ];

@@ -93,7 +93,7 @@ impl<S: Store> Pipeline<S> {
         };
         let lost_race = self.store.lost_race(error.as_ref());
         match self.store.rollback(txn).await {
-            Ok(RollbackResult::CommittedEarly) => RunResult::CommittedEarly,
+            Ok(RollbackResult::CommittedEarly) => RunResult::CommittedEarly(Box::new(ticket.unwrap_or_default())),
             Ok(RollbackResult::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
             Ok(RollbackResult::Ended) => RunResult::of(CommitResult::RolledBack),
             Ok(RollbackResult::RolledBack) if lost_race => RunResult::Retry(error),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::advice::Advice;
-use crate::store::{CommitResult, StoreError};
+use crate::store::{CommitResult, StoreError, Ticket};
 use crate::{BoxError, Reason};
 
 /// The result of a handler run in a transaction that holds the claim.
@@ -11,8 +11,8 @@ pub(crate) enum RunResult {
     Processed,
     /// Rolled back, and charged to the message.
     Failed(Failure),
-    /// The handler ran COMMIT: the claim stands, and perhaps some of the effects.
-    CommittedEarly,
+    /// The handler ran COMMIT in this transaction: the claim stands, and perhaps some of the effects.
+    CommittedEarly(Box<Ticket>),
     /// Rolled back; a new transaction may succeed.
     Retry(BoxError),
     /// Rolled back: another transaction holds the claim of a local message. No message is charged.
@@ -50,7 +50,7 @@ impl RunResult {
                 given_up: Some(Reason::RolledBack),
                 not_before: None,
             }),
-            CommitResult::CommittedEarly => Self::CommittedEarly,
+            CommitResult::CommittedEarly(ticket) => Self::CommittedEarly(ticket),
             CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
             CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
             CommitResult::Retry(error) => Self::Retry(error),

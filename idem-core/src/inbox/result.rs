@@ -84,10 +84,27 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
+    /// Refunds the start of a row whose lease was lost. If that fails, it is repeated for at most a lease; long after
+    /// that, the start may have made the row a dead letter. A refund without an answer is not repeated: it may have
+    /// been written, and a second one would take the start of another run. The ping in front of it shows whether there
+    /// will be an answer.
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
-        if let Err(fault) = self.store.refund_start(row).await {
-            tracing::debug!(error = %fault, "the start was not refunded");
+        let refund = || async {
+            self.store.ping().await?;
+            match self.store.refund_start(row).await {
+                Err(fault) if fault.is_answered() => Err(fault),
+                answer => Ok(answer),
+            }
+        };
+        let refunded = tokio::time::timeout(self.settings.lease, self.outage.insist(&self.stop, refund)).await;
+        match refunded {
+            Ok(Some(Ok(()))) => {}
+            Ok(Some(Err(fault))) => {
+                self.outage.report(&fault);
+                tracing::debug!(id = row.id, error = %fault, "it is not known whether the start was refunded");
+            }
+            Ok(None) | Err(_) => tracing::debug!(id = row.id, "the start was not refunded"),
         }
         None
     }

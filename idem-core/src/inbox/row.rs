@@ -97,8 +97,8 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
                 Conclusion::Charge(charge) => self.charge_row(row, charge, Instant::now()).await,
-                Conclusion::CommittedEarly { attempts } => {
-                    Some(self.committed_early(&row.delivery, &row.identity, attempts).await)
+                Conclusion::CommittedEarly { attempts, ticket } => {
+                    Some(self.committed_early(&row.delivery, &row.identity, attempts, &ticket).await)
                 }
                 Conclusion::Busy => {
                     self.record_result(row, &RowResult::GivenBack { due: jittered(BUSY) }).await;

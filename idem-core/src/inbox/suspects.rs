@@ -11,6 +11,9 @@ use crate::store::{Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLi
 
 use super::taker::{POLL_DUE, Taker};
 
+/// A suspect that is given up before it begins is due at once.
+static RELEASED: RowResult = RowResult::Released { due: Duration::ZERO };
+
 impl<S: Store> Taker<S> {
     /// Runs suspects, one after another. Returns whether one was run or left to its codec: then more may be due.
     ///
@@ -46,7 +49,7 @@ impl<S: Store> Taker<S> {
                     let Some((isolated, since)) = self.isolated(&turn, isolation).await else {
                         // This may take as long as an outage of this worker's database.
                         drop(turn);
-                        self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
+                        self.pipeline.record_result(&row, &RELEASED).await;
                         return Ok(any);
                     };
                     closed = since;
@@ -58,9 +61,7 @@ impl<S: Store> Taker<S> {
                 // Its reservation has expired: another process has it now.
                 Ok(false) => continue,
                 Err(fault) => {
-                    // Released first, so that others do not wait: this may take as long as the outage.
-                    drop((isolated, turn));
-                    self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
+                    self.release(&row, (isolated, turn)).await;
                     return Err(fault);
                 }
             }
@@ -94,6 +95,20 @@ impl<S: Store> Taker<S> {
             }
         }
         quiet.end()
+    }
+
+    /// Releases a suspect whose start may be counted, since its count had no answer. Until then it stays isolated: a
+    /// message that ended the process would charge it. If the database fails, the isolation ends, as while it runs.
+    async fn release(&self, row: &Row, isolated: (Isolated, Turn)) {
+        let mut released = pin!(self.pipeline.record_result(row, &RELEASED));
+        tokio::select! {
+            biased;
+            _ = &mut released => {}
+            () = self.pipeline.outage.failed() => {
+                drop(isolated);
+                released.await;
+            }
+        }
     }
 
     /// Reserves the suspect that is due first. That comes before the process goes quiet for it, so that no other process

@@ -253,8 +253,8 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),
-                Conclusion::CommittedEarly { attempts } => {
-                    Ok(Progress::Done(self.committed_early(delivery, identity, attempts).await))
+                Conclusion::CommittedEarly { attempts, ticket } => {
+                    Ok(Progress::Done(self.committed_early(delivery, identity, attempts, &ticket).await))
                 }
                 Conclusion::Busy => Ok(Progress::Hold(HoldReason::Busy)),
                 Conclusion::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),

@@ -13,7 +13,7 @@ pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
         CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
         CommitResult::Swallowed
         | CommitResult::RolledBack
-        | CommitResult::CommittedEarly
+        | CommitResult::CommittedEarly(_)
         | CommitResult::CommitRefused => {
             Err(StoreError::Unavailable("the transaction ended although idem had not ended it".into()))
         }

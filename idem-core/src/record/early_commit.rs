@@ -3,7 +3,7 @@
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::runtime::{EarlyCommit, Pipeline, refused_wait};
-use crate::store::{Identity, NewRow, StoreError};
+use crate::store::{Identity, NewRow, StoreError, Ticket};
 use crate::{BoxError, Delivery, Outcome, Reason, Store, telemetry};
 
 use super::committed::committed;
@@ -17,13 +17,19 @@ impl<S: Store> Pipeline<S> {
     ///
     /// If the database refuses the row, it is tried again later and elsewhere: a lane, a slot and what a suspect waits
     /// for must not be held for as long as an operator takes. A delivery that came again could not change the outcome.
-    pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Outcome {
-        let write = || self.write_early_commit(delivery, identity, attempts);
+    pub(crate) async fn committed_early(
+        &self,
+        delivery: &Delivery,
+        identity: &Identity,
+        attempts: u32,
+        ticket: &Ticket,
+    ) -> Outcome {
+        let write = || self.write_early_commit(delivery, identity, attempts, ticket);
         if let Err(error) = self.outage.persist_unless_refused(write).await {
             tell_of(delivery, 1, &error);
             let passed = self.early_commits.room().is_some_and(|room| {
-                let (delivery, identity) = (delivery.clone(), identity.clone());
-                self.early_commits.refused(EarlyCommit { delivery, identity, attempts, room })
+                let (delivery, identity, ticket) = (delivery.clone(), identity.clone(), ticket.clone());
+                self.early_commits.refused(EarlyCommit { delivery, identity, attempts, ticket, room })
             });
             // The limit is reached, or the task that would write it ends: it is retried here.
             if !passed {
@@ -33,18 +39,23 @@ impl<S: Store> Pipeline<S> {
         Outcome::Dead { reason: Reason::Committed }
     }
 
+    /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
+    /// whose answer was lost, and an operator may have replayed or discarded it since.
     async fn write_early_commit(
         &self,
         delivery: &Delivery,
         identity: &Identity,
         attempts: u32,
+        ticket: &Ticket,
     ) -> Result<(), StoreError> {
         let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error: ERROR };
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-        self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
-        let id = self.store.insert(&mut txn, &row).await?;
+        let mut id = None;
+        if self.store.reopen(&mut txn, identity.handler, &identity.key, ticket).await? {
+            id = Some(self.store.insert(&mut txn, &row).await?);
+        }
         committed(self.store.commit(txn).await)?;
-        telemetry::tell(Some(id), attempts, row.state, ERROR);
+        telemetry::tell(id, attempts, row.state, ERROR);
         Ok(())
     }
 
@@ -68,14 +79,14 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn until_written(&self, commit: EarlyCommit) {
-        let EarlyCommit { delivery, identity, attempts, room: _room } = commit;
+        let EarlyCommit { delivery, identity, attempts, ticket, room: _room } = commit;
         let mut drains = false;
         for tries in 1.. {
             drains = tokio::select! {
                 () = tokio::time::sleep(refused_wait(tries - 1)) => drains,
                 () = self.draining.begun() => true,
             };
-            let write = || self.write_early_commit(&delivery, &identity, attempts);
+            let write = || self.write_early_commit(&delivery, &identity, attempts, &ticket);
             match self.outage.insist_unless_refused(&self.stop, write).await {
                 Some(Err(error)) if !drains => tell_of(&delivery, tries + 1, &error),
                 _ => return,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Delivery;
-use crate::store::Identity;
+use crate::store::{Identity, Ticket};
 
 use super::queue::Queue;
 
@@ -20,6 +20,8 @@ pub(crate) struct EarlyCommit {
     pub(crate) delivery: Delivery,
     pub(crate) identity: Identity,
     pub(crate) attempts: u32,
+    /// The transaction that it has committed.
+    pub(crate) ticket: Ticket,
     pub(crate) room: OwnedSemaphorePermit,
 }
 

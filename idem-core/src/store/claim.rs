@@ -127,8 +127,8 @@ pub enum CommitResult {
     /// undone; nothing of the claim was written. On PostgreSQL also: by a COMMIT that was refused in a batch.
     RolledBack,
     /// The handler had ended the transaction by COMMIT: the claim, and the handler's writes up to that point, are
-    /// committed.
-    CommittedEarly,
+    /// committed. The ticket is that of this transaction.
+    CommittedEarly(Box<Ticket>),
     /// The handler had run COMMIT, which SQLite refused; nothing was written.
     CommitRefused,
     /// The database refused to commit (a deferred constraint, for example); nothing was written.

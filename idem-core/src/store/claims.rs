@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Key;
 
-use super::{ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, StoreError, Transactions};
+use super::{ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket, Transactions};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
@@ -116,11 +116,14 @@ pub trait Claims: Transactions {
         self.existing_claims(txn, identities)
     }
 
-    /// Sets the claim back to waiting, because an inbox row is about to own it.
+    /// Sets the claim back to waiting, because an inbox row is about to own it, if it still is as the transaction with
+    /// this ticket left it. `false` if it is not: its row was written before, and the answer was lost; since then, an
+    /// operator may have replayed or discarded the message.
     fn reopen(
         &self,
         txn: &mut Self::Txn,
         handler: HandlerId,
         key: &Key,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+        left_by: &Ticket,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }

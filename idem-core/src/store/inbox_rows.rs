@@ -146,6 +146,7 @@ pub trait InboxRows: Transactions {
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
+    /// Repeating it refunds another start.
     fn refund_start(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Turns rows that have 4 starts without a result, and whose last lease has been over for three leases, into dead

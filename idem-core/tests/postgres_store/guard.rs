@@ -46,13 +46,13 @@ abuse! {
     a_swallowed_error_is_found: "SELECT 1/0" => CommitResult::Swallowed, 0;
     a_rollback_is_found: "ROLLBACK" => CommitResult::RolledBack, 0;
     a_rollback_and_a_new_transaction_are_found: "ROLLBACK; BEGIN; SELECT pg_current_xact_id()" => CommitResult::RolledBack, 0;
-    a_commit_is_found: "COMMIT" => CommitResult::CommittedEarly, 1;
-    a_commit_and_a_new_transaction_are_found: "COMMIT; BEGIN; SELECT pg_current_xact_id()" => CommitResult::CommittedEarly, 1;
-    a_commit_and_an_aborted_transaction_are_found: "COMMIT; BEGIN; SELECT 1/0" => CommitResult::CommittedEarly, 1;
+    a_commit_is_found: "COMMIT" => CommitResult::CommittedEarly(_), 1;
+    a_commit_and_a_new_transaction_are_found: "COMMIT; BEGIN; SELECT pg_current_xact_id()" => CommitResult::CommittedEarly(_), 1;
+    a_commit_and_an_aborted_transaction_are_found: "COMMIT; BEGIN; SELECT 1/0" => CommitResult::CommittedEarly(_), 1;
     an_error_of_the_same_class_as_the_guards_is_the_handlers: "SELECT 'x'::int" => CommitResult::Swallowed, 0;
-    a_commit_is_found_where_idems_own_statements_are_gone: "COMMIT; DEALLOCATE ALL" => CommitResult::CommittedEarly, 1;
+    a_commit_is_found_where_idems_own_statements_are_gone: "COMMIT; DEALLOCATE ALL" => CommitResult::CommittedEarly(_), 1;
     a_rollback_is_found_where_idems_own_statements_are_gone: "ROLLBACK; DEALLOCATE ALL" => CommitResult::RolledBack, 0;
-    commit_and_chain_is_found: "COMMIT AND CHAIN" => CommitResult::CommittedEarly, 1;
+    commit_and_chain_is_found: "COMMIT AND CHAIN" => CommitResult::CommittedEarly(_), 1;
     a_serialization_failure_at_the_commit_is_a_lost_race:
         "CREATE FUNCTION pg_temp.lose() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$;
@@ -88,7 +88,7 @@ async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed()
     inner.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
     drop(inner);
     let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, CommitResult::CommittedEarly), "{answer:?}");
+    assert!(matches!(answer, CommitResult::CommittedEarly(_)), "{answer:?}");
     the_store_goes_on(&mut world).await;
     world.end().await;
 }
@@ -104,7 +104,7 @@ async fn two_dropped_nested_transactions_do_not_hide_that_the_handler_committed(
     drop(inner);
     drop(outer);
     let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, CommitResult::CommittedEarly), "{answer:?}");
+    assert!(matches!(answer, CommitResult::CommittedEarly(_)), "{answer:?}");
     the_store_goes_on(&mut world).await;
     world.end().await;
 }

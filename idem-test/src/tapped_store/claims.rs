@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError};
+use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
 use idem_core::{Key, Store};
 
 use crate::harness::Crash;
@@ -102,7 +102,14 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         self.tap.statement(self.within.unlocked_claims(&mut txn.within, ids)).await
     }
 
-    async fn reopen(&self, txn: &mut TappedTxn<S::Txn, T>, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
-        self.tap.statement(self.within.reopen(&mut txn.within, handler, key)).await
+    async fn reopen(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        handler: HandlerId,
+        key: &Key,
+        left_by: &Ticket,
+    ) -> Result<bool, StoreError> {
+        self.tap.before("reopen", key.as_bytes()).await?;
+        self.tap.statement(self.within.reopen(&mut txn.within, handler, key, left_by)).await
     }
 }

@@ -77,11 +77,18 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await
+        let rows = self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await?;
+        for row in &rows {
+            self.tap.before("row_is_taken", row.identity.key.as_bytes()).await?;
+        }
+        Ok(rows)
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.tap.statement(self.within.count_start(row, lease)).await
+        let begins = self.tap.statement(self.within.count_start(row, lease)).await?;
+        // The answer may be lost.
+        self.tap.before("start_is_counted", row.identity.key.as_bytes()).await?;
+        Ok(begins)
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
@@ -115,7 +122,10 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        self.tap.statement(self.within.refund_start(row)).await
+        self.tap.before("refund_start", row.identity.key.as_bytes()).await?;
+        self.tap.statement(self.within.refund_start(row)).await?;
+        // The answer may be lost.
+        self.tap.before("start_is_refunded", row.identity.key.as_bytes()).await
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {

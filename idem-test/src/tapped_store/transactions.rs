@@ -41,7 +41,11 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.tap.reach(Crash::BeforeCommit).await;
         let committed = self.tap.commit(self.within.commit(txn.within)).await;
         self.tap.reach(Crash::AfterCommit).await;
-        committed
+        // The answer may be lost.
+        match self.tap.before("committed", &[]).await {
+            Ok(()) => committed,
+            Err(fault) => CommitResult::Unknown(fault),
+        }
     }
 
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {

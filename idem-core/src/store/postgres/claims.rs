@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
 use crate::{Fingerprint, Key};
 
 use super::answer::About;
@@ -143,8 +143,14 @@ impl Claims for Postgres {
         many::read_many(txn, ids, &self.sql().known).await
     }
 
-    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
-        txn.ask(self.sql().reopen.query().bind(handler.0).bind(key.as_bytes())).await?;
-        Ok(())
+    async fn reopen(
+        &self,
+        txn: &mut Txn,
+        handler: HandlerId,
+        key: &Key,
+        left_by: &Ticket,
+    ) -> Result<bool, StoreError> {
+        let query = self.sql().reopen.query().bind(handler.0).bind(key.as_bytes()).bind(&left_by.number);
+        Ok(!txn.ask(query).await?.is_empty())
     }
 }

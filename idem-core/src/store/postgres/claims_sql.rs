@@ -36,8 +36,10 @@ pub(super) const EXISTING_CLAIM: &str = "
     SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
     FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2 FOR KEY SHARE";
 
+/// $3 the transaction that dated the claim. Any later change gives it another `xmin`, as in [`STANDS`].
 pub(super) const REOPEN: &str = "
-    UPDATE {schema}.processed_messages SET processed_at = NULL WHERE handler_id = $1 AND key = $2";
+    UPDATE {schema}.processed_messages SET processed_at = NULL
+    WHERE handler_id = $1 AND key = $2 AND xmin = ($3::text::pg_catalog.xid8)::pg_catalog.xid RETURNING 1";
 
 /// The same statement for the simple protocol, in which it can follow BEGIN in one string. It is prepared once per
 /// connection, since the server would otherwise parse and plan it for each message.

@@ -3,7 +3,7 @@
 use sqlx::AssertSqlSafe;
 
 use crate::BoxError;
-use crate::store::{CommitResult, RollbackResult, StoreError};
+use crate::store::{CommitResult, RollbackResult, StoreError, Ticket};
 
 use super::answer::Failure;
 use super::connection::Answer;
@@ -117,7 +117,6 @@ fn guard(txn: &Txn) -> String {
 async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     // The guard has refused, so COMMIT was not run: the end of the transaction can be asked for on another connection.
     let ticket = txn.ticket().map(Box::new);
-    let unknown = |error| CommitResult::NotSent(StoreError::ConnectionLost(error), ticket);
     let says = |text: &str| failure.code() == Some("22P02") && failure.says(text);
     let ended = says(ENDED);
     if says(CHANGED) {
@@ -130,19 +129,10 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
         });
     }
     match failure.code().unwrap_or_default() {
-        "22P02" if ended => match fate(txn).await {
-            TxnEnd::Undone | TxnEnd::Ended => CommitResult::RolledBack,
-            TxnEnd::Committed => CommitResult::CommittedEarly,
-            TxnEnd::Unknown(error) => unknown(error),
-        },
+        "22P02" if ended => of_end(fate(txn).await, CommitResult::RolledBack, ticket),
         "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
         // The aborted transaction may be another one, begun after the handler ended this one.
-        "25P02" => match fate(txn).await {
-            TxnEnd::Undone => CommitResult::Swallowed,
-            TxnEnd::Ended => CommitResult::RolledBack,
-            TxnEnd::Committed => CommitResult::CommittedEarly,
-            TxnEnd::Unknown(error) => unknown(error),
-        },
+        "25P02" => of_end(fate(txn).await, CommitResult::Swallowed, ticket),
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
         "40001" | "40P01" | "57014" => closed(txn, finished, CommitResult::Retry, failure).await,
@@ -158,6 +148,16 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     }
 }
 
+/// Returns the result of a transaction that ended in this way; `undone` if it was still open.
+fn of_end(end: TxnEnd, undone: CommitResult, ticket: Option<Box<Ticket>>) -> CommitResult {
+    match end {
+        TxnEnd::Undone => undone,
+        TxnEnd::Ended => CommitResult::RolledBack,
+        TxnEnd::Committed => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
+        TxnEnd::Unknown(error) => CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
+    }
+}
+
 /// Warns only once that a batch was split because of its settings.
 static TELL: std::sync::Once = std::sync::Once::new();
 
@@ -169,8 +169,9 @@ async fn closed(
     answer: impl FnOnce(BoxError) -> CommitResult,
     failure: Failure,
 ) -> CommitResult {
+    let ticket = txn.ticket().map(Box::new);
     match rollback(txn).await {
-        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly,
+        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
         Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
         // The refusal stands, whether or not the connection can be reused.
         _ => answer(failure.into_error()),

@@ -56,7 +56,7 @@ pub(super) async fn refused(txn: Txn, failure: Option<Failure>) -> CommitResult 
     match fate(txn).await {
         TxnEnd::Undone => {}
         TxnEnd::Ended => return CommitResult::RolledBack,
-        TxnEnd::Committed => return CommitResult::CommittedEarly,
+        TxnEnd::Committed => return CommitResult::CommittedEarly(ticket.unwrap_or_default()),
         TxnEnd::Unknown(error) => return CommitResult::NotSent(StoreError::ConnectionLost(error), ticket),
     }
     let Some(failure) = failure else {

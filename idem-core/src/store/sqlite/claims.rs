@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::sql::{duration, time};
 use super::{Sqlite, Txn, register};
-use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
 use crate::{Fingerprint, Key};
 
 /// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
@@ -22,7 +22,12 @@ RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
 pub(super) const EXISTING_CLAIM: &str = r#"
 SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
 
-const REOPEN: &str = r#"UPDATE "idem_processed_messages" SET processed_at = NULL WHERE handler_id = ?1 AND key = ?2"#;
+/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses the
+/// COMMIT of a handler, so a claim is reopened only if the handler has removed the hook. The answer can then be lost
+/// only if the disk fails at this very COMMIT, since the database is in this process.
+const REOPEN: &str = r#"
+UPDATE "idem_processed_messages" SET processed_at = NULL
+WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
 
 pub(super) async fn claim_many(
     store: &Sqlite,
@@ -118,8 +123,9 @@ impl Claims for Sqlite {
         claim_many(self, txn, ids, state).await
     }
 
-    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
+    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key, _: &Ticket) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(REOPEN)).bind(handler.0).bind(key.as_bytes());
-        query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
+        let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
+        Ok(reopened.rows_affected() > 0)
     }
 }

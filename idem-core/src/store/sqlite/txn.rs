@@ -177,7 +177,7 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
     let _ = txn.connection.run("ROLLBACK").await;
     txn.connection.watch().release();
     match is_dated(store, txn.connection(), handler, &key).await {
-        Ok(true) => CommitResult::CommittedEarly,
+        Ok(true) => CommitResult::CommittedEarly(Box::default()),
         Ok(false) => CommitResult::RolledBack,
         Err(error) => CommitResult::Unknown(unknown(store.file.path(), error)),
     }
@@ -207,7 +207,7 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
         // There is no transaction, or not the one begun here: the handler has ended it.
         Err(error) if code(&error) == Some(ERROR) => match txn.guarded.take() {
             Some(claim) => match ended(store, txn, claim).await {
-                CommitResult::CommittedEarly => Ok(RollbackResult::CommittedEarly),
+                CommitResult::CommittedEarly(_) => Ok(RollbackResult::CommittedEarly),
                 CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
                 CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
                 _ => Ok(RollbackResult::RolledBack),
@@ -247,7 +247,7 @@ impl Sqlite {
             // No handler has used the connection.
             CommitResult::Swallowed
             | CommitResult::RolledBack
-            | CommitResult::CommittedEarly
+            | CommitResult::CommittedEarly(_)
             | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
         }
     }

@@ -222,7 +222,7 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
 }
 
 /// There is no signal that it will not start. A message that is not held back has started by then.
-async fn never_runs<W: World>(line: &Line<W>, id: &str) {
+pub(super) async fn never_runs<W: World>(line: &Line<W>, id: &str) {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(line.desk.runs(id), 0);
 }

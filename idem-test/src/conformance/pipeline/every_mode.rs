@@ -122,6 +122,7 @@ macro_rules! __pipeline_in_every_mode {
             a_locked_table_of_claims_makes_its_worker_unready
             // unrecorded
             a_dead_letter_that_is_refused_costs_no_lane
+            a_dead_letter_that_was_discarded_is_not_written_again
             a_dead_letter_of_a_row_that_is_refused_costs_no_slot
             a_failure_of_a_row_that_is_refused_costs_no_slot
             // routes
@@ -229,6 +230,9 @@ macro_rules! __pipeline_in_every_mode {
             a_suspect_that_waits_goes_back_when_the_worker_drains
             a_suspect_whose_database_is_away_stops_no_worker_of_another_one
             a_suspect_that_waits_for_long_lets_other_rows_start
+            // starts
+            a_suspect_whose_count_has_no_answer_is_isolated_until_it_is_released
+            a_refund_that_fails_is_repeated_until_it_may_be_written
             // fleet
             one_process_of_two_goes_quiet_for_a_suspect
         }

@@ -1,8 +1,9 @@
 //! Outcomes that the database refuses to record.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::store::Claims;
+use idem_core::store::{Claims, StoreError};
 use idem_core::{Delivery, Reason};
 use tokio::sync::watch;
 
@@ -87,6 +88,39 @@ pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(worl
     are_dead(&line, 2).await;
     worker.stop().await;
     assert_eq!((line.effects("bad 1").await, line.effects("bad 2").await), (1, 1));
+}
+
+/// A handler has committed, and its dead letter is written, but the answer is lost. An operator discards it before the
+/// write is repeated.
+pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(world: W) {
+    if W::FEATURES.refuses_commit {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (again, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, gate) = (again.clone(), open.subscribe());
+    let (writes, answers) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "reopen" if writes.fetch_add(1, SeqCst) > 0 => {
+            told.send_replace(true);
+            Do::Wait(gate.clone())
+        }
+        "committed" if writes.load(SeqCst) == 1 && answers.fetch_add(1, SeqCst) == 0 => {
+            Do::Fail(StoreError::ConnectionLost("no answer".into()))
+        }
+        _ => Do::Work,
+    };
+    line.publish(Order::new("a", &[Act::Commit]));
+    let worker = line.start_over(hook, Settings::default());
+    soon(again.subscribe().wait_for(|again| *again)).await.unwrap();
+    assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
+    open.send_replace(true);
+    assert_eq!(line.outcomes(1).await, ["dead: committed by its handler"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert!(line.dead().await.is_empty());
+    line.publish(Order::new("a", &[Act::Commit]));
+    assert_eq!(line.run(2).await[1], "duplicate", "its claim is dated");
 }
 
 /// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does

@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Claims, Identity, InboxRows, StoreError, Transactions};
-use idem_core::{Fingerprint, Key};
+use idem_core::store::{ClaimState, Claimed, Claims, Identity, InboxRows, Operator, StoreError, Ticket, Transactions};
+use idem_core::{Fingerprint, Key, Reason};
 
 use super::stage::{Stage, committed, register, settled};
 use super::world::{Setup, World};
@@ -133,14 +133,37 @@ pub async fn a_key_without_a_claim_has_no_existing_claim<W: World>(world: W) {
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
 }
 
+/// Reopens the claim `a` that the transaction with this ticket has left. Returns whether it was reopened.
+async fn reopened<W: World>(stage: &Stage<W>, ticket: &Ticket) -> bool {
+    let mut txn = stage.begin().await;
+    let reopened = stage.store.reopen(&mut txn, stage.handler, &Key::of("a").unwrap(), ticket).await.unwrap();
+    committed(stage.commit(txn).await);
+    reopened
+}
+
+/// The answer to the first call may be lost, and an operator may then discard the message.
+pub async fn a_claim_that_has_changed_is_not_reopened<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let ticket = stage.process("a").await;
+    assert!(reopened(&stage, &ticket).await);
+    assert!(!reopened(&stage, &ticket).await, "its row was written before");
+    if W::FEATURES.refuses_commit {
+        // No claim is left by a handler.
+        return;
+    }
+    stage.row(&stage.id("a"), false, Err(Reason::Committed)).await;
+    let id = stage.one_dead().await.id;
+    assert!(stage.store.discard("billing", id).await.unwrap());
+    assert!(!reopened(&stage, &ticket).await);
+    assert!(stage.is_dated("a").await);
+}
+
 /// A reopened claim is waiting, and is the same claim.
 pub async fn a_reopened_claim_waits_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.process("a").await;
+    let ticket = stage.process("a").await;
     stage.process("b").await;
-    let mut txn = stage.begin().await;
-    stage.store.reopen(&mut txn, stage.handler, &Key::of("a").unwrap()).await.unwrap();
-    committed(stage.commit(txn).await);
+    assert!(reopened(&stage, &ticket).await);
     assert!(stage.is_waiting("a").await);
     assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
     assert!(stage.is_dated("b").await);

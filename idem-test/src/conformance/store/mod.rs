@@ -60,6 +60,7 @@ macro_rules! store_suite {
             an_existing_claim_has_fingerprint_and_age
             a_key_without_a_claim_has_no_existing_claim
             a_reopened_claim_waits_again
+            a_claim_that_has_changed_is_not_reopened
             odd_keys_make_the_round_trip
             keys_that_look_alike_are_different
             an_empty_fingerprint_is_a_fingerprint

@@ -161,7 +161,7 @@ pub async fn nothing_staged_survives_a_transaction_that_its_handler_ended<W: Wor
                 matches!(
                     done,
                     CommitResult::RolledBack
-                        | CommitResult::CommittedEarly
+                        | CommitResult::CommittedEarly(_)
                         | CommitResult::CommitRefused
                         | CommitResult::Swallowed
                 ),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::{
     ClaimState, Claimed, Claims, CommitResult, ExistingClaim, Filter, HandlerId, Identity, InboxRows, NewRow, Operator,
-    Page, Row, RowKind, TakeLimit, Transactions,
+    Page, Row, RowKind, TakeLimit, Ticket, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
@@ -88,11 +88,13 @@ impl<W: World> Stage<W> {
         self.world.number(&format!("SELECT count(*) FROM {effects} WHERE name = '{name}'")).await
     }
 
-    /// Processes a message whose effect is named by its key.
-    pub(super) async fn process(&self, key: &str) {
+    /// Processes a message whose effect is named by its key. Returns the ticket of the transaction.
+    pub(super) async fn process(&self, key: &str) -> Ticket {
         let mut txn = self.claimed(&self.id(key)).await;
         self.effect(&mut txn, key).await;
+        let ticket = self.store.ticket(&txn).unwrap_or_default();
         committed(self.commit(txn).await);
+        ticket
     }
 
     // ===== questions =====

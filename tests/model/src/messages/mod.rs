@@ -89,7 +89,7 @@ impl Model for Scenario {
                 (Work::Row(message, isolation), Stage::Reserved { known }) => {
                     suspects::steps(&mut steps, slot, (message, isolation), known, false);
                 }
-                (Work::Row(message, isolation), Stage::Counting { known }) => {
+                (Work::Row(message, isolation), Stage::Counting { known, .. }) => {
                     suspects::steps(&mut steps, slot, (message, isolation), known, true);
                 }
                 (Work::Row(message, _), stage) => rows::steps(&mut steps, slot, message, stage),

@@ -54,9 +54,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage
     }
 }
 
-/// Begins the transaction: deletes the row by its token, and dates the claim. Without the token, the lease was lost: the
-/// start is given back, which takes the token from the worker that has the row now, as every change of a row does. While
-/// that one runs it, the row is locked.
+/// Begins the transaction: deletes the row by its token, and dates the claim. Without the token, the lease was lost.
 fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let scenario = steps.world;
     if steps.state.has_token(message, slot) {
@@ -72,21 +70,39 @@ fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
             after.end(slot);
         });
     }
+    give_start_back(steps, slot, message);
+}
+
+/// A worker that has lost the lease gives its start back, and leaves the token of the one that has the row now. While
+/// that one runs it, the row is locked. A refund that fails is repeated. One without an answer is not, because it may
+/// have been done: then the start stays counted.
+fn give_start_back(steps: &mut Steps<'_>, slot: Slot, message: u8) {
+    let (scenario, who, loses) = (steps.world, slot_name(slot), steps.state.left.losses > 0);
+    let forgets = scenario.has(Defect::FailedRefundForgotten);
+    if loses || forgets {
+        steps.setback(who, "finds that it has lost the lease of _, and cannot give its start back", message, |after| {
+            after.left.losses -= u8::from(!forgets);
+            after.end(slot);
+        });
+    }
     if steps.state.is_locked(message) {
-        if steps.state.left.losses > 0 {
-            let what = "finds that it has lost the lease of _, and cannot give its start back: the row stays locked";
-            steps.setback(slot_name(slot), what, message, |after| {
-                after.left.losses -= 1;
-                after.end(slot);
-            });
-        }
         return;
     }
-    steps.step(slot_name(slot), "finds that it has lost the lease of _, and gives its start back", message, |after| {
+    let give_back = |after: &mut State| {
         after.change(message, refund);
         close(after, message);
+    };
+    steps.step(who, "finds that it has lost the lease of _, and gives its start back", message, |after| {
+        give_back(after);
         after.end(slot);
     });
+    if loses && scenario.has(Defect::UnansweredRefundRepeated) {
+        let what = "finds that it has lost the lease of _, gives its start back, and gets no answer";
+        steps.setback(who, what, message, |after| {
+            give_back(after);
+            after.left.losses -= 1;
+        });
+    }
 }
 
 /// The handler, the guard and the commit.

@@ -31,7 +31,9 @@ pub(super) fn reserve(steps: &mut Steps<'_>, slot: Slot) {
     }
 }
 
-/// The steps of a slot that has reserved a suspect. `again`: the statement that counts its start had no answer.
+/// The steps of a slot that has reserved a suspect. `again`: the statement that counts its start had no answer. Then
+/// the start may be counted: until it is counted again, and begun, or released, nothing that could end the process runs
+/// beside it.
 pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, (message, isolation): (u8, Isolation), known: u8, again: bool) {
     if !steps.state.has_token(message, slot) {
         return steps
@@ -71,7 +73,7 @@ fn count(steps: &mut Steps<'_>, slot: Slot, message: u8, known: u8, again: bool)
         steps.setback(slot_name(slot), "counts the start of _, and gets no answer", message, |after| {
             count(after);
             after.left.losses -= 1;
-            after.advance(slot, Stage::Counting { known });
+            after.advance(slot, Stage::Counting { known, isolated: !scenario.has(Defect::IsolationEndsUnanswered) });
         });
     }
 }

@@ -39,8 +39,9 @@ pub(super) enum Stage {
     Taken,
     /// A suspect that waits until its process is quiet, and had these starts when it was reserved.
     Reserved { known: u8 },
-    /// The same, after the statement that counts its start has had no answer.
-    Counting { known: u8 },
+    /// The same, after the statement that counts its start has had no answer. Its process stays quiet for it, except
+    /// where a defect ends that.
+    Counting { known: u8, isolated: bool },
     /// The transaction is open and holds the claim, and the handler runs.
     Running,
     /// The handler failed, and its transaction was rolled back. The failure is not written yet.
@@ -56,10 +57,12 @@ pub(super) enum Stage {
 }
 
 impl Task {
-    /// The work that it keeps out of its process. A suspect that waits keeps out nothing yet.
+    /// The work that it keeps out of its process. A suspect that waits for a quiet process keeps out nothing yet.
     pub(super) fn isolates(self) -> Isolation {
         match (self.work, self.stage) {
-            (_, Stage::Reserved { .. } | Stage::Counting { .. }) | (Work::Delivery(_), _) => Isolation::Nothing,
+            (_, Stage::Reserved { .. } | Stage::Counting { isolated: false, .. }) | (Work::Delivery(_), _) => {
+                Isolation::Nothing
+            }
             (Work::Row(_, isolation), _) => isolation,
         }
     }

@@ -77,6 +77,9 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::StartCountedAtReservation => world(KILLER_COPIES, NONE),
         Defect::RepeatedCountAdds => world(ONCE_ALONE, Left { kills: 1, losses: 1, ..NONE }),
         Defect::CountIgnoresRefund => world(ONCE_ALONE, Left { pauses: 1, ..NONE }),
+        Defect::IsolationEndsUnanswered => world(KILLER_COPIES, Left { losses: 2, ..NONE }),
+        Defect::FailedRefundForgotten => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
+        Defect::UnansweredRefundRepeated => world(KILLS, Left { pauses: 1, losses: 1, ..NONE }),
         Defect::JudgedAtTheEndOfItsLease => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
         Defect::BreakChargesStart => world(STORED, Left { kills: 2, losses: 2, ..NONE }),
         Defect::BreaksNotCounted => world(BREAKER, NONE),
@@ -104,6 +107,7 @@ const KILLERS: &[Message] =
     &[Message::stored(0, Handler::Succeeds), Message::new(1, Handler::Kills), Message::new(2, Handler::Kills)];
 const KILLER_COPIES: &[Message] = &[Message::stored(0, Handler::Succeeds), Message::new(1, Handler::Kills).copies(4)];
 const STORED: &[Message] = &[Message::stored(0, Handler::Succeeds)];
+const KILLS: &[Message] = &[Message::stored(0, Handler::Kills)];
 const BREAKER: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Breaks)];
 /// The second message is published after the first may have been processed.
 const PRUNED: &[Message] =
