@@ -96,7 +96,7 @@ pub async fn nothing_local_survives_a_transaction_that_its_handler_ended<W: Worl
                 matches!(
                     done,
                     CommitResult::RolledBack
-                        | CommitResult::CommittedEarly
+                        | CommitResult::CommittedEarly(_)
                         | CommitResult::CommitRefused
                         | CommitResult::Swallowed
                 ),
