@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_program_that_fails_and_the_output_of_both_streams_are_seen() {
         let log = std::env::temp_dir().join(format!("idem-suites-{}", std::process::id()));
-        let mut sh = |script: &str| run_program(Command::new("sh").args(["-c", script]), &log).unwrap();
+        let sh = |script: &str| run_program(Command::new("sh").args(["-c", script]), &log).unwrap();
         assert!(!sh("echo to stdout; echo to stderr >&2; exit 101"));
         assert_eq!(fs::read_to_string(&log).unwrap(), "to stdout\nto stderr\n");
         assert!(sh("exit 0"));

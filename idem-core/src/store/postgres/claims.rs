@@ -143,13 +143,7 @@ impl Claims for Postgres {
         many::read_many(txn, ids, &self.sql().known).await
     }
 
-    async fn reopen(
-        &self,
-        txn: &mut Txn,
-        handler: HandlerId,
-        key: &Key,
-        left_by: &Ticket,
-    ) -> Result<bool, StoreError> {
+    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key, left_by: &Ticket) -> Result<bool, StoreError> {
         let query = self.sql().reopen.query().bind(handler.0).bind(key.as_bytes()).bind(&left_by.number);
         Ok(!txn.ask(query).await?.is_empty())
     }

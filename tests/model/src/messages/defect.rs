@@ -99,7 +99,11 @@ impl Defect {
             "a suspect is no longer isolated when the count of its start has no answer",
             Property::InnocentsLive,
         ),
-        (Self::FailedRefundForgotten, "a start that cannot be given back at once stays counted", Property::InnocentsLive),
+        (
+            Self::FailedRefundForgotten,
+            "a start that cannot be given back at once stays counted",
+            Property::InnocentsLive,
+        ),
         (
             Self::UnansweredRefundRepeated,
             "a start is given back again although it may have been given back",
