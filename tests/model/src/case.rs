@@ -34,7 +34,7 @@ impl Case {
 }
 
 /// The most states of a world in which a rule is broken.
-const BROKEN: usize = 1_000_000;
+const BROKEN: usize = 1_500_000;
 
 /// All cases. `small`: with few enough failures for CI.
 pub(crate) fn cases(small: bool) -> Vec<Case> {

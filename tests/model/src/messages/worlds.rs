@@ -77,7 +77,7 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::StartCountedAtReservation => world(KILLER_COPIES, NONE),
         Defect::RepeatedCountAdds => world(ONCE_ALONE, Left { kills: 1, losses: 1, ..NONE }),
         Defect::CountIgnoresRefund => world(ONCE_ALONE, Left { pauses: 1, ..NONE }),
-        Defect::IsolationEndsUnanswered => world(KILLER_COPIES, Left { losses: 2, ..NONE }),
+        Defect::IsolationEndsUnanswered => world(KILLER_COPIES, Left { kills: 1, losses: 1, ..NONE }),
         Defect::FailedRefundForgotten => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
         Defect::UnansweredRefundRepeated => world(KILLS, Left { pauses: 1, losses: 1, ..NONE }),
         Defect::JudgedAtTheEndOfItsLease => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
