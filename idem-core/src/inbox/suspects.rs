@@ -61,7 +61,7 @@ impl<S: Store> Taker<S> {
                 // Its reservation has expired: another process has it now.
                 Ok(false) => continue,
                 Err(fault) => {
-                    self.release(&row, (isolated, turn)).await;
+                    self.release(&row, (isolated, turn), &fault).await;
                     return Err(fault);
                 }
             }
@@ -98,9 +98,15 @@ impl<S: Store> Taker<S> {
     }
 
     /// Releases a suspect whose start may be counted, since its count had no answer. Until then it stays isolated: a
-    /// message that ended the process would charge it. If the database fails, the isolation ends, as while it runs.
-    async fn release(&self, row: &Row, isolated: (Isolated, Turn)) {
+    /// message that ended the process would charge it. If the database fails, the isolation ends, as while it runs. If it
+    /// has refused to count, for instance because the table is locked, nothing is counted, and nothing stands still.
+    async fn release(&self, row: &Row, isolated: (Isolated, Turn), fault: &StoreError) {
         let mut released = pin!(self.pipeline.record_result(row, &RELEASED));
+        if fault.is_answered() {
+            drop(isolated);
+            released.await;
+            return;
+        }
         tokio::select! {
             biased;
             _ = &mut released => {}

@@ -40,7 +40,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
-    /// whose answer was lost, and an operator may have replayed or discarded it since.
+    /// whose answer was lost, and an operator may have replayed or discarded it since. Without a claim, which was pruned
+    /// or lost with its server, nothing else remembers the message, and it is written.
     async fn write_early_commit(
         &self,
         delivery: &Delivery,
@@ -50,12 +51,15 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), StoreError> {
         let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error: ERROR };
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-        let mut id = None;
-        if self.store.reopen(&mut txn, identity.handler, &identity.key, ticket).await? {
-            id = Some(self.store.insert(&mut txn, &row).await?);
-        }
+        let (handler, key) = (identity.handler, &identity.key);
+        let is_left = self.store.reopen(&mut txn, handler, key, ticket).await?
+            || self.store.existing_claim(&mut txn, handler, key).await?.is_none();
+        let id = if is_left { Some(self.store.insert(&mut txn, &row).await?) } else { None };
         committed(self.store.commit(txn).await)?;
-        telemetry::tell(id, attempts, row.state, ERROR);
+        match id {
+            Some(_) => telemetry::tell(id, attempts, row.state, ERROR),
+            None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
+        }
         Ok(())
     }
 

@@ -123,6 +123,7 @@ macro_rules! __pipeline_in_every_mode {
             // unrecorded
             a_dead_letter_that_is_refused_costs_no_lane
             a_dead_letter_that_was_discarded_is_not_written_again
+            a_dead_letter_is_written_although_the_claim_of_its_handler_is_gone
             a_dead_letter_of_a_row_that_is_refused_costs_no_slot
             a_failure_of_a_row_that_is_refused_costs_no_slot
             // routes

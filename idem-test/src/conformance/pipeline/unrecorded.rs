@@ -123,6 +123,31 @@ pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(wor
     assert_eq!(line.run(2).await[1], "duplicate", "its claim is dated");
 }
 
+/// A handler has committed, and its claim is deleted before the dead letter is written.
+pub async fn a_dead_letter_is_written_although_the_claim_of_its_handler_is_gone<W: World>(world: W) {
+    if W::FEATURES.refuses_commit {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (begun, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, gate) = (begun.clone(), open.subscribe());
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "reopen" => {
+            told.send_replace(true);
+            Do::Wait(gate.clone())
+        }
+        _ => Do::Work,
+    };
+    line.publish(Order::new("a", &[Act::Commit]));
+    let worker = line.start_over(hook, Settings::default());
+    soon(begun.subscribe().wait_for(|begun| *begun)).await.unwrap();
+    line.world.run(&format!("DELETE FROM {}", line.world.own("processed_messages"))).await;
+    open.send_replace(true);
+    assert_eq!(line.outcomes(1).await, ["dead: committed by its handler"]);
+    worker.stop().await;
+    line.one_dead().await;
+}
+
 /// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does
 /// not run again before the failure is recorded.
 pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
