@@ -104,6 +104,8 @@ macro_rules! pipeline_suite {
             // unanswered
             a_claim_without_an_answer_costs_no_lane
             a_failure_whose_record_gets_no_answer_costs_no_lane
+            // starts
+            a_suspect_whose_count_is_refused_keeps_no_delivery_waiting
             // copies
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane

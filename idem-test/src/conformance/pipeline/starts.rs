@@ -47,6 +47,32 @@ pub async fn a_suspect_whose_count_has_no_answer_is_isolated_until_it_is_release
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }
 
+/// The table is locked, for instance by a new index. So nothing is counted, and the release waits for as long.
+pub async fn a_suspect_whose_count_is_refused_keeps_no_delivery_waiting<W: World>(world: W) {
+    let line = Line::new(world).await;
+    suspect_for(&line, 2, Duration::ZERO).await;
+    let (released, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, gate, counted) = (released.clone(), open.subscribe(), AtomicBool::new(false));
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "start_is_counted" if !counted.swap(true, SeqCst) => Do::Fail(StoreError::LockTimeout),
+        "record_result" => {
+            told.send_replace(true);
+            Do::Wait(gate.clone())
+        }
+        _ => Do::Work,
+    };
+    let worker = line.start_over(hook, Settings::default());
+    soon(released.subscribe().wait_for(|released| *released)).await.unwrap();
+    line.publish(Order::ok("neighbour"));
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    open.send_replace(true);
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.desk.go.send_replace(true);
+    assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
+    worker.stop().await;
+    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+}
+
 /// A worker was paused beyond the lease of a row, and another process has reserved it. A start that stays counted would
 /// bring the message nearer to its end, and a second refund would take the start of another run.
 pub async fn a_refund_that_fails_is_repeated_until_it_may_be_written<W: World>(world: W) {
