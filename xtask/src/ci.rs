@@ -16,7 +16,8 @@ const FEATURES: &[&[&str]] = &[
     &["--no-default-features", "--features", "protobuf"],
     &["--no-default-features", "--features", "rabbitmq"],
     &["--no-default-features", "--features", "nats"],
-    &["--no-default-features", "--features", "kafka"],
+    // Not `kafka` alone: the C library would be built once more, without TLS.
+    &["--no-default-features", "--features", "kafka-ssl,kafka-zstd"],
 ];
 
 #[derive(Args)]

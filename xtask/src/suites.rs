@@ -14,9 +14,9 @@ use crate::program::Program;
 
 const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
-/// The directories of the packages whose tests mostly wait for servers that start, stop, or hand out a partition. Cargo
-/// runs one program after another, and the processor was idle for nine tenths of these.
-const WAITING: [&str; 2] = ["idem-adapters", "xtask/services"];
+/// The directories of the packages whose tests mostly wait: for servers that start, stop, or hand out a partition, and
+/// for outages to last. Cargo runs one program after another, and the processor was idle for nine tenths of most.
+const WAITING: [&str; 3] = ["idem-adapters", "tests/faults", "xtask/services"];
 
 /// Builds all tests, runs them with these variables, then the documentation's. A failure ends only its own program.
 pub(crate) fn run_all(env: &[(&str, String)]) -> Result<()> {
@@ -28,8 +28,9 @@ pub(crate) fn run_all(env: &[(&str, String)]) -> Result<()> {
     programs.sort_by(|a, b| (&a.package, &a.executable).cmp(&(&b.package, &b.executable)));
     let (waiting, busy): (Vec<_>, Vec<_>) = programs.into_iter().partition(waits);
     let mut failed = thread::scope(|scope| -> Result<Vec<String>> {
-        let waiting = scope.spawn(|| run_row(&waiting, env));
-        let mut failed = run_row(&busy, env)?;
+        let waiting = scope.spawn(|| run_row(&waiting, env, Program::command));
+        // Some of the tests that wait measure how long something takes.
+        let mut failed = run_row(&busy, env, Program::nice_command)?;
         failed.extend(waiting.join().map_err(|_| anyhow!("a row of test programs panicked"))??);
         Ok(failed)
     })?;
@@ -49,15 +50,13 @@ fn waits(program: &Program) -> bool {
 }
 
 /// Runs one program after another. Returns those that failed.
-fn run_row(programs: &[Program], env: &[(&str, String)]) -> Result<Vec<String>> {
+fn run_row(programs: &[Program], env: &[(&str, String)], command: impl Fn(&Program) -> Command) -> Result<Vec<String>> {
     let logs = root().join("target/suites");
     fs::create_dir_all(&logs)?;
     let mut failed = Vec::new();
     for program in programs {
         let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
-        let mut command = program.command();
-        command.envs(env.iter().cloned());
-        if !run_program(&mut command, &logs.join(&*name))? {
+        if !run_program(command(program).envs(env.iter().cloned()), &logs.join(&*name))? {
             failed.push(name.into_owned());
         }
     }
@@ -66,7 +65,7 @@ fn run_row(programs: &[Program], env: &[(&str, String)]) -> Result<Vec<String>> 
 
 /// Runs a program, and prints its output when it has ended: another one runs beside it. Returns whether it passed.
 fn run_program(command: &mut Command, log: &Path) -> Result<bool> {
-    let name = command.get_program().to_string_lossy().into_owned();
+    let name = log.file_name().unwrap_or_default().to_string_lossy();
     let file = File::create(log).context("cannot write the output of a test program")?;
     command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
     let status = command.status().with_context(|| format!("cannot run {name}"))?;

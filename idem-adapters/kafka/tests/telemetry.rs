@@ -2,6 +2,7 @@
 //! thread reports both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
+#[path = "on_kafka/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

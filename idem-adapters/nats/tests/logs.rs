@@ -2,6 +2,7 @@
 //! line is logged.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "on_nats/common/mod.rs"]
 mod common;
 
 use common::{World, subscribe_options};

@@ -2,6 +2,7 @@
 //! is logged.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
+#[path = "on_rabbitmq/common/mod.rs"]
 mod common;
 
 use common::World;

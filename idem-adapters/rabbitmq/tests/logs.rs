@@ -1,6 +1,7 @@
 //! The log of a start. This test has a separate process, because lapin logs on its own threads.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "on_rabbitmq/common/mod.rs"]
 mod common;
 
 use common::{World, subscribe_options};

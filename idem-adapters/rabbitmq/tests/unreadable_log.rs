@@ -2,6 +2,7 @@
 //! decide whether a line is logged.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "on_rabbitmq/common/mod.rs"]
 mod common;
 
 use common::{World, loss, next, subscribe_options};

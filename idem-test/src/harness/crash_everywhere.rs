@@ -21,7 +21,7 @@ impl<S: Store> Trial<S> {
     /// Delivers a message for each point at which a process can die, lets its process die there, and checks that the
     /// message has one effect once another process has completed it. A point is before each poll of the handler, of each
     /// of idem's statements and of the ack: the process is dead in every await, also if COMMIT has been sent and not
-    /// answered. Returns how many points there were.
+    /// answered. One more is when the answer to COMMIT has arrived. Returns how many points there were.
     ///
     /// `message` creates a new message from a number, as for [`has_one_effect`](Self::has_one_effect); all messages must
     /// have the same effect. `digest` reads the effects of all messages so far, see [`Digest`].
@@ -50,8 +50,7 @@ impl<S: Store> Trial<S> {
     ///
     /// # Errors
     /// Returns the first point at which the effect differs, with what was seen; a message that became a dead letter or
-    /// was not completed within a minute; a phase without a point, or with more than 300; a COMMIT that was answered
-    /// before a process could die; or any other failure.
+    /// was not completed within a minute; a phase without a point, or with more than 300; or any other failure.
     pub async fn crash_everywhere<M: ToPublication, D: Digest>(
         &self,
         message: impl FnMut(u32) -> M,
@@ -105,7 +104,9 @@ where
         return Err(format!("there was no point {phase}, so that nothing is known about a crash there").into());
     }
     if phase == Phase::InCommit && !had_effect {
-        return Err("no process died after its COMMIT was sent and before it was answered".into());
+        return Err(
+            "no process died between its COMMIT and the ack, so that nothing is known about a crash there".into()
+        );
     }
     Ok(points)
 }

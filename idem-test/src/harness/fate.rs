@@ -58,7 +58,7 @@ impl Fate {
         }
     }
 
-    /// Polls a call until it is ready, or the process dies before one of these polls.
+    /// Polls a call until it is ready, or the process dies before one of these polls, or when COMMIT is answered.
     pub(super) async fn polled<R>(&self, call: Call, work: impl Future<Output = R>) -> R {
         let Death::BeforePoll(polls) = &self.0.death else { return work.await };
         let mut work = pin!(work);
@@ -67,7 +67,17 @@ impl Fate {
                 self.die();
             }
             // Nothing wakes a task of a dead process: its runtime is dropped.
-            if self.is_dead() { Poll::Pending } else { work.as_mut().poll(cx) }
+            if self.is_dead() {
+                return Poll::Pending;
+            }
+            let polled = work.as_mut().poll(cx);
+            // A COMMIT may be answered in its first poll, for instance if the thread of SQLite runs before this one does.
+            // The answer is a point as well, so that there is always one behind the commit.
+            if polled.is_ready() && call == Call::Commit && polls.count(call) {
+                self.die();
+                return Poll::Pending;
+            }
+            polled
         })
         .await
     }

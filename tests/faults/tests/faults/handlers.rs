@@ -25,7 +25,12 @@ async fn dies(act: Act, reason: Reason, attempts: u32, effects: &[&str]) -> Opti
     world.broker.idle().await;
     let row = world.row(&store).await;
     assert_eq!((row.reason, row.attempts), (Some(reason), attempts), "{}", row.error);
-    assert_eq!(world.stage.runs().len(), attempts as usize);
+    let mut runs = world.stage.attempts("bad");
+    if matches!(act, Act::Hang) {
+        // A late handler is charged only if the database answers within a second; on a busy machine it may not.
+        runs.dedup();
+    }
+    assert_eq!(runs, (1..=attempts).collect::<Vec<_>>());
     let found: Vec<String> = world.all_effects().await.into_iter().map(|(id, _)| id).collect();
     assert_eq!(found, effects);
     assert_eq!(world.broker.queue("orders").counts().redeliveries, 0);

@@ -20,7 +20,7 @@ mod outage;
 mod outbox;
 mod partitions;
 mod process;
-#[path = "../../../../idem-adapters/rabbitmq/tests/common/raw.rs"]
+#[path = "../../../../idem-adapters/rabbitmq/tests/on_rabbitmq/common/raw.rs"]
 mod raw;
 mod retries;
 mod returns;

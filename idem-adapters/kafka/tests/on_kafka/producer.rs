@@ -1,0 +1,67 @@
+//! A producer that ends with a fatal error. Uses the mock cluster of the client, since a real broker gives no such error
+//! on demand.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idem_core::{Outgoing, Sink, SinkError, StagedMessage};
+use idem_kafka::{Kafka, Producer};
+use rdkafka::mocking::MockCluster;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+const LONG: Duration = Duration::from_secs(20);
+
+async fn publish(sink: &Producer) -> Result<(), SinkError> {
+    let message = StagedMessage::new(Uuid::now_v7(), Outgoing::new("orders", "{}"));
+    timeout(LONG, sink.publish(&message)).await.unwrap()
+}
+
+async fn sink(cluster: &MockCluster<'_, rdkafka::producer::DefaultProducerContext>) -> Producer {
+    cluster.create_topic("orders", 1, 1).unwrap();
+    let sink = Kafka::connect(cluster.bootstrap_servers()).await.unwrap().producer();
+    sink.open().await.unwrap();
+    publish(&sink).await.unwrap();
+    sink
+}
+
+/// A fatal error confirms nothing, and the next message goes through a new producer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fatal_error_confirms_nothing_and_is_followed_by_a_new_producer() {
+    let cluster = MockCluster::new(1).unwrap();
+    let sink = sink(&cluster).await;
+    cluster.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER]);
+    let error = publish(&sink).await.unwrap_err();
+    assert!(matches!(error, SinkError::Broker(_)), "{error}");
+    for result in join_all((0..100).map(|_| publish(&sink))).await {
+        result.unwrap();
+    }
+    sink.close().await;
+}
+
+/// An error that passes is hidden by the client, which sends again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_that_passes_is_no_failure() {
+    let cluster = MockCluster::new(1).unwrap();
+    let sink = sink(&cluster).await;
+    let passes = [
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR__TRANSPORT,
+    ];
+    cluster.request_errors(RDKafkaApiKey::Produce, &passes);
+    publish(&sink).await.unwrap();
+    sink.close().await;
+}
+
+/// A topic to which the user may not write refuses its messages, and no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forbidden_topic_refuses_its_messages() {
+    let cluster = MockCluster::new(1).unwrap();
+    let sink = sink(&cluster).await;
+    cluster.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED]);
+    let error = publish(&sink).await.unwrap_err();
+    assert!(matches!(error, SinkError::Message(_)) && error.to_string().contains("may not write"), "{error}");
+    sink.close().await;
+}

@@ -1,0 +1,195 @@
+//! How long a lease lasts, and what is sent after its end.
+
+use std::time::Duration;
+
+use crate::common::relay::Relay;
+use crate::common::{KEPT, SHORT, World, next, nothing_for, subscribe_options};
+use futures_util::StreamExt;
+use idem_core::{Acker, Settled, Source};
+use tokio::time::sleep;
+
+#[tokio::test]
+async fn a_handler_that_takes_longer_than_the_ack_wait_keeps_its_delivery() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open_for(1, KEPT).await;
+    let (_, acker) = next(&mut stream).await;
+    assert_eq!(acker.lease(), Some(KEPT));
+    let mut another = world.open_for(1, KEPT).await;
+    nothing_for(&mut another, KEPT * 2).await;
+    assert!(acker.is_live());
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    world.until(0, 0).await;
+}
+
+#[tokio::test]
+async fn buffered_deliveries_keep_their_leases() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..4 {
+        world.publish(n.to_string()).await;
+    }
+    let mut stream = world.open_for(4, KEPT).await;
+    world.until(0, 4).await;
+    let mut another = world.open_for(4, KEPT).await;
+    nothing_for(&mut another, KEPT * 2).await;
+    for n in 0..4 {
+        let (delivery, acker) = next(&mut stream).await;
+        assert_eq!((delivery.payload(), delivery.redelivered()), (&n.to_string().into(), false));
+        acker.ack().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_extension_holds_a_delivery_also_without_its_source() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open_for(1, KEPT).await;
+    let (_, mut acker) = next(&mut stream).await;
+    drop(stream);
+    let mut another = world.open_for(1, KEPT).await;
+    for _ in 0..8 {
+        acker.extend().await.unwrap();
+        nothing_for(&mut another, KEPT / 3).await;
+    }
+    assert!(acker.is_live());
+}
+
+#[tokio::test]
+async fn no_delivery_is_kept_after_its_work_has_ended() {
+    let Some(world) = World::new().await else { return };
+    world.publish("dropped").await;
+    let mut stream = world.open_short(1).await;
+    drop(next(&mut stream).await);
+    let mut another = world.open_short(1).await;
+    let (delivery, _acker) = next(&mut another).await;
+    assert_eq!((delivery.payload(), delivery.redelivered()), (&"dropped".into(), true));
+}
+
+#[tokio::test]
+async fn no_delivery_is_kept_after_its_source_has_ended() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open_short(1).await;
+    let (_, mut acker) = next(&mut stream).await;
+    drop(stream);
+    let mut another = world.open_short(1).await;
+    assert!(next(&mut another).await.0.redelivered());
+    assert!(!acker.is_live());
+    assert!(acker.extend().await.unwrap_err().to_string().contains("has run out"));
+}
+
+/// A late release would take the message from the worker that has it now.
+#[tokio::test]
+async fn a_release_after_the_lease_has_run_out_is_not_sent() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    world.publish("x").await;
+    let mut stream = world.open_through(&relay, 1).await;
+    let (_, old) = next(&mut stream).await;
+    relay.hang(true);
+    let mut another = world.open_short(1).await;
+    let (delivery, new) = next(&mut another).await;
+    assert!(delivery.redelivered());
+    relay.hang(false);
+
+    assert!(!old.is_live());
+    assert_eq!(old.release().await.unwrap(), Settled::Stale);
+    let mut third = world.open_short(1).await;
+    nothing_for(&mut third, SHORT / 2).await;
+    assert!(new.is_live());
+    assert_eq!(new.ack().await.unwrap(), Settled::Confirmed);
+}
+
+/// The database has recorded the message, regardless of which worker has it now.
+#[tokio::test]
+async fn an_ack_after_the_lease_has_run_out_is_sent() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    world.publish("x").await;
+    let mut stream = world.open_through(&relay, 1).await;
+    let (_, old) = next(&mut stream).await;
+    relay.hang(true);
+    let mut another = world.open_short(1).await;
+    let (_, new) = next(&mut another).await;
+    drop(new);
+    relay.hang(false);
+    assert_eq!(old.ack().await.unwrap(), Settled::Confirmed);
+    nothing_for(&mut another, SHORT * 2).await;
+    world.until(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_buffered_delivery_with_an_expired_lease_is_not_handed_out() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    world.publish("x").await;
+    let mut stream = world.open_through(&relay, 1).await;
+    world.until(0, 1).await;
+    relay.hang(true);
+    let mut another = world.open_short(1).await;
+    let (_, _new) = next(&mut another).await;
+    relay.hang(false);
+    nothing_for(&mut stream, SHORT / 2).await;
+}
+
+/// If no consumer listens on the ack subject, the server itself responds.
+#[tokio::test]
+async fn an_answer_that_there_is_no_consumer_confirms_nothing() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open(1).await;
+    let (_, acker) = next(&mut stream).await;
+    world.delete_consumer().await;
+    // The consumer's subscription ends a moment after the response to its deletion.
+    sleep(Duration::from_millis(200)).await;
+    let answer = acker.ack().await;
+    assert!(answer.as_ref().is_err_and(|error| error.to_string().contains("no responders")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open(1).await;
+    let (_, acker) = next(&mut stream).await;
+    world.delete_consumer().await;
+    // The consumer's subscription ends a moment after the response to its deletion.
+    sleep(Duration::from_millis(200)).await;
+    let client = async_nats::connect(&world.url).await.unwrap();
+    let mut asked = client.subscribe(format!("$JS.ACK.{}.>", world.stream)).await.unwrap();
+    client.flush().await.unwrap();
+    // The same server responds to this, so the subscription exists before the next step.
+    client.request("$JS.API.INFO", "".into()).await.unwrap();
+    let impostor = async {
+        let message = asked.next().await.unwrap();
+        assert_eq!(message.payload, "+ACK");
+        client.publish(message.reply.unwrap(), "-ERR".into()).await.unwrap();
+        client.flush().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(acker.ack(), impostor);
+    assert!(answer.as_ref().is_err_and(|error| error.to_string().contains("not that of a consumer")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_ack_is_confirmed_by_nothing_but_its_answer() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    world.publish("x").await;
+    let mut stream = world.open_through(&relay, 1).await;
+    let (_, acker) = next(&mut stream).await;
+    relay.hang(true);
+    let mut ack = std::pin::pin!(acker.ack());
+    assert!(tokio::time::timeout(Duration::from_millis(300), ack.as_mut()).await.is_err(), "nobody has answered");
+    relay.hang(false);
+    assert_eq!(ack.await.unwrap(), Settled::Confirmed);
+}
+
+#[tokio::test]
+async fn a_consumers_own_ack_wait_is_the_lease() {
+    let Some(world) = World::new().await else { return };
+    world.consumer(|config| config.ack_wait = Duration::from_secs(5)).await;
+    world.publish("x").await;
+    let mut stream = world.source().await;
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    assert_eq!(next(&mut stream).await.1.lease(), Some(Duration::from_secs(5)));
+}

@@ -1,0 +1,185 @@
+//! TLS: which certificates are accepted.
+
+use crate::common;
+use crate::common::server::Server;
+use crate::common::{subscribe_options, texts, url};
+use idem_core::{Error, Source};
+use idem_nats::Nats;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+
+const SENTINEL: &str = "s3ntinel";
+
+fn ca() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Uses another name: a CA with the same name and another key would be taken for the known one.
+fn ca_of_another() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "another CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Starts a TLS server with this certificate.
+fn server(ca: &CertifiedIssuer<'_, KeyPair>, params: CertificateParams) -> Option<Server> {
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, ca).unwrap();
+    let config = "jetstream: {}\ntls: { cert_file: \"$home/cert.pem\", key_file: \"$home/key.pem\" }";
+    Server::start_with(config, &[("cert.pem", &certificate.pem()), ("key.pem", &key.serialize_pem())])
+}
+
+/// Starts a TLS server that requires a client certificate of the same CA.
+fn verifying(ca: &CertifiedIssuer<'_, KeyPair>) -> Option<Server> {
+    let key = KeyPair::generate().unwrap();
+    let certificate = named("localhost").signed_by(&key, ca).unwrap();
+    let config = "jetstream: {}\ntls: { cert_file: \"$home/cert.pem\", key_file: \"$home/key.pem\", ca_file: \
+                  \"$home/ca.pem\", verify_and_map: true }\nauthorization: { users: [ { user: \"billing.example\" } ] }";
+    let files = [("cert.pem", &*certificate.pem()), ("key.pem", &key.serialize_pem()), ("ca.pem", &ca.pem())];
+    Server::start_with(config, &files)
+}
+
+/// Returns the certificate and key of a client.
+fn identity(ca: &CertifiedIssuer<'_, KeyPair>, mut params: CertificateParams) -> (String, String) {
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    (params.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
+}
+
+fn expired(name: &str) -> CertificateParams {
+    let mut params = named(name);
+    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    params
+}
+
+fn named(name: &str) -> CertificateParams {
+    CertificateParams::new(vec![name.to_owned()]).unwrap()
+}
+
+async fn refused(port: u16, pem: Option<String>) {
+    let options = Nats::options(format!("tls://u:{SENTINEL}@localhost:{port}"));
+    let options = if let Some(pem) = pem { options.tls_ca(pem) } else { options };
+    let error = options.connect().await.unwrap_err();
+    let said = texts(&error);
+    assert!(matches!(error, Error::Broker { .. }), "{said}");
+    assert!(said.contains(".tls_ca(pem)") && !said.contains(SENTINEL), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_of_the_private_ca_is_accepted() {
+    let ca = ca();
+    let Some(server) = server(&ca, named("localhost")) else { return };
+    let nats = Nats::options(format!("tls://localhost:{}", server.port)).tls_ca(ca.pem()).connect().await.unwrap();
+    let error = nats.stream("ORDERS").await.unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_of_an_unknown_ca_is_refused() {
+    let Some(server) = server(&ca(), named("localhost")) else { return };
+    refused(server.port, None).await;
+    refused(server.port, Some(ca().pem())).await;
+    // The same if the URL leaves TLS to the server.
+    let error = Nats::connect(format!("nats://localhost:{}", server.port)).await.unwrap_err();
+    assert!(texts(&error).contains(".tls_ca(pem)"), "{}", texts(&error));
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_for_another_name_is_refused() {
+    let ca = ca();
+    let Some(server) = server(&ca, named("other.example")) else { return };
+    refused(server.port, Some(ca.pem())).await;
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_that_has_run_out_is_refused() {
+    let ca = ca();
+    let Some(server) = server(&ca, expired("localhost")) else { return };
+    refused(server.port, Some(ca.pem())).await;
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_refused() {
+    let Some(url) = url() else { return };
+    let port = common::relay::authority(&url).rsplit(':').next().unwrap().parse().unwrap();
+    refused(port, Some(ca().pem())).await;
+}
+
+#[tokio::test]
+async fn a_ca_without_tls_is_refused() {
+    let error = Nats::options("nats://localhost").tls_ca(ca().pem()).connect().await.unwrap_err();
+    assert!(matches!(&error, Error::Config(text) if text.contains("tls://")), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_invalid_ca_is_refused() {
+    for pem in [String::new(), "nonsense".to_owned(), KeyPair::generate().unwrap().serialize_pem()] {
+        let error = Nats::options("tls://localhost").tls_ca(pem).connect().await.unwrap_err();
+        assert!(matches!(&error, Error::Config(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_speaks_tls_too() {
+    let ca = ca();
+    let Some(server) = server(&ca, named("localhost")) else { return };
+    let url = format!("tls://localhost:{}", server.port);
+    let file = server.home.path().join("ca.pem");
+    std::fs::write(&file, ca.pem()).unwrap();
+    let client = async_nats::ConnectOptions::new().add_root_certificates(file).connect(&url).await.unwrap();
+    let jetstream = async_nats::jetstream::new(client);
+    let world = common::World { url: url.clone(), stream: "ORDERS".to_owned(), jetstream };
+    world.make(|_| {}).await;
+    world.publish("x").await;
+    let nats = Nats::options(url).tls_ca(ca.pem()).connect().await.unwrap();
+    let mut stream = nats.stream("ORDERS").await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    assert_eq!(common::next(&mut stream).await.0.payload(), "x");
+    stream.close().await;
+}
+
+#[tokio::test]
+async fn a_client_with_a_certificate_is_known_by_it() {
+    let ca = ca();
+    let Some(server) = verifying(&ca) else { return };
+    let (certificate, key) = identity(&ca, named("billing.example"));
+    let options = Nats::options(format!("tls://localhost:{}", server.port)).tls_ca(ca.pem());
+    let nats = options.tls_identity(certificate, key).connect().await.unwrap();
+    let error = nats.stream("ORDERS").await.unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_without_a_valid_certificate_gets_an_error_that_says_so() {
+    let ca = ca();
+    let Some(server) = verifying(&ca) else { return };
+    let stranger = identity(&ca_of_another(), named("billing.example"));
+    for identity in [None, Some(stranger), Some(identity(&ca, expired("billing.example")))] {
+        let key = identity.as_ref().map_or("no key", |(_, key)| key).lines().nth(1).unwrap_or("no key").to_owned();
+        let mut options = Nats::options(format!("tls://localhost:{}", server.port)).tls_ca(ca.pem());
+        if let Some((certificate, key)) = identity {
+            options = options.tls_identity(certificate, key);
+        }
+        assert!(!format!("{options:?}").contains(&key));
+        let error = options.connect().await.unwrap_err();
+        let said = texts(&error);
+        assert!(matches!(error, Error::Broker { .. }), "{said}");
+        assert!(said.contains(".tls_identity(certificate, key)") && !said.contains(&key), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn an_invalid_identity_is_refused_and_not_repeated() {
+    let ca = ca();
+    let (certificate, key) = identity(&ca, named("billing.example"));
+    let other = KeyPair::generate().unwrap().serialize_pem();
+    for (certificate, key) in [("nonsense", &*key), (&*certificate, SENTINEL), (&*certificate, &*other)] {
+        let options = Nats::options("tls://localhost").tls_ca(ca.pem()).tls_identity(certificate, key);
+        let error = options.connect().await.unwrap_err();
+        assert!(matches!(&error, Error::Config(text) if text.contains(".tls_identity")), "{error:?}");
+        assert!(!texts(&error).contains(key.lines().last().unwrap()), "{error:?}");
+    }
+}

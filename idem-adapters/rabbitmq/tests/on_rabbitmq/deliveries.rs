@@ -1,0 +1,257 @@
+//! Deliveries, and the effects of settling them.
+
+use std::time::{Duration, SystemTime};
+
+use crate::common::{World, loss, next, subscribe_options};
+use idem_core::{Acker, Settled, Source};
+use idem_rabbitmq::RabbitMq;
+use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions};
+use lapin::types::{AMQPValue, FieldTable, LongString};
+use lapin::{BasicProperties, ExchangeKind};
+
+#[tokio::test]
+async fn the_payload_arrives_unchanged() {
+    let Some(world) = World::new().await else { return };
+    let mut queue = world.open(1).await;
+    let binary: Vec<u8> = (0..=255).collect();
+    for payload in [vec![], binary, vec![b'x'; (1 << 20) + 1]] {
+        world.publish(&payload).await;
+        let (delivery, acker) = next(&mut queue).await;
+        assert!(*delivery.payload() == payload, "{delivery:?}");
+        assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+    }
+    queue.close().await;
+}
+
+#[tokio::test]
+async fn headers_and_properties_arrive_unchanged() {
+    let Some(world) = World::new().await else { return };
+    let mut headers = FieldTable::default();
+    headers.insert("trace".into(), AMQPValue::LongString("00-ab".into()));
+    headers.insert("raw".into(), AMQPValue::LongString(LongString::from(vec![0, 0xff])));
+    headers.insert("count".into(), AMQPValue::LongLongInt(-7));
+    headers.insert("flag".into(), AMQPValue::Boolean(true));
+    let properties =
+        BasicProperties::default().with_headers(headers).with_message_id("id-1".into()).with_type("order_paid".into());
+    world.publish_with("x", properties).await;
+    let mut queue = world.open(1).await;
+    let (delivery, _) = next(&mut queue).await;
+    assert_eq!(delivery.headers().get("trace"), Some(&b"00-ab"[..]));
+    assert_eq!(delivery.headers().get("raw"), Some(&[0, 0xff][..]));
+    assert_eq!(delivery.headers().get_str("count"), Some("-7"));
+    assert_eq!(delivery.headers().get_str("flag"), Some("true"));
+    assert_eq!(delivery.headers().len(), 4);
+    assert_eq!(delivery.message_id(), Some("id-1"));
+    assert_eq!(delivery.event_type(), Some("order_paid"));
+    assert_eq!(delivery.source(), world.queue);
+    assert_eq!((delivery.position(), delivery.redelivered(), delivery.attempt()), (None, false, 1));
+    // A worker whose key is a position or a partition key is refused at its start.
+    assert!(!queue.has_positions() && !queue.has_partition_keys());
+}
+
+#[tokio::test]
+async fn a_message_arrives_with_its_way_and_with_what_only_rabbitmq_says_of_it() {
+    let Some(world) = World::new().await else { return };
+    let exchange = format!("{}-shop", world.queue);
+    let options = ExchangeDeclareOptions { auto_delete: true, ..Default::default() };
+    let (channel, none) = (&world.channel, FieldTable::default);
+    channel.exchange_declare(exchange.as_str().into(), ExchangeKind::Topic, options, none()).await.unwrap();
+    let (queue, pattern, all) = (world.queue.as_str().into(), "orders.*.paid".into(), QueueBindOptions::default());
+    channel.queue_bind(queue, exchange.as_str().into(), pattern, all, none()).await.unwrap();
+    let properties = BasicProperties::default()
+        .with_content_type("application/json".into())
+        .with_content_encoding("gzip".into())
+        .with_delivery_mode(2)
+        .with_priority(7)
+        .with_correlation_id("c-1".into())
+        .with_reply_to("answers".into())
+        .with_expiration("600000".into())
+        .with_timestamp(1_700_000_000)
+        .with_user_id("guest".into())
+        .with_app_id("shop".into())
+        .with_cluster_id("east".into());
+    let (key, publish) = ("orders.42.paid".into(), BasicPublishOptions::default());
+    let confirm = channel.basic_publish(exchange.as_str().into(), key, publish, b"x", properties).await.unwrap();
+    assert!(confirm.await.unwrap().is_ack());
+
+    let (delivery, _acker) = next(&mut world.open(1).await).await;
+    assert_eq!((delivery.subject(), delivery.source()), (Some("orders.42.paid"), world.queue.as_str()));
+    assert_eq!(delivery.content_type(), Some("application/json"));
+    assert_eq!((delivery.correlation_id(), delivery.reply_to()), (Some("c-1"), Some("answers")));
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    assert_eq!(
+        (delivery.produced_at(), delivery.published_at()),
+        (Some(at), None),
+        "the server has no clock of its own"
+    );
+    let expected = [
+        ("app_id", "shop"),
+        ("cluster_id", "east"),
+        ("content_encoding", "gzip"),
+        ("delivery_mode", "2"),
+        ("exchange", exchange.as_str()),
+        ("expiration", "600000"),
+        ("priority", "7"),
+        ("user_id", "guest"),
+    ];
+    assert_eq!(delivery.properties().iter().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_time_that_cannot_exist_is_ignored() {
+    let Some(world) = World::new().await else { return };
+    world.publish_with("x", BasicProperties::default().with_timestamp(u64::MAX)).await;
+    world.publish("after").await;
+    let mut queue = world.open(1).await;
+    let (delivery, acker) = next(&mut queue).await;
+    assert_eq!((delivery.payload().as_ref(), delivery.produced_at()), (&b"x"[..], None));
+    acker.ack().await.unwrap();
+    assert_eq!(next(&mut queue).await.0.payload(), "after");
+}
+
+#[tokio::test]
+async fn a_message_without_properties_has_none() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut queue = world.open(1).await;
+    let (delivery, _) = next(&mut queue).await;
+    assert!(delivery.headers().is_empty() && delivery.properties().is_empty());
+    assert_eq!((delivery.message_id(), delivery.event_type(), delivery.content_type()), (None, None, None));
+    assert_eq!((delivery.correlation_id(), delivery.reply_to(), delivery.produced_at()), (None, None, None));
+    assert_eq!((delivery.subject(), delivery.partition_key()), (Some(world.queue.as_str()), None));
+}
+
+#[tokio::test]
+async fn an_acked_message_is_gone() {
+    let Some(world) = World::new().await else { return };
+    world.publish("first").await;
+    let mut queue = world.open(1).await;
+    let (_, acker) = next(&mut queue).await;
+    assert!(acker.is_live());
+    assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+    queue.close().await;
+    world.publish("second").await;
+    queue.subscribe(subscribe_options(1)).await.unwrap();
+    assert_eq!(next(&mut queue).await.0.payload(), "second");
+}
+
+#[tokio::test]
+async fn a_released_message_comes_back_at_once_as_redelivered() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut queue = world.open(1).await;
+    let (_, acker) = next(&mut queue).await;
+    assert_eq!(acker.release().await.unwrap(), Settled::Sent);
+    let (delivery, _) = next(&mut queue).await;
+    assert_eq!(delivery.payload(), "x");
+    // The broker's count does not count attempts.
+    assert_eq!((delivery.redelivered(), delivery.attempt()), (true, 1));
+}
+
+#[tokio::test]
+async fn a_message_that_was_dropped_comes_back_after_the_close() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut queue = world.open(1).await;
+    drop(next(&mut queue).await);
+    queue.close().await;
+    world.until_ready(1).await;
+    queue.subscribe(subscribe_options(1)).await.unwrap();
+    let (delivery, _) = next(&mut queue).await;
+    assert!(delivery.redelivered());
+}
+
+#[tokio::test]
+async fn a_source_that_was_dropped_gives_everything_back() {
+    let Some(world) = World::new().await else { return };
+    for payload in ["a", "b"] {
+        world.publish(payload).await;
+    }
+    let mut queue = world.open(2).await;
+    let delivery = next(&mut queue).await;
+    drop(queue);
+    world.until_ready(2).await;
+    assert_eq!(delivery.1.ack().await.unwrap(), Settled::Stale);
+}
+
+#[tokio::test]
+async fn no_more_than_the_bound_is_unsettled() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..5 {
+        world.publish(n.to_string()).await;
+    }
+    let mut queue = world.open(2).await;
+    let (first, _second) = (next(&mut queue).await, next(&mut queue).await);
+    world.until_ready(3).await;
+    first.1.ack().await.unwrap();
+    let _third = next(&mut queue).await;
+    world.until_ready(2).await;
+}
+
+#[tokio::test]
+async fn no_limit_at_all_is_refused() {
+    let Some(world) = World::new().await else { return };
+    let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
+    let error = queue.subscribe(subscribe_options(0)).await.unwrap_err().to_string();
+    assert!(error.contains("set it to at least 1"), "{error}");
+}
+
+#[tokio::test]
+async fn draining_releases_what_is_buffered_and_leaves_the_rest_to_be_acked() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..4 {
+        world.publish(n.to_string()).await;
+    }
+    let mut queue = world.open(4).await;
+    let (first, second) = (next(&mut queue).await, next(&mut queue).await);
+    world.until_ready(0).await;
+    queue.drain().await;
+    world.until_ready(2).await;
+    loss(&mut queue).await;
+    assert!(first.1.is_live());
+    assert_eq!(first.1.ack().await.unwrap(), Settled::Sent);
+    assert_eq!(second.1.release().await.unwrap(), Settled::Sent);
+    world.until_ready(3).await;
+    queue.close().await;
+    world.until_ready(3).await;
+}
+
+#[tokio::test]
+async fn draining_and_closing_what_was_never_opened_does_nothing() {
+    let Some(world) = World::new().await else { return };
+    let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
+    queue.drain().await;
+    queue.close().await;
+    loss(&mut queue).await;
+}
+
+#[tokio::test]
+async fn a_dropped_next_loses_no_delivery() {
+    let Some(world) = World::new().await else { return };
+    let mut queue = world.open(1).await;
+    for n in 0..50 {
+        let payload = n.to_string();
+        let (_, (delivery, acker)) = tokio::join!(world.publish(&payload), async {
+            loop {
+                tokio::select! {
+                    biased;
+                    delivery = queue.next() => break delivery.unwrap(),
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+        });
+        assert_eq!(delivery.payload(), &payload);
+        acker.ack().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_declared_queue_is_durable_and_takes_messages() {
+    let Some(world) = World::empty().await else { return };
+    let mut queue = RabbitMq::connect(&world.url).await.unwrap().declare(&world.queue).await.unwrap();
+    world.publish("x").await;
+    queue.subscribe(subscribe_options(1)).await.unwrap();
+    assert_eq!(next(&mut queue).await.0.payload(), "x");
+    queue.close().await;
+    world.delete().await;
+}
