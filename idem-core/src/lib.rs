@@ -25,6 +25,8 @@ mod inbox;
 mod input;
 mod key;
 mod lag;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod latest;
 mod local;
 #[cfg(test)]
 mod logged;
@@ -65,6 +67,8 @@ pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use latest::{Latest, LatestConnection};
 pub use local::LocalStaging;
 pub use outbox::{Outbox, Outgoing, Sink, SinkError, StagedMessage, Staging, StoreOutbox};
 pub use outcome::{Outcome, Reason};

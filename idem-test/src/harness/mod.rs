@@ -47,6 +47,7 @@ mod connect;
 mod crash;
 #[cfg(feature = "postgres")]
 mod fresh_schema;
+mod natural;
 mod one_effect;
 mod process;
 mod sending;

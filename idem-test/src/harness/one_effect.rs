@@ -75,7 +75,7 @@ impl<S: Store> Trial<S> {
     }
 
     /// Tells why a message had no effect: it died, or its effect is elsewhere.
-    async fn no_effect(&self, outcomes: &[Outcome]) -> Result<String, Error> {
+    pub(super) async fn no_effect(&self, outcomes: &[Outcome]) -> Result<String, Error> {
         let why = match (outcomes.last(), self.dead_letters().await?.first()) {
             (Some(Outcome::Dead { reason, .. }), Some(row)) => {
                 let cure = match reason {

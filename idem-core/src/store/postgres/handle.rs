@@ -51,6 +51,8 @@ pub(super) struct Inner {
     pub(super) outboxes: Names<String, OutboxId>,
     /// Whether the tables of the outbox were found to be usable.
     pub(super) outbox_checked: OnceCell<()>,
+    /// Whether the table of latest versions was found to be usable.
+    pub(super) latest_checked: OnceCell<()>,
 }
 
 impl Postgres {

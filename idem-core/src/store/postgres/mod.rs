@@ -49,10 +49,10 @@ mod many_sql;
 mod migrate;
 mod operator;
 mod operator_sql;
+mod optional_tables;
 mod options;
 mod outbox;
 mod outbox_sql;
-mod outbox_tables;
 mod own;
 mod ping;
 #[cfg(test)]

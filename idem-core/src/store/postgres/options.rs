@@ -262,6 +262,7 @@ impl PostgresOptions {
             handlers: Default::default(),
             outboxes: Default::default(),
             outbox_checked: Default::default(),
+            latest_checked: Default::default(),
         })))
     }
 

@@ -22,6 +22,10 @@ pub trait World: Sized + Send + Sync + 'static {
     #[doc(hidden)]
     const BATCH: usize = 1;
 
+    /// Whether the handlers of orders in the pipeline suite are natural.
+    #[doc(hidden)]
+    const NATURAL: bool = false;
+
     /// Creates a new world. Prints a line and returns `None` if the database is not available and not required.
     fn make() -> impl Future<Output = Option<Self>> + Send;
 
