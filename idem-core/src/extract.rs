@@ -68,7 +68,6 @@ pub struct Extraction<'a, S> {
     /// The outbox of this run, made when it is first extracted.
     pub(crate) outbox: OnceCell<Outbox>,
     /// The latest versions of the handler, if it takes them.
-    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "no store has them"))]
     pub(crate) latest: Option<(&'a LatestVersions, HandlerId)>,
 }
 

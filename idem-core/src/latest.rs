@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::store::{HandlerId, LatestVersions};
-use crate::{BoxError, Extract, Extraction, Key, KeyPart, Param};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::KeyPart;
+use crate::{BoxError, Extract, Extraction, Key, Param};
 
 /// Tells whether a message is newer than all that its handler has seen of the same entity, for events that carry state:
 /// of two copies the second one, and of two versions the older one, changes nothing, however late it comes. One row for
@@ -39,6 +41,7 @@ use crate::{BoxError, Extract, Extraction, Key, KeyPart, Param};
 pub struct Latest(Seen);
 
 #[derive(Clone)]
+#[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "no connection reads them"))]
 enum Seen {
     Table(LatestVersions, HandlerId),
     /// Of a test: nothing is stored.
@@ -46,6 +49,11 @@ enum Seen {
 }
 
 impl Latest {
+    /// The latest versions of this handler, in the table of a store, for code that no worker calls, such as an import.
+    pub fn new(versions: LatestVersions, handler: HandlerId) -> Self {
+        Self(Seen::Table(versions, handler))
+    }
+
     /// Returns `true` and remembers the version if the entity has no version yet, or only lower ones; returns `false` if
     /// this one, or a higher one, was there before. If another transaction has advanced the entity and not ended yet, it
     /// waits for that.
@@ -57,6 +65,7 @@ impl Latest {
     /// # Errors
     /// The database returned an error, or the entity is empty or longer than 255 bytes ([`sqlx::Error::Encode`]). The
     /// handler returns it.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub async fn advance<C: LatestConnection>(
         &self,
         tx: &mut C,
@@ -67,7 +76,7 @@ impl Latest {
         match &self.0 {
             Seen::Table(table, handler) => tx.advance(table, *handler, &entity, version).await,
             Seen::Memory(seen) => {
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let is_newer = seen.get(&entity).is_none_or(|known| *known < version);
                 if is_newer {
                     seen.insert(entity, version);
@@ -103,11 +112,12 @@ impl<S> Extract<S> for Latest {
              `const ADVANCES: bool = true;` in its implementation of `Param`"
         };
         let (table, handler) = from.latest.ok_or_else(undeclared)?;
-        Ok(Self(Seen::Table(table.clone(), handler)))
+        Ok(Self::new(table.clone(), handler))
     }
 }
 
 /// A connection on which [`Latest::advance`] works: `sqlx::PgConnection` and `sqlx::SqliteConnection`.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub trait LatestConnection: sealed::Sealed + Send {
     /// Inserts or raises the version of an entity; returns whether it did.
     #[doc(hidden)]
@@ -120,6 +130,7 @@ pub trait LatestConnection: sealed::Sealed + Send {
     ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sealed {
     pub trait Sealed {}
 
@@ -129,6 +140,7 @@ mod sealed {
     impl Sealed for sqlx::SqliteConnection {}
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 macro_rules! connection {
     ($connection:ty) => {
         impl LatestConnection for $connection {

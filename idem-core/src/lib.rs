@@ -25,7 +25,6 @@ mod inbox;
 mod input;
 mod key;
 mod lag;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod latest;
 mod local;
 #[cfg(test)]
@@ -67,8 +66,9 @@ pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
+pub use latest::Latest;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use latest::{Latest, LatestConnection};
+pub use latest::LatestConnection;
 pub use local::LocalStaging;
 pub use outbox::{Outbox, Outgoing, Sink, SinkError, StagedMessage, Staging, StoreOutbox};
 pub use outcome::{Outcome, Reason};

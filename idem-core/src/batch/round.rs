@@ -47,9 +47,7 @@ impl<S: Store> Pipeline<S> {
             Err(round) => return round,
         };
         let new = places(&found, |found| *found == Opened::New);
-        // A natural handler's row has a claim, and its delivery has none.
-        let is_claimed = |place: &usize| matches!(opening, Opening::Rows(_)) || !items[*place].route.handler.is_natural();
-        let claimed: Vec<usize> = new.iter().copied().filter(is_claimed).collect();
+        let claimed = claimed(items, &new, opening);
         let calls = calls(items, &new);
         let messages: Vec<_> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // A message that is claimed here and does not run would be lost.
@@ -276,6 +274,12 @@ fn failed_before_handlers(fault: StoreError) -> TransactionResult {
         StoreError::Serialization(_) => TransactionResult::Deadlock,
         StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => TransactionResult::Outage(fault),
     }
+}
+
+/// Returns those of the new items that have claims: a natural handler's row has one, and its delivery has none.
+fn claimed<S: Store>(items: &[Item<'_, S>], new: &[usize], opening: Opening<'_>) -> Vec<usize> {
+    let all = matches!(opening, Opening::Rows(_));
+    new.iter().copied().filter(|place| all || !items[*place].route.handler.is_natural()).collect()
 }
 
 /// Counts the ages of the duplicates among the items.

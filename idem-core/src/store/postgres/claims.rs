@@ -147,7 +147,7 @@ impl Claims for Postgres {
     }
 
     async fn latest_versions(&self) -> Result<LatestVersions, Error> {
-        self.check_optional(&LATEST, &self.0.latest_checked).await?;
+        self.check_optional(&LATEST, &self.0.checked.latest).await?;
         Ok(LatestVersions::new(self.sql().advance.as_str()))
     }
 

@@ -13,6 +13,13 @@ use super::cure::{CURE, grants_on, place};
 use super::statement::quoted;
 use super::tables::{Found, access, columns};
 
+/// Which of these tables were found to be usable.
+#[derive(Default)]
+pub(super) struct Checked {
+    pub(super) outbox: OnceCell<()>,
+    pub(super) latest: OnceCell<()>,
+}
+
 impl Postgres {
     /// Checks once that these tables exist, are logged, and are accessible to the role.
     pub(super) async fn check_optional(&self, wanted: &OptionalTables, checked: &OnceCell<()>) -> Result<(), Error> {
@@ -31,7 +38,8 @@ impl Postgres {
         tables::check(&place(schema), CURE, wanted.tables, &found)?;
         let used: Vec<&str> = wanted.tables.iter().map(|(table, _)| *table).collect();
         let grants = |schema: &str, role: &str| grants_on(wanted.tables, schema, role);
-        access(&mut connection, schema, &used, &grants, !connection.is_durable(), &failed).await?;
+        let lax = !connection.is_durable();
+        access(&mut connection, schema, &used, &grants, lax, &failed).await?;
         connection.put_back();
         Ok(())
     }

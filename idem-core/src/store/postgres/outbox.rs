@@ -20,7 +20,7 @@ use super::{Postgres, Txn};
 
 impl OutboxRows for Postgres {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
-        self.check_optional(&OUTBOX, &self.0.outbox_checked).await?;
+        self.check_optional(&OUTBOX, &self.0.checked.outbox).await?;
         let registered = async {
             // Another process may insert it after the statement has looked for it.
             for _ in 0..3 {

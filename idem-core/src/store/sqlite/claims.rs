@@ -130,8 +130,8 @@ impl Claims for Sqlite {
     async fn latest_versions(&self) -> Result<LatestVersions, Error> {
         let failed = |fault: StoreError| Error::database("could not check the table of latest versions", fault);
         let mut connection = self.file.writer().await.map_err(failed)?;
-        let check = || migrate::optional(connection.raw(), self.file.path(), &self.prefix, &LATEST);
-        self.latest_checked.get_or_try_init(check).await?;
+        let (path, prefix) = (self.file.path(), &self.prefix);
+        self.latest_checked.get_or_try_init(|| migrate::optional(connection.raw(), path, prefix, &LATEST)).await?;
         connection.give_back();
         Ok(LatestVersions::new(self.prefix.sql(ADVANCE).0))
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Error, Latest};
 
 use crate::conformance::store::{End, Features, Setup, World};
 
@@ -64,6 +64,10 @@ impl<W: World, const INBOX: bool, const BATCH: usize, const NATURAL: bool> World
 
     async fn nested(tx: &mut W::Connection, sql: &str, end: End) -> Result<(), BoxError> {
         W::nested(tx, sql, end).await
+    }
+
+    async fn advance(latest: &Latest, tx: &mut W::Connection, entity: &str, version: i64) -> Result<bool, BoxError> {
+        W::advance(latest, tx, entity, version).await
     }
 
     fn earlier(column: &str, by: Duration) -> String {

@@ -54,7 +54,7 @@ pub async fn a_natural_message_that_fails_runs_from_the_inbox<W: World>(world: W
     assert_eq!(line.run(2).await, ["scheduled 1", "processed"]);
     assert_eq!((line.effects("a").await, claims(&line).await), (1, 1));
     line.publish_natural(Order::new("b", &[Act::Fail]));
-    assert_eq!(line.run(7).await.last().unwrap(), "dead: attempts exhausted");
+    assert_eq!(line.run(7).await.last().unwrap(), "dead: exhausted");
     let dead = line.one_dead().await;
     assert_eq!((dead.handler.as_str(), dead.attempts, line.effects("b").await), ("natural", 5, 0));
     line.inbox().discard(dead.id).await.unwrap();
@@ -163,7 +163,6 @@ pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_fo
     known();
     line.run(4).await;
     for act in [Act::Commit, Act::Rollback, Act::RollbackBegin] {
-        line.desk.go.send_replace(false);
         let dead = line.dead().await.len();
         let worker = line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
         known();

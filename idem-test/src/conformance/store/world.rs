@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, HasConnection, Store};
+use idem_core::{BoxError, Error, HasConnection, Latest, Store};
 
 /// A schema or file of one database, created for one test and still empty.
 pub trait World: Sized + Send + Sync + 'static {
@@ -32,7 +32,8 @@ pub trait World: Sized + Send + Sync + 'static {
     /// A store in this world that shares no connection with others, as one in a separate process.
     fn store(&self, setup: Setup) -> impl Future<Output = Result<Self::Store, Error>> + Send;
 
-    /// The full name of one of idem's tables: `handlers`, `processed_messages`, `inbox_messages`.
+    /// The full name of one of idem's tables: `handlers`, `processed_messages`, `inbox_messages`,
+    /// `latest_versions`.
     fn own(&self, table: &str) -> String;
 
     /// The full name of a table of the suite.
@@ -49,6 +50,14 @@ pub trait World: Sized + Send + Sync + 'static {
 
     /// Runs SQL in a nested transaction, then ends it.
     fn nested(tx: &mut Self::Connection, sql: &str, end: End) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// Advances a version, as a handler does.
+    fn advance(
+        latest: &Latest,
+        tx: &mut Self::Connection,
+        entity: &str,
+        version: i64,
+    ) -> impl Future<Output = Result<bool, BoxError>> + Send;
 
     /// A SQL expression: the time in the column `column` of an idem table, moved back by `by`.
     fn earlier(column: &str, by: Duration) -> String;
