@@ -1,9 +1,10 @@
 //! Natural handlers: their deliveries run without a claim.
 
+use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
-use idem_core::Reason;
 use idem_core::store::Operator;
+use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, Outbox, Reason, Worker};
 
 use crate::Publication;
 use crate::conformance::soon;
@@ -81,6 +82,36 @@ pub async fn another_payload_under_a_natural_key_is_no_conflict<W: World>(world:
     line.publish_natural(Order::new("a", &[Act::Slow]));
     let outcome = if W::INBOX { "dead: conflict" } else { "processed" };
     assert_eq!(line.run(2).await, ["processed", outcome]);
+}
+
+/// The ids of what a batch stages are random, so that a copy would publish others.
+pub async fn a_natural_batch_handler_that_stages_refuses_the_start<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = worker.handler::<StagesNaturally<W>>();
+    let refused = line.run_until_stopped(worker, Settings::default()).refused().await;
+    assert!(refused.contains("\"stages_naturally\"") && refused.contains("remove `natural`"), "{refused}");
+}
+
+/// A natural batch handler that stages messages.
+struct StagesNaturally<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for StagesNaturally<W> {
+    const NAME: &'static str = "stages_naturally";
+    const NATURAL: bool = true;
+
+    type Message = Order;
+    type Input = Batch<Order>;
+    type Params = Outbox;
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(_: Batch<Order>, _: Outbox, _: &mut W::Connection) -> Result<(), BoxError> {
+        Ok(())
+    }
 }
 
 /// However far the claims of its handler were pruned: directly, stored, and as a row.
