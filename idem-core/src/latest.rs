@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::store::{HandlerId, LatestVersions};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::KeyPart;
+use crate::store::{HandlerId, LatestVersions};
 use crate::{BoxError, Extract, Extraction, Key, Param};
 
 /// Tells whether a message is newer than all that its handler has seen of the same entity, for events that carry state:
@@ -58,8 +58,8 @@ impl Latest {
     /// this one, or a higher one, was there before. If another transaction has advanced the entity and not ended yet, it
     /// waits for that.
     ///
-    /// `entity` is encoded as a key is, with at most 255 bytes; for a part of a key that is composite, such as a tenant
-    /// and a number, take [`Key::composite`]. A version is an integer that rises: a counter of the producer, or a time in
+    /// `entity` is encoded as a key is, with at most 255 bytes; for several parts, such as a tenant and a number, take
+    /// `Key::composite(&[..])?.as_bytes()`. A version is an integer that rises: a counter of the producer, or a time in
     /// microseconds, if two versions cannot have the same one.
     ///
     /// # Errors

@@ -8,8 +8,7 @@ use syn::{Error, Ident, LitStr, Path, Token};
 use crate::key::{Part, key};
 use crate::text::text;
 
-const ARGUMENTS: &str =
-    "`key = ..`, `name = \"..\"`, `event = \"..\"`, `natural`, `fingerprint = ..` or `crate = ..`";
+const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `natural`, `fingerprint = ..` or `crate = ..`";
 
 const NATURAL_FINGERPRINT: &str = "a fingerprint tells a copy of a message from another message under its key, and a \
                                    `natural` handler runs both: remove `fingerprint`, or remove `natural`";

@@ -189,7 +189,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Claims these messages, and classifies those that were claimed before.
-    async fn claims_of(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Opened>, StoreError> {
+    async fn claims_of(
+        &self,
+        txn: &mut S::Txn,
+        messages: &[(&Identity, &Delivery)],
+    ) -> Result<Vec<Opened>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
         let old = places(&claimed, |claimed| *claimed == Claimed::Found(None));

@@ -254,9 +254,7 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),
                 // No claim stands: the message is recorded as one that failed for the last time.
-                Conclusion::CommittedEarly { attempts } if route.handler.is_natural() => {
-                    Err(committed_early(attempts))
-                }
+                Conclusion::CommittedEarly { attempts } if route.handler.is_natural() => Err(committed_early(attempts)),
                 Conclusion::CommittedEarly { attempts } => {
                     Ok(Progress::Done(self.committed_early(delivery, identity, attempts).await))
                 }

@@ -48,12 +48,8 @@ pub(crate) struct OptionalTables {
 }
 
 /// The tables of the outbox.
-pub(crate) const OUTBOX: OptionalTables = OptionalTables {
-    migration: 2,
-    file: "0002_outbox.sql",
-    needed_by: "an outbox",
-    tables: &OUTBOX_TABLES,
-};
+pub(crate) const OUTBOX: OptionalTables =
+    OptionalTables { migration: 2, file: "0002_outbox.sql", needed_by: "an outbox", tables: &OUTBOX_TABLES };
 
 /// The table of [`Latest`](crate::Latest).
 pub(crate) const LATEST: OptionalTables = OptionalTables {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 
-use idem_core::{BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, Latest, PrepareError, State, permanent};
+use idem_core::{
+    BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, Latest, PrepareError, State, permanent,
+};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 

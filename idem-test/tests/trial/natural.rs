@@ -12,7 +12,8 @@ use crate::{Connecting, bench, world};
 
 /// Three versions of the balance of one account.
 fn versions(account: u32) -> Vec<Balance> {
-    let version = |version: i64| Balance { id: format!("{account} {version}"), account, version, balance: version * 10 };
+    let version =
+        |version: i64| Balance { id: format!("{account} {version}"), account, version, balance: version * 10 };
     (1..=3).map(version).collect()
 }
 
@@ -62,11 +63,11 @@ async fn a_proof_of_dead_letters_or_of_nothing_is_refused() {
     let why = proof(Booking::Never).await.unwrap_err().to_string();
     assert!(why.contains("\"balance\"") && why.contains("dead letter (permanent)") && why.contains("never"), "{why}");
     let world = world().await;
-    let one = |account: u32| versions(account).into_iter().take(1).collect();
-    let (trial, nothing) = (trial(world.clone(), Booking::Latest).await, async |_: u32| Ok(0));
-    assert!(trial.is_natural(one, nothing).await.unwrap_err().to_string().contains("two"));
+    let one = |account: u32| versions(account).into_iter().take(1).collect::<Vec<_>>();
+    let trial = trial(world.clone(), Booking::Latest).await;
+    assert!(trial.is_natural(one, async |_: u32| Ok(0)).await.unwrap_err().to_string().contains("two"));
     world.run("CREATE TABLE balances (account INTEGER PRIMARY KEY, balance INTEGER NOT NULL)").await;
-    assert!(trial.is_natural(versions, nothing).await.unwrap_err().to_string().contains("no effect"));
+    assert!(trial.is_natural(versions, async |_: u32| Ok(0)).await.unwrap_err().to_string().contains("no effect"));
 }
 
 #[tokio::test]

@@ -83,7 +83,9 @@ pub(super) async fn run(
     }
     if verify_only {
         if missing.iter().all(Migration::is_optional) {
-            for (file, needed_by) in missing.iter().filter_map(|migration| Some((migration.name, migration.needed_by()?))) {
+            for (file, needed_by) in
+                missing.iter().filter_map(|migration| Some((migration.name, migration.needed_by()?)))
+            {
                 tracing::debug!(schema, file, "its tables are missing; only {needed_by} needs them");
             }
             return Ok(());

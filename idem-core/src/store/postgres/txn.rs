@@ -87,8 +87,7 @@ pub(super) async fn guard(txn: &mut Txn) -> Result<(), StoreError> {
 }
 
 /// Assigns the transaction id. As the claims of a batch do, it restores the session's lock timeout for the handlers.
-const NUMBER: &str =
-    "SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.set_config('lock_timeout', $1, true)";
+const NUMBER: &str = "SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.set_config('lock_timeout', $1, true)";
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
 /// the guard alone checks whether it is still open.

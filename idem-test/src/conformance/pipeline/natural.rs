@@ -160,7 +160,8 @@ pub async fn a_natural_handler_that_commits_is_dead_and_its_effect_stands<W: Wor
 /// Beside messages with claims and without: each of the former has one effect, and the latter at least one.
 pub async fn a_natural_handler_that_commits_harms_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
+    let worker =
+        line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
     for (dead, act) in (1..).zip([Act::Commit, Act::CommitBegin, Act::CommitFail, Act::Rollback, Act::RollbackBegin]) {
         for n in 0..4 {
             line.publish(Order::ok(&format!("claimed {act:?} {n}")));
@@ -195,7 +196,8 @@ pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_fo
     line.run(4).await;
     for act in [Act::Commit, Act::Rollback, Act::RollbackBegin] {
         let dead = line.dead().await.len();
-        let worker = line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
+        let worker =
+            line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
         known();
         line.publish_natural(Order::new(&format!("{act:?}"), &[act]));
         soon(async {
@@ -235,6 +237,9 @@ pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W)
         .await;
         soon(line.queue.idle()).await;
         worker.stop().await;
-        assert_eq!((line.dead().await[0].reason, &line.dead().await[0].identity.key.to_string()), (Some(Reason::Committed), &id));
+        assert_eq!(
+            (line.dead().await[0].reason, &line.dead().await[0].identity.key.to_string()),
+            (Some(Reason::Committed), &id)
+        );
     }
 }

@@ -42,7 +42,6 @@ macro_rules! __pipeline_of_natural_handlers {
             a_drain_finishes_what_runs_and_releases_the_rest
             the_end_of_the_patience_rolls_back_and_releases
             // crashes
-            every_way_to_deliver_has_one_effect
             a_message_that_kills_its_process_is_dead_as_crashed
         }
     };

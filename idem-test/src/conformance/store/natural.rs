@@ -56,7 +56,8 @@ pub async fn a_rollback_without_a_claim_tells_how_the_handler_ended_it<W: World>
     let commit =
         if W::FEATURES.refuses_commit { RollbackResult::CommitRefused } else { RollbackResult::CommittedEarly };
     let ended = if W::FEATURES.errors_abort { RollbackResult::Ended } else { RollbackResult::RolledBack };
-    let abuses = [("SELECT 1", RollbackResult::RolledBack), ("ROLLBACK", ended), ("COMMIT", commit), ("COMMIT; BEGIN", commit)];
+    let abuses =
+        [("SELECT 1", RollbackResult::RolledBack), ("ROLLBACK", ended), ("COMMIT", commit), ("COMMIT; BEGIN", commit)];
     for at_once in [true, false] {
         for (abuse, expected) in abuses {
             let mut txn = guarded(&stage, at_once).await;
