@@ -8,7 +8,6 @@ macro_rules! __pipeline_of_natural_handlers {
         $crate::__suite! { $world, pipeline:
             // duplicates
             a_message_is_processed_and_acked
-            never_acks_before_commit
             redelivered_messages_are_stored_before_they_run
             // failures
             an_error_rolls_back_and_schedules
@@ -18,9 +17,7 @@ macro_rules! __pipeline_of_natural_handlers {
             retries_end_as_exhausted_after_five_attempts
             a_permanent_error_is_dead_at_once
             a_swallowed_error_is_a_failure
-            a_rollback_by_the_handler_is_dead_without_effect
             a_rollback_harms_no_neighbour
-            a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well
             a_nested_transaction_is_allowed
             a_lost_race_is_retried_in_place
@@ -39,7 +36,6 @@ macro_rules! __pipeline_of_natural_handlers {
             a_failure_is_recorded_again_and_the_handler_not_run_again
             a_drain_releases_a_failure_that_is_not_recorded
             // drain
-            a_drain_finishes_what_runs_and_releases_the_rest
             the_end_of_the_patience_rolls_back_and_releases
             // crashes
             a_message_that_kills_its_process_is_dead_as_crashed
