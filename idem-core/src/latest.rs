@@ -11,7 +11,7 @@ use crate::{BoxError, Extract, Extraction, Key, Param};
 
 /// Tells whether a message is newer than all that its handler has seen of the same entity, for events that carry state:
 /// of two copies the second one, and of two versions the older one, changes nothing, however late it comes. One row for
-/// each entity does that, which is kept for ever, where claims need one for each message.
+/// each entity does that, which is kept forever, where claims need one for each message.
 ///
 /// It is not for events that carry changes: of "5 more" and "3 more", in any order, each has to be added.
 ///
