@@ -41,6 +41,10 @@ impl Transactions for Nothing {
         Ok(Nowhere)
     }
 
+    async fn guard(&self, _: &mut Nowhere) -> Answer<()> {
+        Ok(())
+    }
+
     async fn commit(&self, _: Nowhere) -> CommitResult {
         CommitResult::Done
     }

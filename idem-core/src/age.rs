@@ -13,7 +13,8 @@ impl<S: Store> Routes<S> {
     /// its handler, so its own claim may be among the pruned ones. The check is never skipped for a delivery that looks
     /// young: another worker or an operator may have changed the retention since this worker started.
     ///
-    /// A new consumer has no pruned claims, so it can read a history of any length.
+    /// A new consumer has no pruned claims, so it can read a history of any length. A natural handler may run a message
+    /// again, however old it is.
     pub(crate) fn too_old(
         &self,
         handler: HandlerId,
@@ -21,6 +22,9 @@ impl<S: Store> Routes<S> {
         pruned_through: Option<SystemTime>,
     ) -> Option<String> {
         let (published, through) = (delivery.published_at()?, pruned_through?);
+        if self.is_natural(handler) {
+            return None;
+        }
         // Because of clock skew, a message can look as if it was processed before it was published, by at most the
         // margin.
         let margin = margin(self.get(handler).and_then(|route| route.retention));

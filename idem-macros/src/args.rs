@@ -8,7 +8,10 @@ use syn::{Error, Ident, LitStr, Path, Token};
 use crate::key::{Part, key};
 use crate::text::text;
 
-const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `fingerprint = ..` or `crate = ..`";
+const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `natural`, `fingerprint = ..` or `crate = ..`";
+
+const NATURAL_FINGERPRINT: &str = "a fingerprint tells a copy of a message from another message under its key, and a \
+                                   `natural` handler runs both: remove `fingerprint`, or remove `natural`";
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
@@ -20,8 +23,12 @@ pub(crate) struct Args {
     pub(crate) key: Option<Vec<Part>>,
     pub(crate) name: Option<LitStr>,
     pub(crate) event: Option<LitStr>,
+    /// The word itself.
+    pub(crate) natural: Option<Ident>,
     pub(crate) fingerprint: Option<Path>,
     pub(crate) krate: Option<Path>,
+    /// The word `fingerprint`.
+    fingerprint_word: Option<Ident>,
     /// Whether a key is given, valid or not, or may have been meant. Then a second error about the key is not reported.
     keyed: bool,
 }
@@ -45,6 +52,9 @@ impl Args {
         // Tokens that an invalid argument leaves unread in its parentheses are not a second error.
         let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
         errors.extend(unread);
+        if let (Some(word), Some(_)) = (&args.fingerprint_word, &args.natural) {
+            errors.push(Error::new(word.span(), NATURAL_FINGERPRINT));
+        }
         if !args.keyed {
             let text = "a handler needs the key of its messages: `#[idempotent(key = \"event_id\")]`";
             errors.push(Error::new(Span::call_site(), text));
@@ -65,7 +75,12 @@ impl Args {
             }
             "name" => set(&mut self.name, &word, input, name),
             "event" => set(&mut self.event, &word, input, event),
-            "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
+            "natural" => natural(&mut self.natural, &word, input),
+            "fingerprint" => {
+                set(&mut self.fingerprint, &word, input, Path::parse)?;
+                self.fingerprint_word = Some(word);
+                Ok(())
+            }
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
             other => {
                 self.keyed = true;
@@ -92,6 +107,17 @@ fn set<T>(
     }
     if slot.replace(value).is_some() {
         return Err(Error::new(word.span(), format!("`{word}` is given twice; keep one")));
+    }
+    Ok(())
+}
+
+/// Parses a word that has no value.
+fn natural(slot: &mut Option<Ident>, word: &Ident, input: ParseStream<'_>) -> Result<()> {
+    if !input.is_empty() && !input.peek(Token![,]) {
+        return Err(Error::new(word.span(), "`natural` has no value: write `natural`, or leave it out"));
+    }
+    if slot.replace(word.clone()).is_some() {
+        return Err(Error::new(word.span(), "`natural` is given twice; keep one"));
     }
     Ok(())
 }

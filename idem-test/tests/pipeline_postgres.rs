@@ -18,3 +18,11 @@ mod batch {
 mod inbox_batch {
     idem_test::pipeline_suite!(super::world::PostgresWorld, inbox batch);
 }
+
+mod natural {
+    idem_test::pipeline_suite!(super::world::PostgresWorld, natural);
+}
+
+mod natural_batch {
+    idem_test::pipeline_suite!(super::world::PostgresWorld, natural batch);
+}

@@ -185,8 +185,9 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),
-            TransactionResult::CommittedEarly(new) => {
-                for place in new {
+            // All others keep the verdict that they have from the start: each is processed alone.
+            TransactionResult::CommittedEarly(claimed) => {
+                for place in claimed {
                     let (at, attempts) = (items[place].at, items[place].attempts + 1);
                     let identity = items[place].identity.clone();
                     let outcome = self.committed_early(facts[at], &identity, attempts).await;

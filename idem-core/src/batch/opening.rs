@@ -32,7 +32,8 @@ pub(super) enum TransactionResult {
     Outage(StoreError),
     /// The connection was lost, or COMMIT got no response.
     Broke,
-    /// A handler ran COMMIT: the claims stand, and perhaps some of the effects.
+    /// A handler ran COMMIT: the claims of these items stand, and perhaps some of the effects. Items without a claim, those
+    /// of natural handlers, run again, alone: this changes no effect that stands, and finds out whose handler it was.
     CommittedEarly(Vec<usize>),
     /// The worker is stopping.
     Stopped,

@@ -47,6 +47,7 @@ impl<S: Store> Pipeline<S> {
             Err(round) => return round,
         };
         let new = places(&found, |found| *found == Opened::New);
+        let claimed = claimed(items, &new, opening);
         let calls = calls(items, &new);
         let messages: Vec<_> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // A message that is claimed here and does not run would be lost.
@@ -63,14 +64,14 @@ impl<S: Store> Pipeline<S> {
                 };
                 let ended_by = if is_first_to_end { &*places } else { &[] };
                 return self
-                    .blame(ran, Culprit { places: &places, ended_by }, &new)
+                    .blame(ran, Culprit { places: &places, ended_by }, &claimed)
                     .unwrap_or(TransactionResult::Split);
             }
         };
         let ended = Instant::now();
         let ran = self.commit(txn, staged).await;
         meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
-        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
+        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &claimed) {
             return round;
         }
         ages(items, &found);
@@ -94,7 +95,13 @@ impl<S: Store> Pipeline<S> {
         messages: &[(&Identity, &Delivery)],
         rows: Option<Vec<&Row>>,
     ) -> Result<(S::Txn, Vec<Opened>), TransactionResult> {
-        let mut txn = self.store.begin(timeout).await.map_err(failed_before_handlers)?;
+        let begun = match &rows {
+            None if messages.iter().all(|(identity, _)| self.routes.is_natural(identity.handler)) => {
+                self.store.begin_guarded(timeout).await
+            }
+            _ => self.store.begin(timeout).await,
+        };
+        let mut txn = begun.map_err(failed_before_handlers)?;
         let found = match rows {
             None => self.claims(&mut txn, messages).await,
             Some(rows) => self.starts(&mut txn, &rows).await,
@@ -164,8 +171,29 @@ impl<S: Store> Pipeline<S> {
         span
     }
 
-    /// Claims all messages, and classifies those that were claimed before.
+    /// Claims all messages except those of natural handlers, which are always new.
     async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Opened>, StoreError> {
+        let is_natural = |(identity, _): &(&Identity, &Delivery)| self.routes.is_natural(identity.handler);
+        let claiming: Vec<_> = messages.iter().filter(|message| !is_natural(message)).copied().collect();
+        let mut claimed = match claiming.is_empty() {
+            true => Vec::new(),
+            false => self.claims_of(txn, &claiming).await?,
+        }
+        .into_iter();
+        if claiming.len() < messages.len() {
+            // All claims may be duplicates, and then none of them guards the transaction.
+            self.store.guard(txn).await?;
+        }
+        let opened = |message| if is_natural(message) { Some(Opened::New) } else { claimed.next() };
+        Ok(messages.iter().filter_map(opened).collect())
+    }
+
+    /// Claims these messages, and classifies those that were claimed before.
+    async fn claims_of(
+        &self,
+        txn: &mut S::Txn,
+        messages: &[(&Identity, &Delivery)],
+    ) -> Result<Vec<Opened>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
         let old = places(&claimed, |claimed| *claimed == Claimed::Found(None));
@@ -250,6 +278,12 @@ fn failed_before_handlers(fault: StoreError) -> TransactionResult {
         StoreError::Serialization(_) => TransactionResult::Deadlock,
         StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => TransactionResult::Outage(fault),
     }
+}
+
+/// Returns those of the new items that have claims: a natural handler's row has one, and its delivery has none.
+fn claimed<S: Store>(items: &[Item<'_, S>], new: &[usize], opening: Opening<'_>) -> Vec<usize> {
+    let all = matches!(opening, Opening::Rows(_));
+    new.iter().copied().filter(|place| all || !items[*place].route.handler.is_natural()).collect()
 }
 
 /// Counts the ages of the duplicates among the items.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::Key;
+use crate::{Error, Key};
 
-use super::{ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, StoreError, Transactions};
+use super::{
+    ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Transactions,
+};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
@@ -114,6 +116,20 @@ pub trait Claims: Transactions {
         identities: &[&Identity],
     ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
         self.existing_claims(txn, identities)
+    }
+
+    /// Checks that the table of latest versions can be used, and returns how. Called at the start of a worker with a handler
+    /// that takes `Latest`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the store has no such table, or if it is missing or cannot be used; the text names the fix.
+    /// [`Error::Database`] if the database cannot be used.
+    fn latest_versions(&self) -> impl Future<Output = Result<LatestVersions, Error>> + Send {
+        async {
+            let why = "this store has no table of latest versions, and a handler takes `Latest`: use a store that implements \
+                       `Claims::latest_versions`";
+            Err(Error::Config(why.to_owned()))
+        }
     }
 
     /// Sets the claim back to waiting, because an inbox row is about to own it.

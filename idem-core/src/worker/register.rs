@@ -45,13 +45,18 @@ pub(super) async fn register<S: Store>(
         Unregistered { consumer, names: &names[1..] }.check(&waiting, cures)?;
     }
     let histories = store.histories(consumer).await.map_err(failed)?;
-    Renamed { consumer, names: &names[1..] }.check(&histories, &waiting, cures);
+    let natural: Vec<&str> = handlers.iter().filter(|it| it.is_natural()).map(|it| it.name()).collect();
+    Renamed { consumer, names: &names[1..], natural: &natural }.check(&histories, &waiting, cures);
     let mut ids = ids.into_iter().zip(retentions);
     let Some((nobody, _)) = ids.next() else {
         return Err(Error::Config("the store has registered no handler".to_owned()));
     };
     let outbox = match handlers.iter().any(|handler| handler.stages()) {
         true => Some(store.register_outbox(consumer).await?),
+        false => None,
+    };
+    let versions = match handlers.iter().any(|handler| handler.advances()) {
+        true => Some(store.latest_versions().await?),
         false => None,
     };
     let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {
@@ -61,6 +66,7 @@ pub(super) async fn register<S: Store>(
         timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
         retry: handler.limits().retry.unwrap_or(settings.retry),
         is_local_only: handler.limits().is_local_only,
+        versions: versions.clone().filter(|_| handler.advances()),
         handler: handler.clone(),
     };
     let routes = Routes {

@@ -9,6 +9,8 @@ pub(super) struct Renamed<'a> {
     pub(super) consumer: &'a str,
     /// The names of its handlers.
     pub(super) names: &'a [&'a str],
+    /// Those of them that are natural, which need no claims.
+    pub(super) natural: &'a [&'a str],
 }
 
 impl Renamed<'_> {
@@ -31,7 +33,8 @@ impl Renamed<'_> {
         waiting: &[HandlerRows],
         cures: impl Fn(&str, &str) -> Cures,
     ) -> Vec<String> {
-        let is_new = |name: &&str| histories.iter().all(|history| history.handler != *name);
+        let has_none = |name: &&str| histories.iter().all(|history| history.handler != *name);
+        let is_new = |name: &&str| !self.natural.contains(name) && has_none(name);
         let new: Vec<&str> = self.names.iter().copied().filter(is_new).collect();
         let [first, ..] = new[..] else { return Vec::new() };
         let is_reported = |handler: &str| waiting.iter().any(|row| row.handler == handler);
@@ -60,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    const OURS: Renamed<'_> = Renamed { consumer: "billing", names: &["orders", "invoices", "bills"] };
+    const OURS: Renamed<'_> = Renamed { consumer: "billing", names: &["orders", "invoices", "bills"], natural: &[] };
 
     fn cures(handler: &str, new: &str) -> Cures {
         Cures { rename: format!("RENAME {handler} {new}"), ..Cures::default() }
@@ -77,6 +80,13 @@ mod tests {
         for part in ["\"billing\"", "\"refunds\"", "3m ago", "RENAME refunds invoices", "[\"bills\"]", "count as new"] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
+    }
+
+    #[test]
+    fn a_natural_handler_is_no_other_one_under_a_new_name() {
+        let natural = Renamed { names: &["orders", "invoices"], natural: &["invoices"], ..OURS };
+        let histories = [history("orders", true), history("refunds", true)];
+        assert_eq!(natural.texts(&histories, &[], cures), Vec::<String>::new());
     }
 
     #[test]

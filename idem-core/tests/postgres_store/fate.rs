@@ -33,6 +33,18 @@ async fn a_number_that_was_given_to_another_transaction_tells_nothing() {
     world.end().await;
 }
 
+/// There is no claim that could show whose number it is.
+#[tokio::test]
+async fn a_number_without_a_claim_is_no_proof_of_a_commit() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+    let ticket = world.store.ticket(&txn).unwrap();
+    raw(&mut txn, "COMMIT").await;
+    drop(txn);
+    assert_eq!((ticket.claim.clone(), world.store.fate(&ticket).await.unwrap()), (None, Fate::RolledBack));
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_statement_that_goes_on_without_its_client_is_ended() {
     let Some(mut world) = world().await else { return };

@@ -51,6 +51,7 @@ mod digest;
 mod fate;
 #[cfg(feature = "postgres")]
 mod fresh_schema;
+mod natural;
 mod observed;
 mod one_effect;
 mod phase;

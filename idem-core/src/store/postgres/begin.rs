@@ -24,16 +24,29 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// READ WRITE, because a lent session is read-only outside of idem's transactions. The session's sequence values are
 /// discarded: the last value would be that of another message, or of an inbox row.
 pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    let lock = lock_wait(session, handler_timeout);
+    with(session, kind, handler_timeout, &lock_wait(session, handler_timeout).to_string())
+}
+
+fn with(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {
     format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES; {}",
-        limits(session, kind, handler_timeout, &lock.to_string())
+        limits(session, kind, handler_timeout, lock_timeout)
     )
 }
 
 /// The same for a transaction in which a handler may run. In a pooler's session its first row describes the role.
 pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     text(session, kind, handler_timeout) + if kind.pooled { FOUND } else { "" }
+}
+
+/// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session does. The
+/// last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written nothing and
+/// runs COMMIT could not be told from one that has not run it.
+pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
+    let found = if kind.pooled { FOUND } else { "" };
+    with(session, kind, handler_timeout, &session.lock_timeout)
+        + found
+        + " SELECT pg_catalog.pg_current_xact_id()::text"
 }
 
 /// Returns the statements that set the limits of a transaction.

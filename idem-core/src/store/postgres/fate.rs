@@ -68,8 +68,12 @@ impl Postgres {
     /// Returns whether the claim carries the transaction's id. A server that crashed knows only the transactions in its
     /// log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a transaction that
     /// was open. The claim is unambiguous.
+    ///
+    /// Without a claim the number proves nothing. The message of a natural handler then counts as not run. It is stored
+    /// and runs again, which changes nothing that is committed, and its row has a claim, which tells if the handler runs
+    /// COMMIT again.
     async fn stands(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
-        let Some((handler, key)) = &ticket.claim else { return Ok(true) };
+        let Some((handler, key)) = &ticket.claim else { return Ok(false) };
         let query = self.sql().stands.query().bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
         Ok(!connection.autocommit(query).await?.is_empty())
     }

@@ -5,7 +5,7 @@
 //! | `handle` | what all the files share: the pool and the statements |
 //! | `options` | how a store is opened |
 //! | `check`, `trigger` | settings that would lose messages; the trigger that refuses a handler's COMMIT |
-//! | `migrate`, `tables`, `outbox_tables`, `cure` | the tables, and errors about them |
+//! | `migrate`, `tables`, `optional_tables`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
@@ -49,10 +49,10 @@ mod many_sql;
 mod migrate;
 mod operator;
 mod operator_sql;
+mod optional_tables;
 mod options;
 mod outbox;
 mod outbox_sql;
-mod outbox_tables;
 mod own;
 mod ping;
 #[cfg(test)]

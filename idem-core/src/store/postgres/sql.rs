@@ -32,6 +32,7 @@ statements! {
     own_claim = claims_sql::OWN,
     existing_claim = claims_sql::EXISTING_CLAIM,
     reopen = claims_sql::REOPEN,
+    advance = claims_sql::ADVANCE,
     start = inbox_sql::START,
     claim_uncontended = many_sql::claim_uncontended(),
     claim_contended = many_sql::claim_contended(),

@@ -33,6 +33,14 @@ impl Transactions for Postgres {
         txn::begin(self.pool(), handler_timeout).await
     }
 
+    async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
+        txn::begin_guarded(self.pool(), handler_timeout).await
+    }
+
+    async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
+        txn::guard(txn).await
+    }
+
     async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
         txn::check_between(txn).await
     }

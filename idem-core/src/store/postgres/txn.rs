@@ -23,7 +23,7 @@ use super::writes::Writes;
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
 pub struct Txn {
     pub(super) connection: Connection,
-    // The transaction id, once it has made a claim or started a row.
+    // The transaction id, once it has made a claim, started a row or been guarded without either.
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
@@ -61,6 +61,33 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
     txn.find_role(&mut begun)?;
     Ok(txn)
 }
+
+/// Begins for a handler whose message has no claim.
+pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
+    let mut connection = pool.lent().await?;
+    let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
+    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    let mut txn = Txn::of(connection, handler_timeout);
+    txn.find_role(&mut begun)?;
+    let begun = begun.last().ok_or_else(not_answered)?;
+    txn.guard(begun.try_get(0)?, None);
+    Ok(txn)
+}
+
+/// Guards a transaction without a claim, if it is not guarded yet.
+pub(super) async fn guard(txn: &mut Txn) -> Result<(), StoreError> {
+    if txn.xid.is_some() {
+        return Ok(());
+    }
+    let lock_timeout = txn.lock_timeout();
+    let rows = txn.ask(sqlx::query(NUMBER).bind(lock_timeout)).await?;
+    let row = rows.first().ok_or_else(not_answered)?;
+    txn.guard(row.try_get(0)?, None);
+    Ok(())
+}
+
+/// Assigns the transaction id. As the claims of a batch do, it restores the session's lock timeout for the handlers.
+const NUMBER: &str = "SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.set_config('lock_timeout', $1, true)";
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
 /// the guard alone checks whether it is still open.
@@ -172,7 +199,8 @@ impl Txn {
         self.lock_wait
     }
 
-    /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated.
+    /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated, if
+    /// it did.
     pub(super) fn guard(&mut self, xid: String, claim: Option<(HandlerId, Key)>) {
         self.xid = Some(xid);
         self.claim = claim;

@@ -1,0 +1,58 @@
+//! A handler that says `natural` takes no claims, and no other handler does without.
+
+use idem::prelude::*;
+use sqlx::SqliteConnection;
+
+#[derive(serde::Deserialize)]
+struct Changed {
+    id: u64,
+    order: i64,
+    version: u32,
+}
+
+#[idempotent(key = id, natural)]
+async fn natural(changed: Changed, tx: &mut SqliteConnection, latest: Latest) -> Result<(), sqlx::Error> {
+    latest.advance(tx, changed.order, changed.version).await.map(drop)
+}
+
+#[idempotent(natural, key = "id", name = "stored", event = "order.changed")]
+async fn natural_first(_: Batch<Changed>, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[idempotent(key = id)]
+async fn claiming(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+macro_rules! handler {
+    ($name:ident, $word:ident) => {
+        #[idempotent(key = id, $word)]
+        async fn $name(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
+            Ok(())
+        }
+    };
+}
+
+handler!(from_a_macro, natural);
+
+const fn is_natural<H: Handler>() -> bool {
+    H::NATURAL
+}
+
+#[test]
+fn the_word_makes_a_handler_natural() {
+    assert!(is_natural::<natural>() && is_natural::<natural_first>() && is_natural::<from_a_macro>());
+    assert!(!is_natural::<claiming>());
+    assert_eq!(natural_first::NAME, "stored");
+}
+
+#[tokio::test]
+async fn a_test_calls_it_with_versions_in_memory() {
+    let mut tx = <SqliteConnection as sqlx::Connection>::connect("sqlite::memory:").await.unwrap();
+    let latest = Latest::default();
+    natural(Changed { id: 1, order: 7, version: 2 }, &mut tx, latest.clone()).await.unwrap();
+    assert!(!latest.advance(&mut tx, 7_i64, 2).await.unwrap());
+    assert!(latest.advance(&mut tx, 7_i64, 3).await.unwrap());
+    assert!(latest.advance(&mut tx, 8_i64, 3).await.unwrap(), "another entity");
+}
