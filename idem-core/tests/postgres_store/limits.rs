@@ -23,7 +23,7 @@ async fn a_handlers_lost_race_is_known_through_wrappers() {
 async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_has_its_own_lock_timeout() {
     let Some(mut world) = world().await else { return };
     // The session's setting, as a role's default would be.
-    let url = format!("{}{}options=-c%20lock_timeout%3D7s", world.url, if world.url.contains('?') { '&' } else { '?' });
+    let url = world.url_with("lock_timeout", "7s");
     world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
     let mut holder = world.claimed("held").await;
     let lock_timeout: String =

@@ -49,10 +49,10 @@ pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) 
         + " SELECT pg_catalog.pg_current_xact_id()::text"
 }
 
-/// Returns the statements that set the limits of a transaction.
+/// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.
 pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {
     let mut text = format!(
-        "SET LOCAL lock_timeout = {lock_timeout}; SET LOCAL statement_timeout = {}; \
+        "SET LOCAL lock_timeout = '{lock_timeout}'; SET LOCAL statement_timeout = {}; \
          SET LOCAL idle_in_transaction_session_timeout = {};",
         statement_timeout(session, handler_timeout),
         millis(handler_timeout.saturating_add(MARGIN)),
