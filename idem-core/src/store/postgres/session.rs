@@ -135,8 +135,9 @@ impl Session {
         let settings = match of {
             // Each transaction sets its own limits.
             Use::Lent => format!(
-                "{}; {}",
+                "{}; {}; {}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
+                super::begin::PREPARE,
                 self.clean()
             ),
             Use::Own => self.own(durable),
