@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use crate::registry::{Job, Registered, Unfit};
 use crate::store::{HandlerId, Identity, LatestVersions, Row};
 use crate::subject;
@@ -24,6 +26,8 @@ pub(crate) struct Route<S> {
     pub(crate) retention: Option<Duration>,
     /// The table of latest versions, if it takes them.
     pub(crate) versions: Option<LatestVersions>,
+    /// Set once the database knows that the handler has processed messages.
+    pub(crate) history: OnceCell<()>,
 }
 
 impl<S> Route<S> {

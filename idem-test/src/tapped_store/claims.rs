@@ -25,6 +25,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         self.within.histories(consumer).await
     }
 
+    async fn record_history(&self, handler: HandlerId) -> Result<(), StoreError> {
+        self.tap.statement(self.within.record_history(handler)).await
+    }
+
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         self.within.retention(handlers).await
     }
