@@ -58,7 +58,7 @@ pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result
     match source.replay_window() {
         ReplayWindow::Within(window) if window > retention => Err(Error::Config(format!(
             "{} keeps messages for {}, and can redeliver them for that long, but claims are kept for only {}: a \
-             later redelivery would count as a new message. Raise `.retention(..)` of the store, or lower the \
+             later redelivery would count as a new message, and so would what a `natural` handler stages for it. Raise `.retention(..)` of the store, or lower the \
              broker's retention",
             source.name(),
             format_duration(window),

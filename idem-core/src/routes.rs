@@ -121,11 +121,12 @@ impl<S: Store> Routes<S> {
     }
 
     /// How long claims of all these handlers were kept when the worker started; `None`: forever. The shortest retention
-    /// counts, because a message of any of them may be redelivered. Those of natural handlers do not count: their messages
-    /// may run again.
+    /// counts, because a message of any of them may be redelivered. Those of natural handlers do not count, since their
+    /// messages may run again, unless they stage messages: for a copy they stage the same ones, which their consumers know
+    /// for about as long.
     pub(crate) fn retention(&self) -> Option<Duration> {
-        let claiming = self.routes.iter().filter(|route| !route.handler.is_natural());
-        claiming.filter_map(|route| route.retention).min()
+        let counts = |route: &&Route<S>| !route.handler.is_natural() || route.handler.stages();
+        self.routes.iter().filter(counts).filter_map(|route| route.retention).min()
     }
 
     /// Returns whether a first delivery of this handler runs without a claim.

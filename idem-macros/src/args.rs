@@ -10,9 +10,6 @@ use crate::text::text;
 
 const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `natural`, `fingerprint = ..` or `crate = ..`";
 
-const NATURAL_FINGERPRINT: &str = "a fingerprint tells a copy of a message from another message under its key, and a \
-                                   `natural` handler runs both: remove `fingerprint`, or remove `natural`";
-
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
 
@@ -27,8 +24,6 @@ pub(crate) struct Args {
     pub(crate) natural: Option<Ident>,
     pub(crate) fingerprint: Option<Path>,
     pub(crate) krate: Option<Path>,
-    /// The word `fingerprint`.
-    fingerprint_word: Option<Ident>,
     /// Whether a key is given, valid or not, or may have been meant. Then a second error about the key is not reported.
     keyed: bool,
 }
@@ -52,9 +47,6 @@ impl Args {
         // Tokens that an invalid argument leaves unread in its parentheses are not a second error.
         let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
         errors.extend(unread);
-        if let (Some(word), Some(_)) = (&args.fingerprint_word, &args.natural) {
-            errors.push(Error::new(word.span(), NATURAL_FINGERPRINT));
-        }
         if !args.keyed {
             let text = "a handler needs the key of its messages: `#[idempotent(key = \"event_id\")]`";
             errors.push(Error::new(Span::call_site(), text));
@@ -76,11 +68,7 @@ impl Args {
             "name" => set(&mut self.name, &word, input, name),
             "event" => set(&mut self.event, &word, input, event),
             "natural" => natural(&mut self.natural, &word, input),
-            "fingerprint" => {
-                set(&mut self.fingerprint, &word, input, Path::parse)?;
-                self.fingerprint_word = Some(word);
-                Ok(())
-            }
+            "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
             other => {
                 self.keyed = true;

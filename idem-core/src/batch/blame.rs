@@ -25,9 +25,9 @@ fn blamed(places: &[usize]) -> TransactionResult {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Returns what the result of a run means for its batch, in which the items at `claimed` hold claims. `None`: the
-    /// batch is processed.
-    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, claimed: &[usize]) -> Option<TransactionResult> {
+    /// Returns what the result of a run means for its batch, in which the items at `new` are new. `None`: the batch is
+    /// processed.
+    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<TransactionResult> {
         Some(match ran {
             RunResult::Processed => return None,
             RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) => blamed(culprit.ended_by),
@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
             // limit that a handler left behind), which says nothing about other batches. The message is retried when it
             // runs alone.
             RunResult::Retry(_) => blamed(culprit.places),
-            RunResult::CommittedEarly => TransactionResult::CommittedEarly(claimed.to_vec()),
+            RunResult::CommittedEarly => TransactionResult::CommittedEarly(new.to_vec()),
             RunResult::Broke(fault) => {
                 self.outage.report(&fault);
                 TransactionResult::Broke

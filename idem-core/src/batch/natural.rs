@@ -1,7 +1,5 @@
 //! The deliveries of natural handlers in a batch, which have no claims.
 
-use std::time::Duration;
-
 use crate::runtime::Pipeline;
 use crate::store::{Identity, StoreError};
 use crate::{Delivery, Store};
@@ -10,25 +8,6 @@ use super::item::Item;
 use super::opening::{Opened, Opening};
 
 impl<S: Store> Pipeline<S> {
-    /// Begins a transaction for these deliveries, whose statements may take this long.
-    pub(super) async fn begin_claims(
-        &self,
-        timeout: Duration,
-        messages: &[(&Identity, &Delivery)],
-    ) -> Result<S::Txn, StoreError> {
-        let mut has_claims = false;
-        for (identity, _) in messages {
-            match self.routes.get(identity.handler).filter(|route| route.handler.is_natural()) {
-                Some(route) => self.record_history(route).await?,
-                None => has_claims = true,
-            }
-        }
-        match has_claims {
-            true => self.store.begin(timeout).await,
-            false => self.store.begin_guarded(timeout).await,
-        }
-    }
-
     /// Claims all messages except those of natural handlers, which are always new.
     pub(super) async fn claims(
         &self,
@@ -49,10 +28,19 @@ impl<S: Store> Pipeline<S> {
         let opened = |message| if is_natural(message) { Some(Opened::New) } else { claimed.next() };
         Ok(messages.iter().filter_map(opened).collect())
     }
+
+    /// Records that the natural handlers of these messages process messages, before the first of them.
+    pub(super) async fn record_histories(&self, messages: &[(&Identity, &Delivery)]) -> Result<(), StoreError> {
+        for (identity, _) in messages {
+            if let Some(route) = self.routes.get(identity.handler).filter(|route| route.handler.is_natural()) {
+                self.record_history(route).await?;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Returns those of the new items that have claims: a natural handler's row has one, and its delivery has none.
-pub(super) fn claimed<S: Store>(items: &[Item<'_, S>], new: &[usize], opening: Opening<'_>) -> Vec<usize> {
-    let all = matches!(opening, Opening::Rows(_));
-    new.iter().copied().filter(|place| all || !items[*place].route.handler.is_natural()).collect()
+/// Returns whether this item has a claim if it is new: a natural handler's row has one, and its delivery has none.
+pub(super) fn has_claim<S: Store>(item: &Item<'_, S>, opening: Opening<'_>) -> bool {
+    matches!(opening, Opening::Rows(_)) || !item.route.handler.is_natural()
 }

@@ -46,8 +46,8 @@ pub(super) enum TransactionResult {
     Outage(StoreError),
     /// The connection was lost, or COMMIT got no response.
     Broke,
-    /// A handler ran COMMIT: the claims of these items stand, and perhaps some of the effects. Items without a claim, those
-    /// of natural handlers, run again, alone: this changes no effect that stands, and finds out whose handler it was.
+    /// A handler ran COMMIT, and the database has not refused it: of these items, which are new, the claims stand, if they
+    /// have claims, and perhaps some of the effects. What their handlers have staged is lost.
     CommittedEarly(Vec<usize>),
     /// The worker is stopping.
     Stopped,

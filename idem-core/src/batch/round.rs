@@ -15,7 +15,6 @@ use crate::{Delivery, Outcome, Store, telemetry};
 use super::blame::Culprit;
 use super::calls::{Call, calls};
 use super::item::{Item, Verdict, meters};
-use super::natural::claimed;
 use super::opening::{Opened, Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
@@ -48,7 +47,6 @@ impl<S: Store> Pipeline<S> {
             Err(round) => return round,
         };
         let new = places(&found, |found| *found == Opened::New);
-        let claimed = claimed(items, &new, opening);
         let calls = calls(items, &new);
         let messages: Vec<_> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // A message that is claimed here and does not run would be lost.
@@ -65,14 +63,14 @@ impl<S: Store> Pipeline<S> {
                 };
                 let ended_by = if is_first_to_end { &*places } else { &[] };
                 return self
-                    .blame(ran, Culprit { places: &places, ended_by }, &claimed)
+                    .blame(ran, Culprit { places: &places, ended_by }, &new)
                     .unwrap_or(TransactionResult::Split);
             }
         };
         let ended = Instant::now();
         let ran = self.commit(txn, staged).await;
         meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
-        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &claimed) {
+        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
             return round;
         }
         ages(items, &found);
@@ -96,11 +94,10 @@ impl<S: Store> Pipeline<S> {
         messages: &[(&Identity, &Delivery)],
         rows: Option<Vec<&Row>>,
     ) -> Result<(S::Txn, Vec<Opened>), TransactionResult> {
-        let begun = match &rows {
-            None => self.begin_claims(timeout, messages).await,
-            Some(_) => self.store.begin(timeout).await,
-        };
-        let mut txn = begun.map_err(failed_before_handlers)?;
+        if rows.is_none() {
+            self.record_histories(messages).await.map_err(failed_before_handlers)?;
+        }
+        let mut txn = self.store.begin(timeout).await.map_err(failed_before_handlers)?;
         let found = match rows {
             None => self.claims(&mut txn, messages).await,
             Some(rows) => self.starts(&mut txn, &rows).await,

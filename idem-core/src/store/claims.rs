@@ -23,7 +23,8 @@ pub trait Claims: Transactions {
     fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns the handlers of this consumer that have, or have had, a claim, or whose history was
-    /// [recorded](Self::record_history).
+    /// [recorded](Self::record_history). Which of them have latest versions is told once
+    /// [`latest_versions`](Self::latest_versions) has succeeded.
     fn histories(&self, consumer: &str) -> impl Future<Output = Result<Vec<History>, StoreError>> + Send;
 
     /// Records that this handler processes messages, for one whose messages may leave no claim. Called before the first such

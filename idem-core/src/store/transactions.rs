@@ -32,8 +32,8 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// longest timeout of its handlers.
     fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
-    /// Begins a transaction for a handler whose message has no claim, and guards it. A store that can do both in one round
-    /// trip saves one.
+    /// Begins a transaction for one handler, whose message has no claim, and guards it. A store that can do both in one
+    /// round trip saves one. It need not refuse the handler's COMMIT, as long as that is found out.
     ///
     /// On a fault, no transaction is left open.
     fn begin_guarded(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send {
@@ -47,9 +47,11 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         }
     }
 
-    /// Lets [`commit`](Self::commit) and [`rollback`](Self::rollback) find out whether a handler has ended this transaction,
-    /// as they do if a claim was inserted. The transaction may have claims; then this does nothing. If another handler's
-    /// COMMIT has to be refused because of them, so has that of a handler without a claim.
+    /// Guards a transaction in which messages run without claims: [`commit`](Self::commit) and
+    /// [`rollback`](Self::rollback) find out whether a handler has ended it, as they do if a claim was inserted. Several
+    /// handlers may share it, and the COMMIT of one would commit the writes of the others without the messages that they
+    /// have staged; so the store has to refuse every COMMIT but idem's. If the transaction has claims of
+    /// [`claim_many`](super::Claims::claim_many), this does nothing.
     fn guard(&self, txn: &mut Self::Txn) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the

@@ -10,7 +10,7 @@ use super::answer::Failure;
 use super::connection::Connection;
 use super::prepared;
 
-const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
+const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8), pg_catalog.pg_backend_pid()";
 
 /// Identifies the backend by the transaction id and the session, so that no other one is terminated, even behind a
 /// pooler.
@@ -32,9 +32,10 @@ impl Postgres {
             Err(failure) => return Err(failure.into()),
         };
         let status: Option<String> = rows.first().map_or(Ok(None), |row: &PgRow| row.try_get(0))?;
+        let process: Option<i32> = rows.first().map_or(Ok(None), |row| row.try_get(1))?;
         let fate = match status.as_deref() {
             // In a separate statement: the snapshot of the first one may be older than the commit.
-            Some("committed") if self.stands(&mut connection, ticket).await? => Fate::Committed,
+            Some("committed") if self.is_ours(&mut connection, process, ticket).await? => Fate::Committed,
             Some("in progress") => Fate::Running,
             // Aborted; or the id was reused by another transaction; or it is too old to be known, and then the claim
             // decides.
@@ -65,15 +66,24 @@ impl Postgres {
         Ok(fate)
     }
 
-    /// Returns whether the claim carries the transaction's id. A server that crashed knows only the transactions in its
-    /// log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a transaction that
-    /// was open. The claim is unambiguous.
+    /// Returns whether a committed transaction with the ticket's id is the ticket's. A server that crashed knows only the
+    /// transactions in its log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a
+    /// transaction that was open. The claim is unambiguous: it carries the id.
     ///
-    /// Without a claim the number proves nothing. The message of a natural handler then counts as not run. It is stored
-    /// and runs again, which changes nothing that is committed, and its row has a claim, which tells if the handler runs
-    /// COMMIT again.
-    async fn stands(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
-        let Some((handler, key)) = &ticket.claim else { return Ok(false) };
+    /// Without a claim, the session of this connection decides. If it is older than the transaction, the server has not
+    /// crashed since then: a crash of one of its processes ends all sessions. If it is not, nothing is known, and the
+    /// message of a natural handler counts as not run: it is stored, and runs again.
+    async fn is_ours(
+        &self,
+        connection: &mut Connection,
+        process: Option<i32>,
+        ticket: &Ticket,
+    ) -> Result<bool, Failure> {
+        let Some((handler, key)) = &ticket.claim else {
+            // The process tells whether something in between has given it another session.
+            let same = process == Some(connection.session().process);
+            return Ok(same && ticket.begun.is_some_and(|begun| connection.is_older_than(begun)));
+        };
         let query = self.sql().stands.query().bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
         Ok(!connection.autocommit(query).await?.is_empty())
     }

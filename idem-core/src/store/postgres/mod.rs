@@ -10,6 +10,7 @@
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
+//! | `unclaimed` | transactions in which messages run without claims |
 //! | `clean`, `role` | removing a handler's state from a session; the role of a pooler's session |
 //! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
@@ -78,6 +79,7 @@ mod tables;
 mod transactions;
 mod trigger;
 mod txn;
+mod unclaimed;
 mod writes;
 
 use sqlx::PgConnection;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
@@ -20,6 +21,8 @@ pub(super) struct Ready {
     pub(super) session: Session,
     /// Whether the claim is prepared in it.
     pub(super) claims: bool,
+    /// When it had logged in.
+    pub(super) since: Instant,
 }
 
 /// The state that the connections of a store share.
@@ -88,7 +91,7 @@ impl Shared {
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Ready { conn, session, claims: false })
+        Ok(Ready { conn, session, claims: false, since: Instant::now() })
     }
 
     fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {

@@ -1,7 +1,7 @@
 //! Transactions: begin, guard and commit, roll back.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -27,6 +27,8 @@ pub struct Txn {
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
+    // When it was about to begin, if it has its id from its beginning and no claim.
+    begun: Option<Instant>,
     // Whether the database refuses a COMMIT by anyone but idem.
     pub(super) batch: bool,
     // How long one of idem's own statements waits for a lock, in milliseconds.
@@ -61,33 +63,6 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
     txn.find_role(&mut begun)?;
     Ok(txn)
 }
-
-/// Begins for a handler whose message has no claim.
-pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    let mut connection = pool.lent().await?;
-    let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
-    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    let mut txn = Txn::of(connection, handler_timeout);
-    txn.find_role(&mut begun)?;
-    let begun = begun.last().ok_or_else(not_answered)?;
-    txn.guard(begun.try_get(0)?, None);
-    Ok(txn)
-}
-
-/// Guards a transaction without a claim, if it is not guarded yet.
-pub(super) async fn guard(txn: &mut Txn) -> Result<(), StoreError> {
-    if txn.xid.is_some() {
-        return Ok(());
-    }
-    let lock_timeout = txn.lock_timeout();
-    let rows = txn.ask(sqlx::query(NUMBER).bind(lock_timeout)).await?;
-    let row = rows.first().ok_or_else(not_answered)?;
-    txn.guard(row.try_get(0)?, None);
-    Ok(())
-}
-
-/// Assigns the transaction id. As the claims of a batch do, it restores the session's lock timeout for the handlers.
-const NUMBER: &str = "SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.set_config('lock_timeout', $1, true)";
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
 /// the guard alone checks whether it is still open.
@@ -135,6 +110,7 @@ impl Txn {
             connection,
             xid: None,
             claim: None,
+            begun: None,
             batch: false,
             lock_wait,
             handler_timeout,
@@ -184,6 +160,13 @@ impl Txn {
         }
     }
 
+    /// Runs several of idem's own statements in one string, for the messages of this transaction.
+    pub(super) async fn ask_text(&mut self, text: String) -> Result<Vec<PgRow>, StoreError> {
+        self.fresh = false;
+        let asked = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+        asked.map_err(|failure| failure.fault(About::Messages))
+    }
+
     /// Returns whether no statement has run in it yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.fresh
@@ -206,6 +189,12 @@ impl Txn {
         self.claim = claim;
     }
 
+    /// Records the transaction id of a transaction that has no claim, and when it was about to begin.
+    pub(super) fn guard_unclaimed(&mut self, xid: String, begun: Instant) {
+        self.guard(xid, None);
+        self.begun = Some(begun);
+    }
+
     /// Records that one of the claims carries the transaction id, so that COMMIT needs permission.
     pub(super) fn guard_batch(&mut self) {
         self.batch = true;
@@ -214,7 +203,7 @@ impl Txn {
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session })
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session, begun: self.begun })
     }
 
     /// The connection, for a handler.
