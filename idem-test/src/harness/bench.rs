@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, PrepareError, RetryPolicy, Store,
-    SuspectLock, Worker,
+    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, Param as _, PrepareError, RetryPolicy,
+    Store, SuspectLock, Worker,
 };
 use tokio::sync::oneshot;
 
@@ -159,7 +159,7 @@ impl<F, St, C> Bench<F, St, C> {
                     .await
             })
         };
-        let subject = Subject { name: H::NAME, is_natural: H::NATURAL, inbox };
+        let subject = Subject { name: H::NAME, is_natural: H::NATURAL, stages: H::Params::STAGES, inbox };
         Ok(Trial::made(&store, Box::new(launch), subject, cleanup))
     }
 }

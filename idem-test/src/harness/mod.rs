@@ -61,6 +61,7 @@ mod process_thread;
 mod runs;
 mod sending;
 mod source;
+mod staged;
 mod store;
 mod trial;
 

@@ -62,7 +62,11 @@ impl Way {
 
 impl<S: Store> Trial<S> {
     /// Checks that a `natural` handler is natural: it leaves the same rows if its messages are delivered once, twice, in
-    /// both orders of each pair, five at once, and with a crash at each [point](Crash).
+    /// both orders of each pair, five at once, and with a crash at each [point](Crash). If it stages messages, those of one
+    /// id have to be the same each time: the place of a message among those that a run stages is a part of its id, so a copy
+    /// has to stage the same ones in the same order, or the first ones of them.
+    ///
+    /// This shows nothing of other messages, of the orders of three or more, or of what `digest` does not read.
     ///
     /// `messages` creates the messages of one trial from a number: a few that concern each other, such as three versions of
     /// one order. Each number stands for another entity and other keys, so that no trial finds what an earlier one has left.
@@ -91,9 +95,10 @@ impl<S: Store> Trial<S> {
     /// Pairs are many: five messages have ten, and each takes two trials.
     ///
     /// # Errors
-    /// Names the handler, and the first way that leaves something else; or any other failure: the handler does not say
-    /// `natural`, a message became a dead letter or had no effect, or there are fewer than two messages. A trial with
-    /// [`inbox`](super::Bench::inbox) proves nothing, since each message that is stored has a claim, and is refused.
+    /// Names the handler, and the first way that leaves something else, or stages something else; or any other failure: the
+    /// handler does not say `natural`, a message became a dead letter or had no effect, or there are fewer than two messages.
+    /// A trial with [`inbox`](super::Bench::inbox) proves nothing, since each message that is stored has a claim, and is
+    /// refused.
     pub async fn is_natural<M: ToPublication, D: PartialEq + Debug>(
         &self,
         mut messages: impl FnMut(u32) -> Vec<M>,
@@ -120,6 +125,7 @@ impl<S: Store> Trial<S> {
                 let before = digest(number).await?;
                 let outcomes = self.deliver_by(&way, &sent).await?;
                 self.all_live(&outcomes).await?;
+                self.stages_the_same(&way.name).await?;
                 let found = digest(number).await?;
                 let Some((reference, expected)) = &first else {
                     if found == before {

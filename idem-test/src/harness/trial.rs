@@ -40,6 +40,7 @@ pub(super) const QUEUE: &str = "trial";
 /// (feature `postgres`) has tables of its own for each test; on SQLite, give each test a new file.
 pub struct Trial<S> {
     broker: Broker,
+    pub(super) store: S,
     inbox: Inbox<S>,
     launch: Launch,
     pub(super) subject: Subject,
@@ -55,6 +56,7 @@ pub(super) type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Runni
 pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) is_natural: bool,
+    pub(super) stages: bool,
     /// Whether its messages are stored before they run.
     pub(super) inbox: bool,
 }
@@ -85,6 +87,7 @@ impl<S: Store> Trial<S> {
     pub(super) fn made(store: &S, launch: Launch, subject: Subject, cleanup: Cleanup) -> Self {
         Self {
             broker: Broker::new(),
+            store: store.clone(),
             inbox: Inbox::new(store, CONSUMER),
             launch,
             subject,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use idem_core::{
-    BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, Latest, PrepareError, State, permanent,
+    BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, Latest, Outbox, PrepareError, State, permanent,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
@@ -288,6 +288,50 @@ impl Codec<Paid> for Words {
 
     async fn prepare(&self, _: &Delivery) -> Result<(), PrepareError> {
         self.0.store(true, SeqCst);
+        Ok(())
+    }
+}
+
+/// Which messages a handler that says `natural` stages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Announcing {
+    /// Two, for each copy.
+    Always,
+    /// Two, where the message has changed something.
+    AtFirst,
+    /// Two, and for a copy only the second one.
+    LessForACopy,
+}
+
+/// Says `natural`, and stages messages.
+pub(crate) struct Announces;
+
+impl Handler for Announces {
+    const NAME: &'static str = "announces";
+    const NATURAL: bool = true;
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = (State<Announcing>, Outbox);
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(
+        paid: Paid,
+        (State(announcing), outbox): Self::Params,
+        tx: &mut SqliteConnection,
+    ) -> Result<(), BoxError> {
+        let insert = sqlx::query("INSERT OR IGNORE INTO announced (id) VALUES (?)").bind(paid.id).execute(tx).await?;
+        let is_copy = insert.rows_affected() == 0;
+        if !is_copy || announcing == Announcing::Always {
+            outbox.publish("paid", &paid.id)?;
+        }
+        if !is_copy || announcing != Announcing::AtFirst {
+            outbox.publish("invoiced", &paid.id)?;
+        }
         Ok(())
     }
 }

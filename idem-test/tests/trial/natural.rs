@@ -7,7 +7,7 @@ use idem_test::Trial;
 use idem_test::conformance::store::World;
 use idem_test::harness::Phase;
 
-use crate::handlers::{Balance, Booking, Good, Natural, Shop};
+use crate::handlers::{Announces, Announcing, Balance, Booking, Good, Natural, Paid, Shop};
 use crate::world::SqliteWorld;
 use crate::{Connecting, bench, world};
 
@@ -81,6 +81,38 @@ async fn a_proof_of_dead_letters_or_of_nothing_is_refused() {
     assert!(trial.is_natural(one, async |_: u32| Ok(0)).await.unwrap_err().to_string().contains("two"));
     world.run("CREATE TABLE balances (account INTEGER PRIMARY KEY, balance INTEGER NOT NULL)").await;
     assert!(trial.is_natural(versions, async |_: u32| Ok(0)).await.unwrap_err().to_string().contains("no effect"));
+}
+
+/// Runs the proof for a handler that stages messages in this way.
+async fn proof_of_staging(announcing: Announcing) -> Result<(), BoxError> {
+    let world = world().await;
+    world.run("CREATE TABLE announced (id INTEGER PRIMARY KEY)").await;
+    let connected = world.clone();
+    let connect = move || -> Connecting {
+        let world = connected.clone();
+        Box::pin(async move { world.store(idem_test::conformance::store::Setup::default()).await })
+    };
+    let trial = Trial::new(connect).state(announcing).handler::<Announces>().await?;
+    let two = |number: u32| [1, 2].map(|n| Paid { id: number * 10 + n, amount: 1 }).into();
+    let announced = async |number: u32| {
+        Ok(world.number(&format!("SELECT count(*) FROM announced WHERE id / 10 = {number}")).await)
+    };
+    trial.is_natural(two, announced).await
+}
+
+#[tokio::test]
+async fn a_natural_handler_may_stage_its_messages_for_each_copy_or_only_at_first() {
+    for announcing in [Announcing::Always, Announcing::AtFirst] {
+        proof_of_staging(announcing).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_stages_another_message_under_the_id_of_the_first_is_not_natural() {
+    let why = proof_of_staging(Announcing::LessForACopy).await.unwrap_err().to_string();
+    for part in ["\"announces\"", "each twice", "to \"paid\"", "to \"invoiced\"", "under one id"] {
+        assert!(why.contains(part), "{part} is not in {why}");
+    }
 }
 
 #[tokio::test]
