@@ -1,6 +1,7 @@
 //! Claims: their identity, and the database's responses.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use super::{HandlerId, StoreError};
 use crate::{BoxError, Fingerprint, Key};
@@ -164,9 +165,9 @@ pub struct Ticket {
     pub claim: Option<(HandlerId, Key)>,
     /// The id of its session on the server, if the session stays the same for the transaction's whole life.
     pub session: Option<i32>,
-    /// When it was about to begin, if it has no claim. Its number is then enough for a session that has existed since, because
-    /// no server that gives numbers again keeps one.
-    pub begun: Option<Instant>,
+    /// The run of the server in which it has its number, if that is known and it has no claim: a server that gives a number
+    /// again has crashed in between, and each crash begins another run.
+    pub run: Option<Arc<str>>,
 }
 
 /// How a transaction ended.

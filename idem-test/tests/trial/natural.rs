@@ -93,7 +93,7 @@ async fn proof_of_staging(announcing: Announcing) -> Result<(), BoxError> {
         Box::pin(async move { world.store(idem_test::conformance::store::Setup::default()).await })
     };
     let trial = Trial::new(connect).state(announcing).handler::<Announces>().await?;
-    let two = |number: u32| [1, 2].map(|n| Paid { id: number * 10 + n, amount: 1 }).into();
+    let two = |number: u32| (1..=2).map(|n| Paid { id: number * 10 + n, amount: 1 }).collect::<Vec<_>>();
     let announced = async |number: u32| {
         Ok(world.number(&format!("SELECT count(*) FROM announced WHERE id / 10 = {number}")).await)
     };

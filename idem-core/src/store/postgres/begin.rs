@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::limits::LOCK_WAIT;
 use super::role::FOUND;
+use super::run::RUN;
 use super::session::Session;
 
 /// The kind of connections of a store.
@@ -37,12 +38,12 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
 
 /// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session does. The
 /// last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written nothing and
-/// runs COMMIT could not be told from one that has not run it.
+/// runs COMMIT could not be told from one that has not run it. In a pooler's session, it also has the run of the server.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let lock_timeout = &session.lock_timeout;
     if kind.pooled {
         let limits = limits(session, kind, handler_timeout, lock_timeout);
-        return format!("{BEGIN}; {limits}{FOUND} SELECT pg_catalog.pg_current_xact_id()::text");
+        return format!("{BEGIN}; {limits}{FOUND} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
     }
     let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
     format!("{BEGIN}; EXECUTE idem_begin('{lock_timeout}', '{statement_timeout}', '{idle}')")

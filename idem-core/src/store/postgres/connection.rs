@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -190,12 +190,6 @@ impl Connection {
     /// Returns the session as it was before idem changed it.
     pub(super) fn session(&self) -> &Session {
         &self.ready.session
-    }
-
-    /// Returns whether its session has existed since before this time, so that the server has not crashed since: a crash
-    /// ends all sessions. A pooler may have given it to another session of the server meanwhile.
-    pub(super) fn is_older_than(&self, time: Instant) -> bool {
-        !self.is_pooled() && self.ready.since < time
     }
 
     /// Returns the connection, for a handler.

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
@@ -21,8 +20,6 @@ pub(super) struct Ready {
     pub(super) session: Session,
     /// Whether the claim is prepared in it.
     pub(super) claims: bool,
-    /// When it had logged in.
-    pub(super) since: Instant,
 }
 
 /// The state that the connections of a store share.
@@ -91,7 +88,7 @@ impl Shared {
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Ready { conn, session, claims: false, since: Instant::now() })
+        Ok(Ready { conn, session, claims: false })
     }
 
     fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {

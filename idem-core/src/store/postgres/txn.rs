@@ -1,7 +1,8 @@
 //! Transactions: begin, guard and commit, roll back.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -27,8 +28,8 @@ pub struct Txn {
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
-    // When it was about to begin, if it has its id from its beginning and no claim.
-    begun: Option<Instant>,
+    // The run of the server, if it has no claim.
+    run: Option<Arc<str>>,
     // Whether the database refuses a COMMIT by anyone but idem.
     pub(super) batch: bool,
     // How long one of idem's own statements waits for a lock, in milliseconds.
@@ -110,7 +111,7 @@ impl Txn {
             connection,
             xid: None,
             claim: None,
-            begun: None,
+            run: None,
             batch: false,
             lock_wait,
             handler_timeout,
@@ -189,10 +190,10 @@ impl Txn {
         self.claim = claim;
     }
 
-    /// Records the transaction id of a transaction that has no claim, and when it was about to begin.
-    pub(super) fn guard_unclaimed(&mut self, xid: String, begun: Instant) {
+    /// Records the transaction id of a transaction that has no claim, and the run of the server, if it is known.
+    pub(super) fn guard_unclaimed(&mut self, xid: String, run: Option<Arc<str>>) {
         self.guard(xid, None);
-        self.begun = Some(begun);
+        self.run = run;
     }
 
     /// Records that one of the claims carries the transaction id, so that COMMIT needs permission.
@@ -203,7 +204,7 @@ impl Txn {
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session, begun: self.begun })
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session, run: self.run.clone() })
     }
 
     /// The connection, for a handler.

@@ -1,6 +1,7 @@
 //! Transactions in which messages run without claims.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row as _};
 
@@ -26,13 +27,16 @@ pub(super) const MARK: &str = "
 pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let mut connection = pool.lent().await?;
     let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
-    // Before the transaction has a number.
-    let begun_at = Instant::now();
+
     let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     let mut txn = Txn::of(connection, handler_timeout);
     txn.find_role(&mut begun)?;
     let begun = begun.last().ok_or_else(not_answered)?;
-    txn.guard_unclaimed(begun.try_get(0)?, begun_at);
+    let run = match txn.connection.is_pooled() {
+        true => begun.try_get::<Option<String>, _>(1)?.map(Arc::from),
+        false => txn.connection.session().run.clone(),
+    };
+    txn.guard_unclaimed(begun.try_get(0)?, run);
     Ok(txn)
 }
 

@@ -60,6 +60,7 @@ mod unprepared;
 mod unrecorded;
 mod unregistered;
 mod urgent;
+mod versions;
 mod watched;
 
 pub use super::store::World;
@@ -106,3 +107,4 @@ pub use unprepared::*;
 pub use unrecorded::*;
 pub use unregistered::*;
 pub use urgent::*;
+pub use versions::*;
