@@ -2,6 +2,8 @@
 
 #[path = "postgres/tenants.rs"]
 mod tenants;
+#[path = "postgres/unguarded.rs"]
+mod unguarded;
 #[path = "worlds/postgres.rs"]
 mod world;
 
