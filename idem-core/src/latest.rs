@@ -59,7 +59,9 @@ impl Latest {
     /// waits for that.
     ///
     /// `entity` is encoded as a key is, with at most 255 bytes; for several parts, such as a tenant and a number, take
-    /// `Key::composite(&[..])?.as_bytes()`. A version is an integer that rises: a counter of the producer, or a time in
+    /// `Key::composite(&[..])?.as_bytes()`. It has no type: the order 7 and the customer 7 are one entity, so a handler of
+    /// several kinds names the kind in it. An entity that has no version yet takes any one: where the handler's own tables
+    /// have rows already, fill the table of versions first (the guide `docs::natural` has the SQL). A version is an integer that rises: a counter of the producer, or a time in
     /// microseconds, if two versions cannot have the same one.
     ///
     /// # Errors

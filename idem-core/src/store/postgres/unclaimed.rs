@@ -27,7 +27,6 @@ pub(super) const MARK: &str = "
 pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let mut connection = pool.lent().await?;
     let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
-
     let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     let mut txn = Txn::of(connection, handler_timeout);
     txn.find_role(&mut begun)?;
