@@ -53,7 +53,7 @@ impl Renamed<'_> {
         let text = |old: &History| {
             let new = self.handlers.iter().filter(is_new).filter(|ours| ours.needs(old));
             let new: Vec<&str> = new.map(|ours| ours.name).collect();
-            let first = new.first()?;
+            let first = *new.first()?;
             Some(self.text(old, &new, &cures(&old.handler, first).rename))
         };
         histories.iter().filter(lacks).filter_map(text).collect()
