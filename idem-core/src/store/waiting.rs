@@ -74,7 +74,9 @@ impl Cures {
     ) -> Self {
         let (handlers, claims, inbox) = (table("handlers"), table("processed_messages"), table("inbox_messages"));
         let versions = match versions {
-            true => format!("AND NOT EXISTS (SELECT 1 FROM {} AS v WHERE v.handler_id = h.id) ", table("latest_versions")),
+            true => {
+                format!("AND NOT EXISTS (SELECT 1 FROM {} AS v WHERE v.handler_id = h.id) ", table("latest_versions"))
+            }
             false => String::new(),
         };
         let [consumer, handler, new] = [consumer, handler, new].map(literal);

@@ -94,9 +94,8 @@ async fn proof_of_staging(announcing: Announcing) -> Result<(), BoxError> {
     };
     let trial = Trial::new(connect).state(announcing).handler::<Announces>().await?;
     let two = |number: u32| (1..=2).map(|n| Paid { id: number * 10 + n, amount: 1 }).collect::<Vec<_>>();
-    let announced = async |number: u32| {
-        Ok(world.number(&format!("SELECT count(*) FROM announced WHERE id / 10 = {number}")).await)
-    };
+    let announced =
+        async |number: u32| Ok(world.number(&format!("SELECT count(*) FROM announced WHERE id / 10 = {number}")).await);
     trial.is_natural(two, announced).await
 }
 

@@ -1,7 +1,7 @@
 //! The fate of a transaction whose connection was dropped.
 
-use sqlx::{AssertSqlSafe, Row as _};
 use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::store::{Fate, StoreError, Ticket};
 

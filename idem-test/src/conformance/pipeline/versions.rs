@@ -106,7 +106,10 @@ pub async fn a_commit_beside_natural_messages_loses_nothing_that_they_have_stage
         run::<W, NATURAL>(line, settings, orders, dead).await;
         let rows = line.dead().await;
         assert_eq!(rows.len(), dead, "{act:?}");
-        assert_eq!((rows[0].reason, rows[0].identity.key), (Some(Reason::Committed), Key::of(&format!("{act:?}")).unwrap()));
+        assert_eq!(
+            (rows[0].reason, rows[0].identity.key),
+            (Some(Reason::Committed), Key::of(&format!("{act:?}")).unwrap())
+        );
         let staged = staging.staged().await;
         for n in 0..7 {
             let id = format!("{act:?} {n}");

@@ -50,7 +50,9 @@ pub(super) fn run(steps: &mut Steps<'_>, batch: Batch) {
     let finds_its_effect = world.natural && steps.state.messages[message].effects > 0;
     match world.handlers[message] {
         Handler::RunsCommit if finds_its_effect => {
-            steps.step(WORKER, "runs the handler of _, which finds its effect", number, |after| after.batch = Some(next));
+            steps.step(WORKER, "runs the handler of _, which finds its effect", number, |after| {
+                after.batch = Some(next)
+            });
         }
         Handler::Succeeds => {
             let mut written = next;
@@ -75,11 +77,16 @@ pub(super) fn run(steps: &mut Steps<'_>, batch: Batch) {
             });
         }
         Handler::RunsCommit if world.has(Defect::NaturalCommitNotRefused) => {
-            steps.step(WORKER, "runs the handler of _, which commits the batch without what it stages", number, |after| {
-                let written = (0..MESSAGES).filter(|member| batch.effects[*member] || *member == message);
-                written.for_each(|member| after.process_naturally(member, false, false));
-                after.batch = Some(ended);
-            });
+            steps.step(
+                WORKER,
+                "runs the handler of _, which commits the batch without what it stages",
+                number,
+                |after| {
+                    let written = (0..MESSAGES).filter(|member| batch.effects[*member] || *member == message);
+                    written.for_each(|member| after.process_naturally(member, false, false));
+                    after.batch = Some(ended);
+                },
+            );
         }
         Handler::RunsCommit | Handler::RunsRollback => {
             let what = "runs the handler of _, whose COMMIT is refused or which rolls back: no transaction is left";

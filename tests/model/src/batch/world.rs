@@ -82,7 +82,10 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         world("a handler that runs ROLLBACK in a batch", &[Succeeds, RunsRollback, Succeeds]),
         natural("a natural handler that fails in a batch", &[Succeeds, Fails, Succeeds]),
         // A copy of it that runs beside its row is a limit: its COMMIT is only logged, and the row then finds its effect.
-        World { copy: false, ..natural("a natural handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds]) },
+        World {
+            copy: false,
+            ..natural("a natural handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds])
+        },
         natural("a natural handler that runs ROLLBACK in a batch", &[Succeeds, RunsRollback, Succeeds]),
     ]
 }
