@@ -2,6 +2,7 @@
 
 use idem::Fingerprint;
 use idem::prelude::*;
+use idem_test::{Broker, Publication, captured, subscribe};
 use sqlx::SqliteConnection;
 
 #[derive(serde::Deserialize)]
@@ -28,6 +29,11 @@ fn unchecked(_: &Delivery) -> Fingerprint {
 #[idempotent(key = id, fingerprint = unchecked, natural)]
 async fn natural_unchecked(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
     Ok(())
+}
+
+#[idempotent(key = id, natural)]
+async fn refuses(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Err(permanent("never"))
 }
 
 #[idempotent(key = id)]
@@ -74,4 +80,22 @@ async fn a_test_calls_it_with_versions_in_memory() {
     assert!(!latest.advance(&mut tx, 7_i64, 2).await.unwrap());
     assert!(latest.advance(&mut tx, 7_i64, 3).await.unwrap());
     assert!(latest.advance(&mut tx, 8_i64, 3).await.unwrap(), "another entity");
+}
+
+/// It is not recorded, because the dead letter of the first one has the claim.
+#[tokio::test]
+async fn the_failure_of_a_copy_is_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("orders.db").display());
+    let (broker, store) = (Broker::new(), Sqlite::connect(&url).await.unwrap());
+    for _ in 0..2 {
+        broker.publish("orders", Publication::new(r#"{"id": 1, "order": 7, "version": 1}"#));
+    }
+    let (text, subscriber) = captured();
+    let _logging = subscribe(subscriber);
+    let (queue, settled) = (broker.queue("orders"), broker.clone());
+    Worker::new("billing", store, queue).handler::<refuses>().run_until(async move { settled.idle().await }).await.unwrap();
+    let text = text.to_string();
+    let warning = text.lines().find(|line| line.contains("WARN") && line.contains("is not recorded"));
+    assert!(warning.is_some_and(|line| line.contains("never") && line.contains("duplicate")), "{text}");
 }

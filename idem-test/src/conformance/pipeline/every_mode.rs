@@ -190,7 +190,6 @@ macro_rules! __pipeline_in_every_mode {
             a_natural_handler_that_commits_harms_no_other
             a_natural_handler_that_ends_its_transaction_beside_duplicates_is_found_out
             a_natural_message_that_is_cut_off_is_never_lost
-            the_failure_of_a_copy_of_a_natural_message_is_logged
             a_commit_beside_natural_messages_loses_nothing_that_they_have_staged
             a_natural_message_that_is_cut_off_behind_its_commit_is_dead
             latest_versions_of_a_renamed_handler_are_named_with_its_update

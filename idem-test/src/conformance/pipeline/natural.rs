@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use idem_core::store::Operator;
 use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, Outbox, Reason, Worker};
 
+use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
-use crate::{Publication, captured, subscribe};
 
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -72,24 +72,6 @@ pub async fn a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted<W: W
     let dead = line.one_dead().await;
     assert_eq!((dead.deliveries, dead.attempts), (2, 1));
     assert_eq!(line.desk.runs("a"), if W::INBOX { 1 } else { 2 });
-}
-
-/// It is not recorded, because the key has a claim.
-pub async fn the_failure_of_a_copy_of_a_natural_message_is_logged<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish_natural(Order::new("a", &[Act::Permanent]));
-    line.run(1).await;
-    let (text, subscriber) = captured();
-    let logging = subscribe(subscriber);
-    line.publish_natural(Order::new("a", &[Act::Permanent]));
-    line.run(2).await;
-    drop(logging);
-    let text = text.to_string();
-    let warning = text.lines().find(|line| line.contains("WARN") && line.contains("is not recorded"));
-    match W::INBOX {
-        true => assert_eq!(warning, None, "it has not run"),
-        false => assert!(warning.is_some_and(|warning| warning.contains("never")), "{text}"),
-    }
 }
 
 /// Without a claim there is nothing to compare a fingerprint with.

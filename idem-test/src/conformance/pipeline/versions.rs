@@ -107,7 +107,7 @@ pub async fn a_commit_beside_natural_messages_loses_nothing_that_they_have_stage
         let rows = line.dead().await;
         assert_eq!(rows.len(), dead, "{act:?}");
         assert_eq!(
-            (rows[0].reason, rows[0].identity.key),
+            (rows[0].reason, rows[0].identity.key.clone()),
             (Some(Reason::Committed), Key::of(&format!("{act:?}")).unwrap())
         );
         let staged = staging.staged().await;
