@@ -152,7 +152,8 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
 async fn a_batch_can_reset_between_its_messages() {
     let Some(mut world) = world().await else { return };
     // A setting of the session whose value has a unit.
-    let options = idem_core::Postgres::options(world.url_with("lock_timeout", "7s")).schema(&world.schema).connections(2);
+    let options =
+        idem_core::Postgres::options(world.url_with("lock_timeout", "7s")).schema(&world.schema).connections(2);
     world.store = options.reset_between_messages().connect().await.unwrap();
     let mut clean = world.claimed("clean").await;
     let state_of_one = state(&mut clean).await;

@@ -49,7 +49,8 @@ pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) 
 }
 
 /// Prepared once per connection: one statement costs the server less than one for each limit.
-pub(super) const PREPARE: &str = "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text,
+pub(super) const PREPARE: &str =
+    "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text,
     pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true),
     pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)";
 
