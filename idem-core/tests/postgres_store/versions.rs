@@ -112,7 +112,7 @@ async fn a_foreign_table_with_the_name_of_one_of_the_outbox_is_left_alone() {
     assert_eq!(world.starts().await, None, "nothing stages");
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'outbox%'";
     assert_eq!(world.number(tables).await, 1, "a migration is applied whole or not at all");
-    assert_eq!(world.number("SELECT max(version)::bigint FROM migrations").await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM migrations WHERE version = 2").await, 0);
     let why = world.stages().await.unwrap();
     for part in [&world.schema, "\"outbox_messages\"", ".schema(..)", "rename"] {
         assert!(why.contains(part), "{why}");
