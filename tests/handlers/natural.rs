@@ -94,7 +94,11 @@ async fn the_failure_of_a_copy_is_logged() {
     let (text, subscriber) = captured();
     let _logging = subscribe(subscriber);
     let (queue, settled) = (broker.queue("orders"), broker.clone());
-    Worker::new("billing", store, queue).handler::<refuses>().run_until(async move { settled.idle().await }).await.unwrap();
+    Worker::new("billing", store, queue)
+        .handler::<refuses>()
+        .run_until(async move { settled.idle().await })
+        .await
+        .unwrap();
     let text = text.to_string();
     let warning = text.lines().find(|line| line.contains("WARN") && line.contains("is not recorded"));
     assert!(warning.is_some_and(|line| line.contains("never") && line.contains("duplicate")), "{text}");

@@ -74,7 +74,8 @@ impl Model for World {
             // The deliveries of the message are settled, and what its handler has staged is nowhere.
             Property::HalvesDead => (0..self.handlers.len()).any(|message| {
                 let known = state.messages[message];
-                let settled = |(delivery, of): (usize, usize)| of != message || state.deliveries[delivery] == Place::Settled;
+                let settled =
+                    |(delivery, of): (usize, usize)| of != message || state.deliveries[delivery] == Place::Settled;
                 self.natural
                     && known.effects > 0
                     && !known.staged
