@@ -11,6 +11,8 @@ pub(crate) enum Side {
     ByHand,
     /// C: idem, one message per transaction.
     Idem,
+    /// C with a natural handler, which has no claims.
+    Natural,
     /// D: idem in batches of this size, with the handler unchanged.
     Batch(usize),
     /// E: idem in batches of this size, with a batch handler.
@@ -152,6 +154,7 @@ impl fmt::Display for Side {
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",
             Self::Idem => "C idem",
+            Self::Natural => "C idem, natural",
             Self::Raw => "F raw SQL, 1000 at once",
             Self::Pgbench => "pgbench",
             Self::Peer(_) => "peer",

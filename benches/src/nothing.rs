@@ -41,6 +41,10 @@ impl Transactions for Nothing {
         Ok(Nowhere)
     }
 
+    async fn guard(&self, _: &mut Nowhere) -> Answer<()> {
+        Ok(())
+    }
+
     async fn commit(&self, _: Nowhere) -> CommitResult {
         CommitResult::Done
     }
@@ -61,6 +65,10 @@ impl Claims for Nothing {
 
     async fn histories(&self, _: &str) -> Answer<Vec<History>> {
         Ok(Vec::new())
+    }
+
+    async fn record_history(&self, _: HandlerId) -> Answer<()> {
+        Ok(())
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Answer<Vec<Option<Duration>>> {

@@ -6,7 +6,8 @@ use crate::case::{Broker, Case, Side, Size, Work};
 pub(crate) fn cases(peers: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     for lanes in [1, 16] {
-        cases.extend([Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench].map(|side| Case::new(side, lanes)));
+        let sides = [Side::Natural, Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench];
+        cases.extend(sides.map(|side| Case::new(side, lanes)));
         cases.extend((0..peers).map(|peer| Case::new(Side::Peer(peer), lanes)));
     }
     for lanes in [1, 4, 16] {
@@ -71,6 +72,8 @@ impl Line {
 pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
     let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.0)];
+    let natural = Case::new(Side::Natural, 16);
+    lines.push(Line::new("single natural, 16 lanes / A", natural, Case::new(Side::Autocommit, 16), 0.8));
     let batch = Case::new(Side::Batch(100), 4);
     // The same concurrency on both sides, which is the one at which A performs best.
     let beside = Case::new(Side::Batch(100), 16);
@@ -125,6 +128,7 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
             case(Side::BatchHandler(1000), 4),
         ),
         line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
+        line("single natural, 1 lane / A", case(Side::Natural, 1), case(Side::Autocommit, 1)),
         line("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
         line("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::ByHand)),

@@ -106,6 +106,7 @@ impl Sides {
                 ByHand::new(&self.pool, Shape::Guarded, &claims, work).run(lanes, messages).await
             }
             Side::Idem => worker::run(&self.store(case)?.store, lanes, work, messages).await,
+            Side::Natural => worker::run_natural(&self.store(case)?.store, lanes, messages).await,
             Side::Batch(most) => batches::run(&self.store(case)?.store, lanes, most, work, messages).await,
             Side::BatchHandler(most) => {
                 batches::run_batch_handler(&self.store(case)?.store, lanes, most, messages).await
@@ -178,6 +179,11 @@ impl Sides {
             let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
             let claims: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
             ensure!(claims == messages as i64, "{messages} messages made {claims} claims");
+        }
+        if case.side == Side::Natural {
+            let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
+            let claims: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
+            ensure!(claims == 0, "a natural handler made {claims} claims");
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use idem::{Source, Store, Worker};
 use sqlx::PgConnection;
 
 use crate::case::Work;
-use crate::message::{order_counted, order_paid, order_staged};
+use crate::message::{order_counted, order_natural, order_paid, order_staged};
 use crate::queue::{Deliveries, Queue};
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -26,6 +26,16 @@ where
         Work::Hot => worker.handler::<order_counted>(),
         Work::Staged => worker.handler::<order_staged>(),
     };
+    drive(worker.concurrency(lanes), queue).await
+}
+
+/// Processes the messages with a natural handler; returns the messages per second.
+pub(crate) async fn run_natural<S>(store: &S, lanes: usize, messages: Vec<Bytes>) -> Result<f64>
+where
+    S: Store + HasConnection<PgConnection>,
+{
+    let queue = Queue::new(messages);
+    let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone())).handler::<order_natural>();
     drive(worker.concurrency(lanes), queue).await
 }
 

@@ -13,7 +13,8 @@ impl<S: Store> Routes<S> {
     /// its handler, so its own claim may be among the pruned ones. The check is never skipped for a delivery that looks
     /// young: another worker or an operator may have changed the retention since this worker started.
     ///
-    /// A new consumer has no pruned claims, so it can read a history of any length.
+    /// A new consumer has no pruned claims, so it can read a history of any length. A natural handler may run a message
+    /// again, however old it is.
     pub(crate) fn too_old(
         &self,
         handler: HandlerId,
@@ -21,6 +22,9 @@ impl<S: Store> Routes<S> {
         pruned_through: Option<SystemTime>,
     ) -> Option<String> {
         let (published, through) = (delivery.published_at()?, pruned_through?);
+        if self.is_natural(handler) {
+            return None;
+        }
         // Because of clock skew, a message can look as if it was processed before it was published, by at most the
         // margin.
         let margin = margin(self.get(handler).and_then(|route| route.retention));
@@ -54,7 +58,7 @@ pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result
     match source.replay_window() {
         ReplayWindow::Within(window) if window > retention => Err(Error::Config(format!(
             "{} keeps messages for {}, and can redeliver them for that long, but claims are kept for only {}: a \
-             later redelivery would count as a new message. Raise `.retention(..)` of the store, or lower the \
+             later redelivery would count as a new message, and so would what a `natural` handler stages for it. Raise `.retention(..)` of the store, or lower the \
              broker's retention",
             source.name(),
             format_duration(window),

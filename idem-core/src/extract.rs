@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use bytes::Bytes;
 
 use crate::outbox::Outbox;
+use crate::store::{HandlerId, LatestVersions};
 use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
 
 /// A type that a handler may have as a parameter. `.handler::<..>()` checks that the worker can provide it. A type of
@@ -14,11 +15,14 @@ use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
     label = "not an extractor",
     note = "the first parameter is the message, the one `&mut` is the connection, and the others are extractors: \
             `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, \
-            `IdempotencyKey`, `Outbox`"
+            `IdempotencyKey`, `Outbox`, `Latest`"
 )]
 pub trait Param: Send + 'static {
     /// Whether it stages messages. If so, a worker with such a handler needs an outbox.
     const STAGES: bool = false;
+
+    /// Whether it advances [latest versions](crate::Latest). If so, a worker with such a handler needs their table.
+    const ADVANCES: bool = false;
 }
 
 /// Extracts a parameter from a delivery and the worker's state, before the transaction begins.
@@ -63,11 +67,18 @@ pub struct Extraction<'a, S> {
     pub state: &'a S,
     /// The outbox of this run, made when it is first extracted.
     pub(crate) outbox: OnceCell<Outbox>,
+    /// The latest versions of the handler, if it takes them.
+    pub(crate) latest: Option<(&'a LatestVersions, HandlerId)>,
 }
 
 impl<'a, S> Extraction<'a, S> {
-    pub(crate) fn new(delivery: &'a Delivery, key: &'a Key, state: &'a S) -> Self {
-        Self { delivery, key, state, outbox: OnceCell::new() }
+    pub(crate) fn new(
+        delivery: &'a Delivery,
+        key: &'a Key,
+        state: &'a S,
+        latest: Option<(&'a LatestVersions, HandlerId)>,
+    ) -> Self {
+        Self { delivery, key, state, outbox: OnceCell::new(), latest }
     }
 }
 
@@ -246,6 +257,7 @@ macro_rules! tuples {
     ($(($($param:ident)*))*) => {$(
         impl<$($param: Param),*> Param for ($($param,)*) {
             const STAGES: bool = false $(|| $param::STAGES)*;
+            const ADVANCES: bool = false $(|| $param::ADVANCES)*;
         }
         impl<S, $($param: Extract<S>),*> Extract<S> for ($($param,)*) {
             fn extract(_from: &Extraction<'_, S>) -> Result<Self, BoxError> {

@@ -50,6 +50,11 @@ pub trait Handler: Send + Sync + 'static {
     /// reason `undecodable`.
     const TOMBSTONES: bool = false;
 
+    /// Whether what it writes is idempotent by itself: it leaves the same rows however often, and in whichever order, its
+    /// messages are handled. `#[idempotent(.., natural)]` sets it. A first delivery then runs without a claim, so a copy of
+    /// it runs again. Its key and fingerprint still identify its rows in the inbox.
+    const NATURAL: bool = false;
+
     /// Whether its key, or a part of it, is the message's position at the broker. `#[idempotent]` sets it for a key
     /// with `position`. A worker with such a handler refuses to start if its broker has no positions.
     const NEEDS_POSITION: bool = false;

@@ -9,6 +9,7 @@ use crate::codec::Preparing;
 use crate::handler_options::HandlerLimits;
 use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
+use crate::store::{HandlerId, LatestVersions};
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
     KeyError, Param as _, Reason, Store,
@@ -42,8 +43,14 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     /// The parts of its key that a broker may not provide.
     fn needs(&self) -> Needs;
 
+    /// Returns whether a first delivery runs without a claim, because what the handler writes is idempotent by itself.
+    fn is_natural(&self) -> bool;
+
     /// Returns whether the handler stages messages.
     fn stages(&self) -> bool;
+
+    /// Returns whether the handler advances latest versions.
+    fn advances(&self) -> bool;
 
     /// Returns the fingerprint, which tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
@@ -54,8 +61,14 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     /// Joins many jobs into one, for a batch handler. `None` if it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
 
-    /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it.
-    fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
+    /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it. `latest` has
+    /// the latest versions of the handler, if it takes them.
+    fn decode(
+        &self,
+        delivery: &Delivery,
+        key: &mut Key,
+        latest: Option<(&LatestVersions, HandlerId)>,
+    ) -> Result<Box<dyn Job<S>>, NoJob>;
 
     /// Decodes the message and returns its key; `None` if that needs a fact that the delivery does not have.
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob>;
@@ -147,8 +160,16 @@ where
         Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first?, outbox: staged }))
     }
 
+    fn is_natural(&self) -> bool {
+        H::NATURAL
+    }
+
     fn stages(&self) -> bool {
         H::Params::STAGES
+    }
+
+    fn advances(&self) -> bool {
+        H::Params::ADVANCES
     }
 
     fn needs(&self) -> Needs {
@@ -173,7 +194,12 @@ where
         })
     }
 
-    fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
+    fn decode(
+        &self,
+        delivery: &Delivery,
+        key: &mut Key,
+        latest: Option<(&LatestVersions, HandlerId)>,
+    ) -> Result<Box<dyn Job<S>>, NoJob> {
         let message = self.message(delivery)?;
         if key.as_bytes().is_empty() {
             *key = caught(Reason::NoKey, "the key", || {
@@ -184,7 +210,7 @@ where
             return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty).into());
         }
         // A failure or a panic of an extractor counts as an attempt of the message.
-        let from = Extraction::new(delivery, key, &*self.state);
+        let from = Extraction::new(delivery, key, &*self.state, latest);
         let params = catch_unwind(AssertUnwindSafe(|| H::Params::extract(&from)))
             .unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into()));
         Ok(Box::new(Ready::<H> { message, params, outbox: from.outbox.into_inner() }))

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use crate::registry::{Job, Registered, Unfit};
-use crate::store::{HandlerId, Identity, Row};
+use crate::store::{HandlerId, Identity, LatestVersions, Row};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -22,6 +24,17 @@ pub(crate) struct Route<S> {
     pub(crate) is_local_only: bool,
     /// How long its claims were kept when the worker started; `None`: forever.
     pub(crate) retention: Option<Duration>,
+    /// The table of latest versions, if it takes them.
+    pub(crate) versions: Option<LatestVersions>,
+    /// Set once the database knows that the handler has processed messages.
+    pub(crate) history: OnceCell<()>,
+}
+
+impl<S> Route<S> {
+    /// Returns the latest versions of the handler, if it takes them.
+    pub(crate) fn latest(&self) -> Option<(&LatestVersions, HandlerId)> {
+        self.versions.as_ref().map(|versions| (versions, self.id))
+    }
 }
 
 /// A delivery that is ready to run: its handler, its identity and the decoded message.
@@ -108,9 +121,17 @@ impl<S: Store> Routes<S> {
     }
 
     /// How long claims of all these handlers were kept when the worker started; `None`: forever. The shortest retention
-    /// counts, because a message of any of them may be redelivered.
+    /// counts, because a message of any of them may be redelivered. Those of natural handlers do not count, since their
+    /// messages may run again, unless they stage messages: for a copy they stage the same ones, which their consumers know
+    /// for about as long.
     pub(crate) fn retention(&self) -> Option<Duration> {
-        self.routes.iter().filter_map(|route| route.retention).min()
+        let counts = |route: &&Route<S>| !route.handler.is_natural() || route.handler.stages();
+        self.routes.iter().filter(counts).filter_map(|route| route.retention).min()
+    }
+
+    /// Returns whether a first delivery of this handler runs without a claim.
+    pub(crate) fn is_natural(&self, handler: HandlerId) -> bool {
+        self.get(handler).is_some_and(|route| route.handler.is_natural())
     }
 
     /// The longest time that a handler may run: how long a delivery normally stays unsettled.

@@ -8,7 +8,7 @@ use syn::{Error, Ident, LitStr, Path, Token};
 use crate::key::{Part, key};
 use crate::text::text;
 
-const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `fingerprint = ..` or `crate = ..`";
+const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `natural`, `fingerprint = ..` or `crate = ..`";
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
@@ -20,6 +20,8 @@ pub(crate) struct Args {
     pub(crate) key: Option<Vec<Part>>,
     pub(crate) name: Option<LitStr>,
     pub(crate) event: Option<LitStr>,
+    /// The word itself.
+    pub(crate) natural: Option<Ident>,
     pub(crate) fingerprint: Option<Path>,
     pub(crate) krate: Option<Path>,
     /// Whether a key is given, valid or not, or may have been meant. Then a second error about the key is not reported.
@@ -65,6 +67,7 @@ impl Args {
             }
             "name" => set(&mut self.name, &word, input, name),
             "event" => set(&mut self.event, &word, input, event),
+            "natural" => natural(&mut self.natural, &word, input),
             "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
             other => {
@@ -92,6 +95,17 @@ fn set<T>(
     }
     if slot.replace(value).is_some() {
         return Err(Error::new(word.span(), format!("`{word}` is given twice; keep one")));
+    }
+    Ok(())
+}
+
+/// Parses a word that has no value.
+fn natural(slot: &mut Option<Ident>, word: &Ident, input: ParseStream<'_>) -> Result<()> {
+    if !input.is_empty() && !input.peek(Token![,]) {
+        return Err(Error::new(word.span(), "`natural` has no value: write `natural`, or leave it out"));
+    }
+    if slot.replace(word.clone()).is_some() {
+        return Err(Error::new(word.span(), "`natural` is given twice; keep one"));
     }
     Ok(())
 }

@@ -60,6 +60,7 @@ impl Handler<'_> {
         let event = self.args.event.iter();
         let takes_none = self.shape.is_some_and(|shape| is_option(&shape.message));
         let tombstones = takes_none.then(|| quote!(const TOMBSTONES: #idem::bool = true;));
+        let natural = self.args.natural.as_ref().map(|_| quote!(const NATURAL: #idem::bool = true;));
         let needs = self.needs();
         let (types, key, fingerprint, call) = (self.types(), self.key(), self.fingerprint(), self.call());
         quote! {
@@ -72,6 +73,7 @@ impl Handler<'_> {
                 const NAME: &'static #idem::str = #name;
                 #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
                 #tombstones
+                #natural
                 #needs
                 #types
                 fn key(#message: &Self::Message, #delivery: &#idem::Delivery)

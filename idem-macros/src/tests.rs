@@ -54,6 +54,15 @@ fn the_smallest_handler() {
 }
 
 #[test]
+fn a_natural_handler() {
+    let item = quote! {
+        async fn order_changed(event: OrderChanged, tx: &mut PgConnection, latest: Latest) -> Result<(), AppError> {}
+    };
+    let expanded = idempotent(quote!(key = "event_id", natural), item).to_string();
+    assert!(expanded.contains("const NATURAL : :: idem :: __private :: bool = true ;"), "{expanded}");
+}
+
+#[test]
 fn all_arguments_and_extractors_around_the_connection() {
     let item = quote! {
         /// Documented.

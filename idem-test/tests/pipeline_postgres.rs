@@ -2,6 +2,8 @@
 
 #[path = "postgres/tenants.rs"]
 mod tenants;
+#[path = "postgres/unguarded.rs"]
+mod unguarded;
 #[path = "worlds/postgres.rs"]
 mod world;
 
@@ -17,4 +19,12 @@ mod batch {
 
 mod inbox_batch {
     idem_test::pipeline_suite!(super::world::PostgresWorld, inbox batch);
+}
+
+mod natural {
+    idem_test::pipeline_suite!(super::world::PostgresWorld, natural);
+}
+
+mod natural_batch {
+    idem_test::pipeline_suite!(super::world::PostgresWorld, natural batch);
 }

@@ -16,3 +16,11 @@ mod batch {
 mod inbox_batch {
     idem_test::pipeline_suite!(super::world::SqliteWorld, inbox batch);
 }
+
+mod natural {
+    idem_test::pipeline_suite!(super::world::SqliteWorld, natural);
+}
+
+mod natural_batch {
+    idem_test::pipeline_suite!(super::world::SqliteWorld, natural batch);
+}

@@ -6,6 +6,9 @@ pub mod getting_started {}
 #[doc = include_str!("keys.md")]
 pub mod keys {}
 
+#[doc = include_str!("natural.md")]
+pub mod natural {}
+
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 

@@ -15,4 +15,5 @@ mod hygiene;
 mod key_parts;
 mod keys;
 mod names;
+mod natural;
 mod tombstones;

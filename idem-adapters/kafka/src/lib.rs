@@ -43,7 +43,7 @@
 //! *finished prefix* of each partition is committed. One unfinished message keeps the offset where it is, however many
 //! messages behind it are finished. [`Topic::window`] limits their number; then the partition waits. Offsets are
 //! committed five times a second, when a partition is revoked, and at shutdown. After a crash, the messages finished
-//! since the last commit are delivered again and find their claims.
+//! since the last commit are delivered again and find their claims. Those of natural handlers have no claims, and run again.
 //!
 //! | | |
 //! |---|---|

@@ -25,8 +25,8 @@ fn blamed(places: &[usize]) -> TransactionResult {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Returns what the result of a run means for its batch, in which the items at `new` hold claims. `None`: the batch
-    /// is processed.
+    /// Returns what the result of a run means for its batch, in which the items at `new` are new. `None`: the batch is
+    /// processed.
     pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<TransactionResult> {
         Some(match ran {
             RunResult::Processed => return None,

@@ -7,11 +7,13 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::process::Waiting;
+use crate::record::committed_early;
 use crate::runtime::{Arrival, Carried, HoldReason, Pipeline, Queue, UNANSWERED, extended_all};
 use crate::store::{Row, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
+use super::natural::has_claim;
 use super::opening::{Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
@@ -43,8 +45,8 @@ impl<S: Store> Pipeline<S> {
             batch.into_iter().map(|(delivery, acker, carried)| (delivery, (acker, carried))).unzip();
         let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &carried)).await;
         let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
-        for (((mut delivery, acker), carried), verdict) in deliveries.into_iter().zip(ackers).zip(carried).zip(verdicts)
-        {
+        let arrivals = deliveries.into_iter().zip(ackers).zip(carried);
+        for (((mut delivery, acker), mut carried), verdict) in arrivals.zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
                     self.answered(&outcome);
@@ -53,6 +55,10 @@ impl<S: Store> Pipeline<S> {
                 Verdict::Single | Verdict::Lost => alone.push((delivery, acker, carried)),
                 Verdict::Broke => {
                     delivery.redelivered = true;
+                    alone.push((delivery, acker, carried));
+                }
+                Verdict::Committed => {
+                    carried.charge = Some(Box::new(committed_early(1)));
                     alone.push((delivery, acker, carried));
                 }
                 Verdict::Stopped => stopped.push(acker),
@@ -110,7 +116,7 @@ impl<S: Store> Pipeline<S> {
     async fn verdicts(&self, items: Vec<Item<'_, S>>, facts: &[&Delivery], opening: Opening<'_>) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Single; facts.len()];
         let _turn = self.throttle.turn().await;
-        let mut rounds = Groups { groups: vec![(items, false)], holds: 0 };
+        let mut rounds = Groups { groups: vec![(items, false)], holds: 0, opening };
         let (mut first, mut extended) = (true, Instant::now());
         while let Some((mut items, failed)) = rounds.groups.pop() {
             // A single item is processed alone, where failures are charged.
@@ -185,12 +191,18 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),
+            // All others keep the verdict that they have from the start: each is processed alone.
             TransactionResult::CommittedEarly(new, ticket) => {
                 for place in new {
                     let (at, attempts) = (items[place].at, items[place].attempts + 1);
-                    let identity = items[place].identity.clone();
-                    let outcome = self.committed_early(facts[at], &identity, attempts, &ticket).await;
-                    set_verdict(verdicts, &items[place..=place], &Verdict::Done(outcome));
+                    let verdict = if has_claim(&items[place], rounds.opening) {
+                        let identity = items[place].identity.clone();
+                        Verdict::Done(self.committed_early(facts[at], &identity, attempts, &ticket).await)
+                    } else {
+                        // If it ran again, it could find its own writes, and leave out what it has staged before.
+                        Verdict::Committed
+                    };
+                    set_verdict(verdicts, &items[place..=place], &verdict);
                 }
             }
             TransactionResult::Stopped => set_verdict(verdicts, &items, &Verdict::Stopped),
@@ -206,6 +218,7 @@ struct Groups<'a, S: Store> {
     groups: Vec<Group<'a, S>>,
     /// How often a round got no response.
     holds: usize,
+    opening: Opening<'a>,
 }
 
 impl<'a, S: Store> Groups<'a, S> {

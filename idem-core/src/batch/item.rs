@@ -42,6 +42,9 @@ pub(crate) enum Verdict {
     Lost,
     /// The connection was lost during its run. It is processed alone, from the inbox.
     Broke,
+    /// A delivery that has no claim, and whose transaction a handler has committed. It is recorded as one whose handler has
+    /// done that.
+    Committed,
     /// The worker is stopping.
     Stopped,
 }

@@ -15,7 +15,7 @@ use crate::{Delivery, Outcome, Store, telemetry};
 use super::blame::Culprit;
 use super::calls::{Call, calls};
 use super::item::{Item, Verdict, meters};
-use super::opening::{Opening, TransactionResult};
+use super::opening::{Opened, Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
     /// Runs these items, which are sorted by handler and key, in one transaction.
@@ -94,6 +94,9 @@ impl<S: Store> Pipeline<S> {
         messages: &[(&Identity, &Delivery)],
         rows: Option<Vec<&Row>>,
     ) -> Result<(S::Txn, Vec<Opened>), TransactionResult> {
+        if rows.is_none() {
+            self.record_histories(messages).await.map_err(failed_before_handlers)?;
+        }
         let mut txn = self.store.begin(timeout).await.map_err(failed_before_handlers)?;
         let found = match rows {
             None => self.claims(&mut txn, messages).await,
@@ -164,8 +167,12 @@ impl<S: Store> Pipeline<S> {
         span
     }
 
-    /// Claims all messages, and classifies those that were claimed before.
-    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Opened>, StoreError> {
+    /// Claims these messages, and classifies those that were claimed before.
+    pub(super) async fn claims_of(
+        &self,
+        txn: &mut S::Txn,
+        messages: &[(&Identity, &Delivery)],
+    ) -> Result<Vec<Opened>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
         let old = places(&claimed, |claimed| *claimed == Claimed::Found(None));
@@ -204,18 +211,6 @@ struct Failed {
     places: Vec<usize>,
     /// Whether no call before it has ended the transaction.
     is_first_to_end: bool,
-}
-
-/// The result of one claim of a batch.
-#[derive(Debug, PartialEq, Eq)]
-enum Opened {
-    New,
-    /// Processed this long ago.
-    Duplicate(Duration),
-    /// To be processed alone.
-    Single,
-    /// The lease of its row was lost.
-    Lost,
 }
 
 impl From<Classified> for Opened {

@@ -44,7 +44,8 @@ impl<S: Store> Pipeline<S> {
         let work = pin!(async {
             match verdict {
                 Verdict::Single if !row.identity.has_key() => self.readmit(row).await,
-                Verdict::Single => self.rerun(row, quiet).await,
+                // A row has a claim, so it is never `Committed`.
+                Verdict::Single | Verdict::Committed => self.rerun(row, quiet).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));

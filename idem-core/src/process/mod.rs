@@ -8,7 +8,7 @@
 //! |---|---|
 //! | decode, key | `runtime/decode` |
 //! | lock the key in this process | `carried.keys.take`: `runtime/key_tickets`, `runtime/key_queue` |
-//! | claim | `record/claim`, by the rules of `record/classify` |
+//! | claim, unless the handler is natural | `record/claim`, by the rules of `record/classify` |
 //! | handle, guard, commit | `execute` |
 //! | failures | `execute/conclude` decides; `record` writes |
 //! | settle | `runtime/settle` |
@@ -43,13 +43,13 @@ use tracing::Instrument;
 
 use crate::delivery::Refused;
 use crate::execute::Conclusion;
-use crate::record::Classified;
+use crate::record::{Classified, committed_early};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
 use crate::runtime::{
     Carried, Charge, Direct, HoldReason, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered,
 };
-use crate::store::{ClaimState, Identity};
+use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 pub(crate) use waiting::Waiting;
@@ -210,7 +210,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The fast path of a first delivery: one transaction from claim to commit. It runs concurrently with others unless
+    /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural. It runs concurrently with others unless
     /// a suspect runs. The error is a failure to charge; nothing of it is in the database.
     async fn run(
         &self,
@@ -236,7 +236,7 @@ impl<S: Store> Pipeline<S> {
             };
             // Claim.
             let began = Instant::now();
-            let claimed = self.claim(route.timeout, delivery, identity, ClaimState::Processed).await;
+            let claimed = self.begin_first(route, delivery, identity).await;
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
             let txn = match claimed {
@@ -253,6 +253,10 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),
+                // No claim stands: the message is recorded as one that failed for the last time.
+                Conclusion::CommittedEarly { attempts, .. } if route.handler.is_natural() => {
+                    Err(committed_early(attempts))
+                }
                 Conclusion::CommittedEarly { attempts, ticket } => {
                     Ok(Progress::Done(self.committed_early(delivery, identity, attempts, &ticket).await))
                 }

@@ -2,13 +2,19 @@
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::runtime::{EarlyCommit, Pipeline, refused_wait};
+use crate::runtime::{Charge, EarlyCommit, Pipeline, refused_wait};
 use crate::store::{Identity, NewRow, StoreError, Ticket};
 use crate::{BoxError, Delivery, Outcome, Reason, Store, telemetry};
 
 use super::committed::committed;
 
 const ERROR: &str = "the handler ran COMMIT, so some of its writes may be committed: return Ok(()), and idem commits";
+
+/// Returns the failure of a message whose natural handler ran COMMIT in the transaction of a first delivery. It has no
+/// claim, so the message is not taken for processed before the failure is recorded: if that never happens, it runs again.
+pub(crate) fn committed_early(attempts: u32) -> Charge {
+    Charge { attempts, next: Err(Reason::Committed), error: ERROR.to_owned() }
+}
 
 impl<S: Store> Pipeline<S> {
     /// Makes a message dead whose handler ran COMMIT. Its claim stands, so the message would count as processed if this

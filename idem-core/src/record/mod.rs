@@ -22,5 +22,6 @@ mod row;
 
 pub(crate) use classify::Classified;
 pub(crate) use committed::committed;
+pub(crate) use early_commit::committed_early;
 pub(crate) use fan_out::Shares;
 pub(crate) use many::Known;

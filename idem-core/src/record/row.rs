@@ -20,9 +20,20 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(after), "").await
     }
 
-    /// Schedules a message whose first run has failed, or makes it dead.
+    /// Schedules a message whose first run has failed, or makes it dead. The failure of a copy is not recorded: then only the
+    /// log has it.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
-        self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await
+        let step = self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await;
+        if let Progress::Done(outcome @ (Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict })) = &step {
+            let (outcome, error) = (outcome.as_str(), charge.error.as_str());
+            tracing::warn!(
+                outcome,
+                key = %identity.key,
+                error,
+                "a message has failed whose key has been claimed meanwhile, so the failure is not recorded"
+            );
+        }
+        step
     }
 
     /// Makes a message dead that is too old. The claim of this transaction marks the message as processed, so another

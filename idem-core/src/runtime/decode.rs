@@ -38,7 +38,7 @@ impl<S: Store> Pipeline<S> {
             return Err(Unfit::new(Reason::Undecodable, why).into());
         }
         let mut key = Key::empty();
-        let job = route.handler.decode(delivery, &mut key)?;
+        let job = route.handler.decode(delivery, &mut key, route.latest())?;
         let span = Span::current();
         span.record("idem.handler", route.handler.name());
         span.record("idem.key", tracing::field::display(&key));
@@ -87,6 +87,6 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<Box<dyn Job<S>>, NoJob> {
-        route.handler.decode(delivery, &mut identity.key.clone())
+        route.handler.decode(delivery, &mut identity.key.clone(), route.latest())
     }
 }

@@ -1,5 +1,6 @@
 //! Claims: their identity, and the database's responses.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{HandlerId, StoreError};
@@ -51,9 +52,10 @@ pub enum ClaimState {
 pub enum Claimed {
     /// The claim was inserted.
     New {
-        /// The latest `processed_at` among the pruned claims of this handler; `None` if none was pruned. The claim's
-        /// statement reads it, and so sees the cutoff that prune had committed when the statement found no claim: a
-        /// message published before it may have been processed although it has no claim.
+        /// The latest `processed_at` among the pruned claims of this handler; if none was pruned, `None`, or 1970 after
+        /// [`record_history`](super::Claims::record_history). The claim's statement reads it, and so sees the cutoff that
+        /// prune had committed when the statement found no claim: a message published before it may have been processed
+        /// although it has no claim.
         pruned_through: Option<SystemTime>,
     },
     /// There is a committed claim with this key, and it tells whether it belongs to this message. `None`: the statement
@@ -163,6 +165,9 @@ pub struct Ticket {
     pub claim: Option<(HandlerId, Key)>,
     /// The id of its session on the server, if the session stays the same for the transaction's whole life.
     pub session: Option<i32>,
+    /// The run of the server in which it has its number, if that is known and it has no claim: a server that gives a number
+    /// again has crashed in between, and each crash begins another run.
+    pub run: Option<Arc<str>>,
 }
 
 /// How a transaction ended.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::Key;
+use crate::{Error, Key};
 
-use super::{ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket, Transactions};
+use super::{
+    ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket, Transactions,
+};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
@@ -20,8 +22,15 @@ pub trait Claims: Transactions {
     /// handler whose row another worker has locked, or has updated within the last half minute.
     fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns the handlers of this consumer that have, or have had, a claim.
+    /// Returns the handlers of this consumer that have, or have had, a claim, or whose history was
+    /// [recorded](Self::record_history). Which of them have latest versions is told once
+    /// [`latest_versions`](Self::latest_versions) has succeeded.
     fn histories(&self, consumer: &str) -> impl Future<Output = Result<Vec<History>, StoreError>> + Send;
+
+    /// Records that this handler processes messages, for one whose messages may leave no claim. Called before the first such
+    /// message of a process, unless [`histories`](Self::histories) has returned the handler at its start. Repeating it
+    /// changes nothing.
+    fn record_history(&self, handler: HandlerId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns how long processed claims of these handlers are kept, in the order given: the greatest value with which
     /// a store has registered them, unless an operator has changed it. `None`: they are kept forever.
@@ -114,6 +123,20 @@ pub trait Claims: Transactions {
         identities: &[&Identity],
     ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
         self.existing_claims(txn, identities)
+    }
+
+    /// Checks that the table of latest versions can be used, and returns how. Called at the start of a worker with a handler
+    /// that takes `Latest`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the store has no such table, or if it is missing or cannot be used; the text names the fix.
+    /// [`Error::Database`] if the database cannot be used.
+    fn latest_versions(&self) -> impl Future<Output = Result<LatestVersions, Error>> + Send {
+        async {
+            let why = "this store has no table of latest versions, and a handler takes `Latest`: use a store that implements \
+                       `Claims::latest_versions`";
+            Err(Error::Config(why.to_owned()))
+        }
     }
 
     /// Sets the claim back to waiting, because an inbox row is about to own it, if it still is as the transaction with

@@ -1,5 +1,7 @@
 //! The SQL that creates a store's tables.
 
+use super::tables::OptionalTables;
+
 /// One migration of a store: the SQL that `connect` runs, for those who run it by hand, because the role of their
 /// workers may not create tables. See [`Postgres::migrations`](crate::Postgres::migrations) and
 /// [`Sqlite::migrations`](crate::Sqlite::migrations).
@@ -22,14 +24,16 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// The number of the migration that creates the tables of the outbox.
-pub(crate) const OUTBOX: i64 = 2;
-
 impl Migration {
-    /// Returns whether a worker that stages nothing does without it. A store that cannot run such a migration connects
-    /// nevertheless, and whatever uses the tables is refused at its own start. A later migration must therefore not rely
-    /// on those tables, unless it is optional too.
+    /// Returns what needs the tables of this migration, if only some workers do. A store that cannot run such a migration
+    /// connects nevertheless, and whatever uses the tables is refused at its own start. A later migration must therefore
+    /// not rely on those tables, unless it is optional too.
+    pub(crate) fn needed_by(&self) -> Option<&'static str> {
+        OptionalTables::of(self.version).map(|tables| tables.needed_by)
+    }
+
+    /// Returns whether only some workers need it.
     pub(crate) fn is_optional(&self) -> bool {
-        self.version == OUTBOX
+        self.needed_by().is_some()
     }
 }

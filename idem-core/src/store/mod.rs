@@ -12,6 +12,7 @@
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
 //! | `connection_share` | the connections, which workers share |
+//! | `latest_versions` | the statement of `Latest`, for the table of a store |
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `postgres`, `sqlite` | the stores |
 
@@ -23,6 +24,7 @@ mod error;
 mod filter;
 mod handler_id;
 mod inbox_rows;
+mod latest_versions;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ledger;
 mod limit;
@@ -60,6 +62,7 @@ pub use error::StoreError;
 pub use filter::Filter;
 pub use handler_id::HandlerId;
 pub use inbox_rows::InboxRows;
+pub use latest_versions::LatestVersions;
 pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;

@@ -36,8 +36,37 @@ pub(crate) const TABLES: [Table; 4] = [
     ),
 ];
 
-/// The tables of the outbox, which only workers that stage messages and relays use. They are checked where an outbox is.
-pub(crate) const OUTBOX: [Table; 5] = [
+/// Tables that only some workers use. They are checked where they are used.
+pub(crate) struct OptionalTables {
+    /// The number of the migration that creates them.
+    pub(crate) migration: i64,
+    /// Its file.
+    pub(crate) file: &'static str,
+    /// What uses them.
+    pub(crate) needed_by: &'static str,
+    pub(crate) tables: &'static [Table],
+}
+
+/// The tables of the outbox.
+pub(crate) const OUTBOX: OptionalTables =
+    OptionalTables { migration: 2, file: "0002_outbox.sql", needed_by: "an outbox", tables: &OUTBOX_TABLES };
+
+/// The table of [`Latest`](crate::Latest).
+pub(crate) const LATEST: OptionalTables = OptionalTables {
+    migration: 3,
+    file: "0003_latest.sql",
+    needed_by: "a handler that takes `Latest`",
+    tables: &[("latest_versions", &["handler_id", "entity", "version"])],
+};
+
+impl OptionalTables {
+    /// Returns the tables that a migration creates, if only some workers use them.
+    pub(crate) fn of(migration: i64) -> Option<&'static Self> {
+        [&OUTBOX, &LATEST].into_iter().find(|tables| tables.migration == migration)
+    }
+}
+
+const OUTBOX_TABLES: [Table; 5] = [
     ("outboxes", &["id", "name", "namespace"]),
     (
         "outbox_messages",

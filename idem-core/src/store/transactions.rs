@@ -32,6 +32,28 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// longest timeout of its handlers.
     fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
+    /// Begins a transaction for one handler, whose message has no claim, and guards it. A store that can do both in one
+    /// round trip saves one. It need not refuse the handler's COMMIT, as long as that is found out.
+    ///
+    /// On a fault, no transaction is left open.
+    fn begin_guarded(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send {
+        async move {
+            let mut txn = self.begin(handler_timeout).await?;
+            match self.guard(&mut txn).await {
+                Ok(()) => Ok(txn),
+                Err(fault) if !fault.is_answered() => Err(fault),
+                Err(fault) => self.rollback(txn).await.and(Err(fault)),
+            }
+        }
+    }
+
+    /// Guards a transaction in which messages run without claims: [`commit`](Self::commit) and
+    /// [`rollback`](Self::rollback) find out whether a handler has ended it, as they do if a claim was inserted. Several
+    /// handlers may share it, and the COMMIT of one would commit the writes of the others without the messages that they
+    /// have staged; so the store has to refuse every COMMIT but idem's. If the transaction has claims of
+    /// [`claim_many`](super::Claims::claim_many), this does nothing.
+    fn guard(&self, txn: &mut Self::Txn) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the
     /// previous handler has left the transaction open. A store in which nothing can be written outside a transaction
     /// may leave this check to the guard.
@@ -39,8 +61,8 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         async { Ok(TxnState::Unknown) }
     }
 
-    /// Checks that the transaction is still the one in which the claim was inserted or the row was started (the guard),
-    /// and commits. A transaction without a claim or start is not guarded.
+    /// Checks that the transaction is still the one in which the claim was inserted or the row was started, or that was
+    /// [guarded](Self::guard) without either, and commits. Any other transaction is not checked.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = CommitResult> + Send;
 
     /// Returns whether a handler's error reports a conflict with a concurrent transaction (40001, 40P01), so that a new
@@ -56,12 +78,12 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     }
 
     /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by
-    /// itself. If a claim was inserted or a row was started, the result tells whether the handler had committed it
-    /// before it failed.
+    /// itself. If a claim was inserted, a row was started or the transaction is [guarded](Self::guard), the result tells
+    /// whether the handler had committed it before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<RollbackResult, StoreError>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
-    /// back: no claim was inserted and no row was started in it, or no handler can commit it and this one has not
+    /// back: no claim was inserted, no row was started in it and it is not [guarded](Self::guard), or no handler can commit it and this one has not
     /// tried.
     fn ticket(&self, _txn: &Self::Txn) -> Option<Ticket> {
         None

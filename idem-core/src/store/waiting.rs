@@ -23,7 +23,7 @@ impl HandlerRows {
     }
 }
 
-/// A handler that has claims, or has had some that were pruned.
+/// A handler that has claims, has had some that were pruned, or has processed messages without claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {
@@ -33,12 +33,18 @@ pub struct History {
     pub seen: Duration,
     /// Whether it has claims now, so that copies of its messages are recognized.
     pub has_claims: bool,
+    /// Whether it has latest versions. Known only once [`Claims::latest_versions`](super::Claims::latest_versions) has
+    /// succeeded, since no other worker needs their table.
+    pub has_versions: bool,
+    /// Whether it has processed messages without claims, and none of its claims was pruned since: a copy of such a message
+    /// is not recognized.
+    pub ran_naturally: bool,
 }
 
 impl History {
     /// A handler whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration, has_claims: bool) -> Self {
-        Self { handler: handler.into(), seen, has_claims }
+        Self { handler: handler.into(), seen, has_claims, has_versions: false, ran_naturally: false }
     }
 }
 
@@ -47,27 +53,39 @@ impl History {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cures {
-    /// Renames the handler, with its claims and rows, to the one that replaces it. Fails without any change if the
-    /// replacement already has claims or rows.
+    /// Renames the handler, with its claims, rows and latest versions, to the one that replaces it. Fails without any change
+    /// if the replacement already has claims, rows or versions, or has processed messages without claims.
     pub rename: String,
-    /// Moves the handler, with its claims and rows, to the consumer `NEW_CONSUMER`.
+    /// Moves the handler, with its claims, rows and latest versions, to the consumer `NEW_CONSUMER`.
     pub part: String,
     /// Turns its scheduled rows into dead letters, which can then be discarded like any other.
     pub dead_letter: String,
 }
 
 impl Cures {
-    /// Creates the statements for a database with these table names and with the clock `now`.
+    /// Creates the statements for a database with these table names and with the clock `now`. `versions`: it is known to have
+    /// the table of latest versions.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn new(table: impl Fn(&str) -> String, now: &str, consumer: &str, handler: &str, new: &str) -> Self {
+    pub(crate) fn new(
+        table: impl Fn(&str) -> String,
+        now: &str,
+        versions: bool,
+        [consumer, handler, new]: [&str; 3],
+    ) -> Self {
         let (handlers, claims, inbox) = (table("handlers"), table("processed_messages"), table("inbox_messages"));
+        let versions = match versions {
+            true => {
+                format!("AND NOT EXISTS (SELECT 1 FROM {} AS v WHERE v.handler_id = h.id) ", table("latest_versions"))
+            }
+            false => String::new(),
+        };
         let [consumer, handler, new] = [consumer, handler, new].map(literal);
         let old = format!("consumer = {consumer} AND name = {handler}");
         // The worker that failed or warned has registered the new name, whose row is deleted here if nothing belongs to
         // it.
         let rename = format!(
             "DELETE FROM {handlers} AS h WHERE consumer = {consumer} AND name = {new} AND pruned_through IS NULL \
-             AND NOT EXISTS (SELECT 1 FROM {claims} AS c WHERE c.handler_id = h.id) \
+             AND NOT EXISTS (SELECT 1 FROM {claims} AS c WHERE c.handler_id = h.id) {versions}\
              AND NOT EXISTS (SELECT 1 FROM {inbox} AS i WHERE i.handler_id = h.id); \
              UPDATE {handlers} SET name = {new} WHERE {old}"
         );

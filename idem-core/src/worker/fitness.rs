@@ -112,6 +112,20 @@ pub(super) fn timeouts<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<
     }
 }
 
+/// Checks that no natural batch handler stages messages. Their ids are random, so each copy of a message that runs again would
+/// stage others, which no consumer recognizes.
+pub(super) fn natural<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+    let stages = |handler: &&Arc<dyn Registered<S>>| handler.is_natural() && handler.takes_batch() && handler.stages();
+    match handlers.iter().find(stages) {
+        None => Ok(()),
+        Some(handler) => Err(Error::Config(format!(
+            "the handler {:?} is natural, takes a batch and stages messages: those of a batch get random ids, so a copy of a \
+             message that runs again would publish others. Let it take one message at a time, or remove `natural`",
+            handler.name()
+        ))),
+    }
+}
+
 /// Checks that the source has subjects if they choose the handler. Otherwise every message would go to the handler
 /// without a pattern, or become a dead letter.
 pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> {

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OnceCell;
+
 use crate::registry::Registered;
 use crate::routes::{Route, Routes};
 use crate::runtime::Settings;
-use crate::store::{OutboxId, StoreError};
+use crate::store::{History, OutboxId, StoreError};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
 use super::Unregistered;
-use super::renamed::Renamed;
+use super::renamed::{Ours, Renamed};
 
 /// The handlers of a worker, registered.
 pub(super) struct Registration<S: Store> {
@@ -29,23 +31,20 @@ pub(super) async fn register<S: Store>(
     handlers: &[Arc<dyn Registered<S>>],
     settings: &Settings,
 ) -> Result<Registration<S>, Error> {
-    let failed = |fault: StoreError| Error::Database {
-        what: format!("could not register the handlers of {consumer:?}"),
-        source: fault.into(),
-    };
+    let failed = |fault: StoreError| failed(consumer, fault);
     let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
     let ids = store.register(consumer, &names).await.map_err(failed)?;
     let retentions = store.retention(&ids).await.map_err(failed)?;
     // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
     // starts second succeeds.
     store.record_seen(&ids).await.map_err(failed)?;
-    let (cures, mut waiting) = (|handler: &str, new: &str| store.cures(consumer, handler, new), Vec::new());
-    if !settings.allow_unregistered_rows {
-        waiting = store.waiting(consumer).await.map_err(failed)?;
-        Unregistered { consumer, names: &names[1..] }.check(&waiting, cures)?;
-    }
+    // Before the histories, which then tell of latest versions.
+    let versions = match handlers.iter().any(|handler| handler.advances()) {
+        true => Some(store.latest_versions().await?),
+        false => None,
+    };
     let histories = store.histories(consumer).await.map_err(failed)?;
-    Renamed { consumer, names: &names[1..] }.check(&histories, &waiting, cures);
+    check_histories(consumer, store, handlers, settings, &histories).await?;
     let mut ids = ids.into_iter().zip(retentions);
     let Some((nobody, _)) = ids.next() else {
         return Err(Error::Config("the store has registered no handler".to_owned()));
@@ -61,6 +60,8 @@ pub(super) async fn register<S: Store>(
         timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
         retry: handler.limits().retry.unwrap_or(settings.retry),
         is_local_only: handler.limits().is_local_only,
+        versions: versions.clone().filter(|_| handler.advances()),
+        history: OnceCell::new_with(histories.iter().any(|known| known.handler == handler.name()).then_some(())),
         handler: handler.clone(),
     };
     let routes = Routes {
@@ -71,4 +72,49 @@ pub(super) async fn register<S: Store>(
         fan_out: settings.fan_out,
     };
     Ok(Registration { routes, has_history: !histories.is_empty(), outbox })
+}
+
+/// Looks for what earlier workers of the consumer have left that belongs to no handler of this one, or that a handler cannot
+/// rely on any more.
+async fn check_histories<S: Store>(
+    consumer: &str,
+    store: &S,
+    handlers: &[Arc<dyn Registered<S>>],
+    settings: &Settings,
+    histories: &[History],
+) -> Result<(), Error> {
+    let cures = |handler: &str, new: &str| store.cures(consumer, handler, new);
+    let mut waiting = Vec::new();
+    if !settings.allow_unregistered_rows {
+        waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
+        // A handler that is new comes first: another one cannot be one under a new name.
+        let mut names: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
+        names.sort_by_key(|name| histories.iter().any(|history| history.handler == *name));
+        Unregistered { consumer, names: &names }.check(&waiting, cures)?;
+    }
+    let ours = |handler: &Arc<dyn Registered<S>>| Ours {
+        name: handler.name(),
+        is_natural: handler.is_natural(),
+        advances: handler.advances(),
+    };
+    let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
+    Renamed { consumer, handlers: &ours }.check(histories, &waiting, cures);
+    for name in no_longer_natural(&ours, histories) {
+        tracing::warn!(
+            "the handler {name:?} of {consumer:?} is not `natural` any more, and its messages ran without claims before: a \
+             copy of such a message counts as new, and runs again. Its code must bear that until no copy can come any more, \
+             see \"Changing a handler\" in the guide `docs::natural`; this is repeated until claims of it are pruned"
+        );
+    }
+    Ok(())
+}
+
+/// Returns those of the handlers whose messages ran without claims, and now need claims.
+fn no_longer_natural<'a>(ours: &'a [Ours<'a>], histories: &'a [History]) -> impl Iterator<Item = &'a str> {
+    let ran_naturally = |name: &str| histories.iter().any(|known| known.handler == name && known.ran_naturally);
+    ours.iter().filter(move |ours| !ours.is_natural && ran_naturally(ours.name)).map(|ours| ours.name)
+}
+
+fn failed(consumer: &str, fault: StoreError) -> Error {
+    Error::Database { what: format!("could not register the handlers of {consumer:?}"), source: fault.into() }
 }

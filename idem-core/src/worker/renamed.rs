@@ -1,23 +1,38 @@
-//! Handlers that may be others under a new name: their messages would be new.
+//! Handlers that may be others under a new name: their messages would be new, or their latest versions unknown.
 
 use crate::store::{Cures, HandlerRows, History};
 
 use super::unregistered::{ago, others};
 
-/// The handlers that a worker has, to find claims of one that it has under another name.
+/// The handlers that a worker has, to find claims and latest versions of one that it has under another name.
 pub(super) struct Renamed<'a> {
     pub(super) consumer: &'a str,
-    /// The names of its handlers.
-    pub(super) names: &'a [&'a str],
+    pub(super) handlers: &'a [Ours<'a>],
+}
+
+/// A handler of the worker.
+pub(super) struct Ours<'a> {
+    pub(super) name: &'a str,
+    /// Whether it needs no claims.
+    pub(super) is_natural: bool,
+    /// Whether it needs latest versions.
+    pub(super) advances: bool,
+}
+
+impl Ours<'_> {
+    /// Returns whether it needs what this handler has left.
+    fn needs(&self, old: &History) -> bool {
+        old.has_claims && !self.is_natural || old.has_versions && self.advances
+    }
 }
 
 impl Renamed<'_> {
-    /// Called at the start. Warns of a handler that this worker lacks and that has claims, if a handler of this worker has
-    /// none yet. It is no error, since handlers are also removed, added, and divided among workers. A handler in `waiting`
-    /// has been told of already.
+    /// Called at the start. Warns of a handler that this worker lacks and that has claims or latest versions, if a handler of
+    /// this worker needs them and has no history yet. It is no error, since handlers are also removed, added, and divided
+    /// among workers. A handler in `waiting` has been told of already.
     ///
     /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
-    /// causes no warning after its retention.
+    /// causes no warning after its retention. Latest versions are kept forever.
     pub(super) fn check(&self, histories: &[History], waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) {
         for text in self.texts(histories, waiting, cures) {
             tracing::warn!("{text}");
@@ -31,21 +46,34 @@ impl Renamed<'_> {
         waiting: &[HandlerRows],
         cures: impl Fn(&str, &str) -> Cures,
     ) -> Vec<String> {
-        let is_new = |name: &&str| histories.iter().all(|history| history.handler != *name);
-        let new: Vec<&str> = self.names.iter().copied().filter(is_new).collect();
-        let [first, ..] = new[..] else { return Vec::new() };
         let is_reported = |handler: &str| waiting.iter().any(|row| row.handler == handler);
-        let lacks = |old: &&History| !self.names.contains(&old.handler.as_str()) && !is_reported(&old.handler);
-        let old = histories.iter().filter(|old| old.has_claims).filter(lacks);
-        old.map(|old| self.text(old, &new, &cures(&old.handler, first).rename)).collect()
+        let is_ours = |handler: &str| self.handlers.iter().any(|ours| ours.name == handler);
+        let lacks = |old: &&History| !is_ours(&old.handler) && !is_reported(&old.handler);
+        let is_new = |ours: &&Ours<'_>| histories.iter().all(|history| history.handler != ours.name);
+        let text = |old: &History| {
+            let new = self.handlers.iter().filter(is_new).filter(|ours| ours.needs(old));
+            let new: Vec<&str> = new.map(|ours| ours.name).collect();
+            let first = *new.first()?;
+            Some(self.text(old, &new, &cures(&old.handler, first).rename))
+        };
+        histories.iter().filter(lacks).filter_map(text).collect()
     }
 
     fn text(&self, old: &History, new: &[&str], rename: &str) -> String {
         let (consumer, History { handler, seen, .. }) = (self.consumer, old);
+        let what = match (old.has_claims, old.has_versions) {
+            (true, true) => "claims and latest versions",
+            (true, false) => "claims",
+            (false, _) => "latest versions",
+        };
+        let versions = match old.has_versions {
+            true => " No version of any entity is known until then either, so a late message replaces a newer state.",
+            false => "",
+        };
         format!(
-            "{consumer:?} has claims of the handler {handler:?}, which this worker does not have and which a worker had {} ago, \
-             and no claims of {new:?}. If the handler has another name now, its messages count as new until the claims have \
-             that name, so a message that was processed runs again if it is delivered again: stop the workers of \
+            "{consumer:?} has {what} of the handler {handler:?}, which this worker does not have and which a worker had {} ago, \
+             and nothing of {new:?}. If the handler has another name now, its messages count as new until the {what} have \
+             that name, so a message that was processed runs again if it is delivered again.{versions} Stop the workers of \
              {consumer:?} before they process a message, and rename it{}: {rename}. Or let it keep the old name, \
              `#[idempotent(name = {handler:?})]`. If the handler was removed or belongs to another worker, no action is needed",
             ago(*seen),
@@ -60,14 +88,19 @@ mod tests {
 
     use super::*;
 
-    const OURS: Renamed<'_> = Renamed { consumer: "billing", names: &["orders", "invoices", "bills"] };
+    const fn ours(name: &str) -> Ours<'_> {
+        Ours { name, is_natural: false, advances: false }
+    }
+
+    const OURS: Renamed<'_> =
+        Renamed { consumer: "billing", handlers: &[ours("orders"), ours("invoices"), ours("bills")] };
 
     fn cures(handler: &str, new: &str) -> Cures {
         Cures { rename: format!("RENAME {handler} {new}"), ..Cures::default() }
     }
 
     fn history(handler: &str, has_claims: bool) -> History {
-        History { handler: handler.to_owned(), seen: Duration::from_secs(180), has_claims }
+        History::new(handler, Duration::from_secs(180), has_claims)
     }
 
     #[test]
@@ -76,6 +109,24 @@ mod tests {
         let [text] = &texts[..] else { panic!("{texts:?}") };
         for part in ["\"billing\"", "\"refunds\"", "3m ago", "RENAME refunds invoices", "[\"bills\"]", "count as new"] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
+        }
+        assert!(!text.contains("version"), "{text}");
+    }
+
+    #[test]
+    fn a_natural_handler_needs_the_latest_versions_of_another_one_and_no_claims() {
+        let natural = |advances| Ours { is_natural: true, advances, ..ours("invoices") };
+        let versions = History { has_versions: true, ..history("refunds", false) };
+        for (advances, old, expected) in [
+            (false, history("refunds", true), 0),
+            (true, history("refunds", true), 0),
+            (false, versions.clone(), 0),
+            (true, versions, 1),
+        ] {
+            let renamed = Renamed { handlers: &[ours("orders"), natural(advances)], ..OURS };
+            let texts = renamed.texts(&[history("orders", true), old.clone()], &[], cures);
+            assert_eq!(texts.len(), expected, "{advances} {old:?}");
+            assert!(texts.iter().all(|text| text.contains("RENAME refunds invoices") && text.contains("newer state")));
         }
     }
 

@@ -104,6 +104,7 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     parts.settings.check(&parts.consumer)?;
     fitness::distinct(&parts.handlers, &parts.settings)?;
     fitness::timeouts(&parts.handlers)?;
+    fitness::natural(&parts.handlers)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
     fitness::event_types(&parts.source, &parts.handlers, &parts.settings)?;
     fitness::keys(&parts.source, &parts.handlers, &parts.settings)

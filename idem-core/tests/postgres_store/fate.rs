@@ -1,5 +1,6 @@
 //! The fate of a transaction whose connection was dropped.
 
+use idem_core::Postgres;
 use idem_core::store::{ClaimState, Claims, Fate, Ticket, Transactions};
 use sqlx::Executor;
 
@@ -29,6 +30,38 @@ async fn a_number_that_was_given_to_another_transaction_tells_nothing() {
         raw(&mut other, "COMMIT").await;
         drop(other);
         assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack, "{name}");
+    }
+    world.end().await;
+}
+
+/// There is no claim that could show whose number it is, but the server has not crashed since, so no other transaction has
+/// it. Any connection knows that, also a new one.
+#[tokio::test]
+async fn a_number_without_a_claim_is_known_in_one_run_of_the_server() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+    let ticket = world.store.ticket(&txn).unwrap();
+    assert!(ticket.claim.is_none() && ticket.run.is_some());
+    raw(&mut txn, "COMMIT").await;
+    drop(txn);
+    let new = Postgres::options(&world.url).schema(&world.schema).connect().await.unwrap();
+    for store in [&world.store, &new] {
+        assert_eq!(store.fate(&ticket).await.unwrap(), Fate::Committed);
+    }
+    world.end().await;
+}
+
+/// As after a crash of the server, which gives numbers again.
+#[tokio::test]
+async fn a_number_without_a_claim_proves_nothing_in_another_run_of_the_server() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+    let mut ticket = world.store.ticket(&txn).unwrap();
+    raw(&mut txn, "COMMIT").await;
+    drop(txn);
+    for run in [Some("of another server".into()), None] {
+        ticket.run = run;
+        assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack, "{:?}", ticket.run);
     }
     world.end().await;
 }

@@ -216,6 +216,11 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
                 assert!(why.contains(part), "{part} is not in {why}");
             }
         }
+        let why = refusal(store.latest_versions().await);
+        let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".latest_versions TO");
+        for part in [&schema, "0003_latest.sql", "takes `Latest`", "`Postgres::migrations()`", &grants, &role.name] {
+            assert!(why.contains(part), "{part} is not in {why}");
+        }
         if verify {
             works(&store).await;
         }

@@ -49,6 +49,43 @@ async fn a_direct_delivery_costs_two_round_trips_beside_the_handlers_own() {
 }
 
 #[tokio::test]
+async fn a_delivery_without_a_claim_costs_two_round_trips_and_makes_no_row() {
+    let Some((mut world, proxy)) = watched().await else { return };
+    let mut costs = Vec::new();
+    for _ in 0..3 {
+        proxy.trips();
+        let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+        let begun = proxy.trips();
+        effect(&world.schema, handler_connection(&mut txn)).await;
+        proxy.trips();
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
+        costs.push((begun, proxy.trips()));
+    }
+    assert_eq!(costs[2], (1, 1));
+    assert_eq!((world.effects().await, world.number("SELECT count(*) FROM processed_messages").await), (3, 0));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_batch_without_claims_costs_three_round_trips_and_leaves_no_row() {
+    let Some((mut world, proxy)) = watched().await else { return };
+    let mut costs = Vec::new();
+    for _ in 0..3 {
+        proxy.trips();
+        let mut txn = world.store.begin(DEADLINE).await.unwrap();
+        world.store.guard(&mut txn).await.unwrap();
+        let begun = proxy.trips();
+        effect(&world.schema, handler_connection(&mut txn)).await;
+        proxy.trips();
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
+        costs.push((begun, proxy.trips()));
+    }
+    assert_eq!(costs[2], (2, 1));
+    assert_eq!((world.effects().await, world.number("SELECT count(*) FROM processed_messages").await), (3, 0));
+    world.end().await;
+}
+
+#[tokio::test]
 async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
     let Some((mut world, proxy)) = watched().await else { return };
     let outbox = world.store.register_outbox("billing").await.unwrap();

@@ -7,7 +7,7 @@ mod guard;
 mod inbox;
 mod nested;
 mod open;
-mod outbox_tables;
+mod optional_tables;
 mod own;
 mod prune;
 mod sessions;

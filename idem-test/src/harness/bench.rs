@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, PrepareError, RetryPolicy, Store,
-    SuspectLock, Worker,
+    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, Param as _, PrepareError, RetryPolicy,
+    Store, SuspectLock, Worker,
 };
 use tokio::sync::oneshot;
 
@@ -15,7 +15,7 @@ use crate::tapped_store::{Over, TappedStore};
 use super::connect::{Connect, Connecting};
 use super::fate::Fate;
 use super::process::Running;
-use super::trial::{CONSUMER, QUEUE, Start, Trial};
+use super::trial::{CONSUMER, QUEUE, Start, Subject, Trial};
 
 /// A trial without a handler yet; what the worker has can still be set. The [module](super) has an example.
 #[derive(Debug)]
@@ -118,6 +118,7 @@ impl<F, St, C> Bench<F, St, C> {
         let cleanup = connect.cleanup();
         let store = connect.connect().await?;
         let connect = Arc::new(connect);
+        let inbox = settings.inbox;
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
             let (connect, state, codec) = (connect.clone(), state.clone(), Shared(codec.clone()));
             let settings = settings.clone();
@@ -158,7 +159,8 @@ impl<F, St, C> Bench<F, St, C> {
                     .await
             })
         };
-        Ok(Trial::made(&store, Box::new(launch), cleanup))
+        let subject = Subject { name: H::NAME, is_natural: H::NATURAL, stages: H::Params::STAGES, inbox };
+        Ok(Trial::made(&store, Box::new(launch), subject, cleanup))
     }
 }
 

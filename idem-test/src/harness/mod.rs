@@ -51,6 +51,7 @@ mod digest;
 mod fate;
 #[cfg(feature = "postgres")]
 mod fresh_schema;
+mod natural;
 mod observed;
 mod one_effect;
 mod phase;
@@ -60,6 +61,7 @@ mod process_thread;
 mod runs;
 mod sending;
 mod source;
+mod staged;
 mod store;
 mod trial;
 

@@ -40,14 +40,26 @@ pub(super) const QUEUE: &str = "trial";
 /// (feature `postgres`) has tables of its own for each test; on SQLite, give each test a new file.
 pub struct Trial<S> {
     broker: Broker,
+    pub(super) store: S,
     inbox: Inbox<S>,
     launch: Launch,
+    pub(super) subject: Subject,
     watched: Watched,
     // Declared last: it runs when nothing here is connected any more.
     _cleanup: Cleanup,
 }
 
 pub(super) type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
+
+/// The handler of a trial.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) name: &'static str,
+    pub(super) is_natural: bool,
+    pub(super) stages: bool,
+    /// Whether its messages are stored before they run.
+    pub(super) inbox: bool,
+}
 
 /// The arguments of one process.
 pub(super) struct Start {
@@ -72,11 +84,13 @@ pub(super) struct Watched {
 }
 
 impl<S: Store> Trial<S> {
-    pub(super) fn made(store: &S, launch: Launch, cleanup: Cleanup) -> Self {
+    pub(super) fn made(store: &S, launch: Launch, subject: Subject, cleanup: Cleanup) -> Self {
         Self {
             broker: Broker::new(),
+            store: store.clone(),
             inbox: Inbox::new(store, CONSUMER),
             launch,
+            subject,
             watched: Watched::default(),
             _cleanup: cleanup,
         }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
-use idem_core::{Key, Store};
+use idem_core::store::{
+    ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket,
+};
+use idem_core::{Error, Key, Store};
 
 use crate::harness::Crash;
 
@@ -21,6 +23,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
 
     async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
         self.within.histories(consumer).await
+    }
+
+    async fn record_history(&self, handler: HandlerId) -> Result<(), StoreError> {
+        self.tap.statement(self.within.record_history(handler)).await
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -100,6 +106,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
             self.tap.before("known", identity.key.as_bytes()).await?;
         }
         self.tap.statement(self.within.unlocked_claims(&mut txn.within, ids)).await
+    }
+
+    async fn latest_versions(&self) -> Result<LatestVersions, Error> {
+        self.within.latest_versions().await
     }
 
     async fn reopen(

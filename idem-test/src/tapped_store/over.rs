@@ -13,6 +13,7 @@ impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<
     const NAME: &'static str = H::NAME;
     const EVENT: Option<&'static str> = H::EVENT;
     const TOMBSTONES: bool = H::TOMBSTONES;
+    const NATURAL: bool = H::NATURAL;
     const NEEDS_POSITION: bool = H::NEEDS_POSITION;
     const NEEDS_PARTITION_KEY: bool = H::NEEDS_PARTITION_KEY;
     const NEEDS_CLOUD_EVENT: bool = H::NEEDS_CLOUD_EVENT;

@@ -33,6 +33,17 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 
+    async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
+        self.tap.reach(Crash::BeforeBegin).await;
+        let within = self.tap.statement(self.within.begin_guarded(handler_timeout)).await?;
+        self.tap.reach(Crash::AfterClaim).await;
+        Ok(TappedTxn { within, tap: self.tap.clone() })
+    }
+
+    async fn guard(&self, txn: &mut Self::Txn) -> Result<(), StoreError> {
+        self.tap.statement(self.within.guard(&mut txn.within)).await
+    }
+
     async fn check_between(&self, txn: &mut Self::Txn) -> Result<TxnState, StoreError> {
         self.within.check_between(&mut txn.within).await
     }

@@ -3,6 +3,7 @@
 
 mod everywhere;
 mod handlers;
+mod natural;
 #[path = "../worlds/sqlite.rs"]
 mod world;
 

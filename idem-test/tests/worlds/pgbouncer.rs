@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use idem_core::store::postgres::PostgresOptions;
-use idem_core::{BoxError, Error, Postgres};
+use idem_core::{BoxError, Error, Latest, Postgres};
 use idem_test::conformance::store::{End, Features, Setup, World};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row, raw_sql};
@@ -101,6 +101,10 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
         // First prepared under a name, as sqlx prepares a handler's statements, and left there.
         sqlx::query("SELECT 1").execute(&mut *tx).await?;
         PostgresWorld::execute(tx, sql).await
+    }
+
+    async fn advance(latest: &Latest, tx: &mut PgConnection, entity: &str, version: i64) -> Result<bool, BoxError> {
+        Ok(latest.advance(tx, entity, version).await?)
     }
 
     async fn nested(tx: &mut PgConnection, sql: &str, end: End) -> Result<(), BoxError> {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use idem_core::store::postgres::PostgresOptions;
-use idem_core::{BoxError, Error, Postgres};
+use idem_core::{BoxError, Error, Latest, Postgres};
 use idem_test::conformance::server;
 use idem_test::conformance::store::{End, Features, Setup, World};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
@@ -98,6 +98,10 @@ impl World for PostgresWorld {
     async fn execute(tx: &mut PgConnection, sql: &str) -> Result<(), BoxError> {
         raw_sql(AssertSqlSafe(sql)).execute(tx).await?;
         Ok(())
+    }
+
+    async fn advance(latest: &Latest, tx: &mut PgConnection, entity: &str, version: i64) -> Result<bool, BoxError> {
+        Ok(latest.advance(tx, entity, version).await?)
     }
 
     async fn nested(tx: &mut PgConnection, sql: &str, end: End) -> Result<(), BoxError> {

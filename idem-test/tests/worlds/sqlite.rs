@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, Sqlite};
+use idem_core::{BoxError, Error, Latest, Sqlite};
 use idem_test::conformance::store::{End, Features, Setup, World};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection, raw_sql};
 use uuid::Uuid;
@@ -83,6 +83,10 @@ impl World for SqliteWorld {
     async fn execute(tx: &mut SqliteConnection, sql: &str) -> Result<(), BoxError> {
         raw_sql(AssertSqlSafe(sql)).execute(tx).await?;
         Ok(())
+    }
+
+    async fn advance(latest: &Latest, tx: &mut SqliteConnection, entity: &str, version: i64) -> Result<bool, BoxError> {
+        Ok(latest.advance(tx, entity, version).await?)
     }
 
     async fn nested(tx: &mut SqliteConnection, sql: &str, end: End) -> Result<(), BoxError> {

@@ -5,8 +5,11 @@ use std::time::Duration;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
-use crate::{Fingerprint, Key};
+use crate::store::tables::LATEST;
+use crate::store::{
+    ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket,
+};
+use crate::{Error, Fingerprint, Key};
 
 use super::answer::About;
 use super::rows::{duration, time};
@@ -44,6 +47,10 @@ impl Claims for Postgres {
 
     async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
         register::histories(self, consumer).await
+    }
+
+    async fn record_history(&self, handler: HandlerId) -> Result<(), StoreError> {
+        register::record_history(self, handler).await
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -141,6 +148,11 @@ impl Claims for Postgres {
         ids: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         many::read_many(txn, ids, &self.sql().known).await
+    }
+
+    async fn latest_versions(&self) -> Result<LatestVersions, Error> {
+        self.check_optional(&LATEST, &self.0.checked.latest).await?;
+        Ok(LatestVersions::new(self.sql().advance.as_str()))
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key, left_by: &Ticket) -> Result<bool, StoreError> {

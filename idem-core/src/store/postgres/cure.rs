@@ -1,6 +1,6 @@
 //! Texts for errors about tables that are not as idem created them, or that a role may not use.
 
-use crate::store::tables::OUTBOX;
+use crate::store::tables::Table;
 
 use super::statement::quoted;
 
@@ -22,8 +22,9 @@ pub(super) fn grants(schema: &str, role: &str) -> String {
     )
 }
 
-/// The privileges on the tables of the outbox. They are named, since all tables of a schema may have several owners.
-pub(super) fn outbox_grants(schema: &str, role: &str) -> String {
-    let tables: Vec<_> = OUTBOX.iter().map(|(table, _)| format!("{}.{table}", quoted(schema))).collect();
+/// The privileges on tables that only some workers use. They are named, since all tables of a schema may have several
+/// owners.
+pub(super) fn grants_on(tables: &[Table], schema: &str, role: &str) -> String {
+    let tables: Vec<_> = tables.iter().map(|(table, _)| format!("{}.{table}", quoted(schema))).collect();
     format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}", tables.join(", "), quoted(role))
 }

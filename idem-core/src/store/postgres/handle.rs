@@ -7,13 +7,14 @@ use std::time::Duration;
 use sqlx::Postgres as Pg;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::outbox::Bell;
 use crate::store::names::Names;
 use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
 
 use super::answer::About;
+use super::optional_tables::Checked;
 use super::pool::Pool;
 use super::sql::Statements;
 
@@ -49,8 +50,7 @@ pub(super) struct Inner {
     /// Rows that an application has used in transactions of its own.
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
-    /// Whether the tables of the outbox were found to be usable.
-    pub(super) outbox_checked: OnceCell<()>,
+    pub(super) checked: Checked,
 }
 
 impl Postgres {

@@ -30,6 +30,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0002_outbox.sql",
         sql: include_str!("../../../migrations/postgres/0002_outbox.sql"),
     },
+    Migration {
+        version: 3,
+        name: "0003_latest.sql",
+        sql: include_str!("../../../migrations/postgres/0003_latest.sql"),
+    },
 ];
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.
@@ -78,7 +83,11 @@ pub(super) async fn run(
     }
     if verify_only {
         if missing.iter().all(Migration::is_optional) {
-            tracing::debug!(schema, "the tables of the outbox are missing; only an outbox needs them");
+            for (file, needed_by) in
+                missing.iter().filter_map(|migration| Some((migration.name, migration.needed_by()?)))
+            {
+                tracing::debug!(schema, file, "its tables are missing; only {needed_by} needs them");
+            }
             return Ok(());
         }
         let files = missing.iter().map(|migration| migration.name).collect::<Vec<_>>().join(", ");
@@ -117,9 +126,9 @@ async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration
     for migration in missing {
         connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
         let file = migration.name;
-        match migration.is_optional() {
-            true => apply_optional(connection, schema, migration).await?,
-            false => {
+        match migration.needed_by() {
+            Some(needed_by) => apply_optional(connection, schema, migration, needed_by).await?,
+            None => {
                 connection.ask(PATIENCE, sqlx::raw_sql(migration.sql)).await?;
                 tracing::info!(schema, file, "migrated");
             }
@@ -129,9 +138,14 @@ async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration
     Ok(())
 }
 
-/// Runs a migration that a worker without an outbox does without. If the server refuses it, because the role may create
-/// nothing or because a table of the application has the name, nothing of it remains, and the other migrations stand.
-async fn apply_optional(connection: &mut Connection, schema: &str, migration: Migration) -> Result<(), Failure> {
+/// Runs a migration that most workers do without. If the server refuses it, because the role may create nothing or because
+/// a table of the application has the name, nothing of it remains, and the other migrations stand.
+async fn apply_optional(
+    connection: &mut Connection,
+    schema: &str,
+    migration: Migration,
+    needed_by: &str,
+) -> Result<(), Failure> {
     let file = migration.name;
     connection.ask(OWN, sqlx::raw_sql("SAVEPOINT idem_optional")).await?;
     match connection.ask(PATIENCE, sqlx::raw_sql(migration.sql)).await {
@@ -141,7 +155,7 @@ async fn apply_optional(connection: &mut Connection, schema: &str, migration: Mi
             connection.ask(OWN, sqlx::raw_sql("ROLLBACK TO SAVEPOINT idem_optional")).await?;
             connection.clear_failure();
             let error = crate::error::text(refused.into_error().as_ref());
-            tracing::info!(schema, file, error, "the tables of the outbox were not created; only an outbox needs them");
+            tracing::info!(schema, file, error, "its tables were not created; only {needed_by} needs them");
         }
     }
     Ok(())

@@ -5,13 +5,14 @@
 //! | `handle` | what all the files share: the pool and the statements |
 //! | `options` | how a store is opened |
 //! | `check`, `trigger` | settings that would lose messages; the trigger that refuses a handler's COMMIT |
-//! | `migrate`, `tables`, `outbox_tables`, `cure` | the tables, and errors about them |
+//! | `migrate`, `tables`, `optional_tables`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
+//! | `unclaimed` | transactions in which messages run without claims |
 //! | `clean`, `role` | removing a handler's state from a session; the role of a pooler's session |
-//! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
+//! | `fate`, `run`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
@@ -49,10 +50,10 @@ mod many_sql;
 mod migrate;
 mod operator;
 mod operator_sql;
+mod optional_tables;
 mod options;
 mod outbox;
 mod outbox_sql;
-mod outbox_tables;
 mod own;
 mod ping;
 #[cfg(test)]
@@ -69,6 +70,7 @@ mod role;
 mod rollback;
 mod room;
 mod rows;
+mod run;
 mod session;
 mod sql;
 mod staged;
@@ -78,6 +80,7 @@ mod tables;
 mod transactions;
 mod trigger;
 mod txn;
+mod unclaimed;
 mod writes;
 
 use sqlx::PgConnection;

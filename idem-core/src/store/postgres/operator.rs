@@ -26,7 +26,8 @@ impl Operator for Postgres {
 
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
         let schema = statement::quoted(self.schema());
-        Cures::new(|table| format!("{schema}.{table}"), "now()", consumer, handler, new)
+        let versions = self.0.checked.latest.initialized();
+        Cures::new(|table| format!("{schema}.{table}"), "now()", versions, [consumer, handler, new])
     }
 
     async fn consumers(&self) -> Result<Vec<String>, StoreError> {

@@ -261,7 +261,7 @@ impl PostgresOptions {
             long: tokio::sync::Semaphore::new(long_statements(self.connections).unwrap_or(1)),
             handlers: Default::default(),
             outboxes: Default::default(),
-            outbox_checked: Default::default(),
+            checked: Default::default(),
         })))
     }
 

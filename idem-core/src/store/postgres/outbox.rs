@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::Error;
 use crate::outbox::{Bell, LANES, StagedMessage};
+use crate::store::tables::OUTBOX;
 use crate::store::{
     DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
     PublishFailure, RowRef, StoreError,
@@ -19,7 +20,7 @@ use super::{Postgres, Txn};
 
 impl OutboxRows for Postgres {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
-        self.check_outbox().await?;
+        self.check_optional(&OUTBOX, &self.0.checked.outbox).await?;
         let registered = async {
             // Another process may insert it after the statement has looked for it.
             for _ in 0..3 {

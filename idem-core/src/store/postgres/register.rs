@@ -12,9 +12,19 @@ use super::Postgres;
 use super::rows::{duration, ids, secs};
 
 pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<History>, StoreError> {
-    let rows = store.ask(store.sql().histories.query().bind(consumer)).await?;
+    let statement = match store.0.checked.latest.initialized() {
+        true => &store.sql().histories_with_versions,
+        false => &store.sql().histories,
+    };
+    let rows = store.ask(statement.query().bind(consumer)).await?;
     let history = |row: &PgRow| {
-        Ok(History { handler: row.try_get(0)?, seen: duration(row.try_get(1)?), has_claims: row.try_get(2)? })
+        Ok(History {
+            handler: row.try_get(0)?,
+            seen: duration(row.try_get(1)?),
+            has_claims: row.try_get(2)?,
+            has_versions: row.try_get(3)?,
+            ran_naturally: row.try_get(4)?,
+        })
     };
     Ok(rows.iter().map(history).collect::<Result<_, sqlx::Error>>()?)
 }
@@ -44,6 +54,10 @@ pub(super) async fn retention(store: &Postgres, handlers: &[HandlerId]) -> Resul
 
 pub(super) async fn record_seen(store: &Postgres, handlers: &[HandlerId]) -> Result<(), StoreError> {
     store.ask(store.sql().seen.query().bind(ids(handlers))).await.map(drop)
+}
+
+pub(super) async fn record_history(store: &Postgres, handler: HandlerId) -> Result<(), StoreError> {
+    store.ask(store.sql().record_history.query().bind(handler.0)).await.map(drop)
 }
 
 pub(super) async fn waiting(store: &Postgres, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {

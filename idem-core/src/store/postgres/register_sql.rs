@@ -39,10 +39,29 @@ pub(super) const WAITING: &str = "
     WHERE consumer = $1 AND EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
     ORDER BY name";
 
-/// `pruned_through` shows that a claim existed even if all claims were pruned. Uses the index, for each handler.
-pub(super) const HISTORIES: &str = "
-    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims
-    FROM {schema}.handlers AS h,
-        LATERAL (SELECT EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)) AS c (has_claims)
+/// A date that is before every message shows that the handler has processed messages, and makes none of them too old.
+pub(super) const RECORD_HISTORY: &str = "
+    UPDATE {schema}.handlers SET pruned_through = 'epoch' WHERE id = $1 AND pruned_through IS NULL";
+
+/// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
+/// claims. Uses the index, for each handler. `has_versions` is the expression for that.
+fn histories(has_versions: &str) -> String {
+    format!(
+        "
+    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, {has_versions},
+           coalesce(pruned_through = 'epoch', false)
+    FROM {{schema}}.handlers AS h,
+        LATERAL (SELECT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id)) AS c (has_claims)
     WHERE consumer = $1 AND (has_claims OR pruned_through IS NOT NULL)
-    ORDER BY name";
+    ORDER BY name"
+    )
+}
+
+/// Where the table of latest versions may be missing.
+pub(super) fn histories_alone() -> String {
+    histories("false")
+}
+
+pub(super) fn histories_with_versions() -> String {
+    histories("EXISTS (SELECT FROM {schema}.latest_versions AS v WHERE v.handler_id = h.id)")
+}

@@ -1,7 +1,7 @@
 //! The SQL statements, with the schema's name inserted.
 
 use super::statement::Statement;
-use super::{claims_sql, inbox_sql, local_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql};
+use super::{claims_sql, inbox_sql, local_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql, unclaimed};
 
 macro_rules! statements {
     ($($name:ident = $template:expr,)*) => {
@@ -25,17 +25,21 @@ statements! {
     retention = register_sql::RETENTION,
     seen = register_sql::SEEN,
     waiting = register_sql::WAITING,
-    histories = register_sql::HISTORIES,
+    histories = register_sql::histories_alone(),
+    histories_with_versions = register_sql::histories_with_versions(),
+    record_history = register_sql::RECORD_HISTORY,
     stands = claims_sql::STANDS,
     claim = claims_sql::CLAIM,
     prepare_claim = claims_sql::prepare(),
     own_claim = claims_sql::OWN,
     existing_claim = claims_sql::EXISTING_CLAIM,
     reopen = claims_sql::REOPEN,
+    advance = claims_sql::ADVANCE,
     start = inbox_sql::START,
     claim_uncontended = many_sql::claim_uncontended(),
     claim_contended = many_sql::claim_contended(),
     mark = many_sql::MARK,
+    mark_batch = unclaimed::MARK,
     existing_claims = many_sql::existing_claim(),
     known = many_sql::unlocked_claims(),
     start_many = many_sql::START,

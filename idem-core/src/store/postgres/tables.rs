@@ -33,7 +33,7 @@ pub(super) async fn check(
     tables::check(&place, CURE, &wanted, &found)?;
     trigger::check(connection, schema).await.map_err(unclear)??;
     let used = ["handlers", "processed_messages", "inbox_messages", "pruner"];
-    access(connection, schema, &used, grants, allow_unsafe, failed).await
+    access(connection, schema, &used, &grants, allow_unsafe, failed).await
 }
 
 /// Checks that these tables are logged and accessible to the role. `grants` has the cure for a schema and a role.
@@ -41,7 +41,7 @@ pub(super) async fn access(
     connection: &mut Connection,
     schema: &str,
     used: &[&str],
-    grants: fn(&str, &str) -> String,
+    grants: &(dyn Fn(&str, &str) -> String + Sync),
     allow_unsafe: bool,
     failed: &Failed<'_>,
 ) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Error;
 use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState};
 
-use super::{Postgres, Txn, answer, commit, ping, rollback, txn};
+use super::{Postgres, Txn, answer, commit, ping, rollback, txn, unclaimed};
 
 impl Transactions for Postgres {
     type Txn = Txn;
@@ -31,6 +31,14 @@ impl Transactions for Postgres {
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
         txn::begin(self.pool(), handler_timeout).await
+    }
+
+    async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
+        unclaimed::begin_guarded(self.pool(), handler_timeout).await
+    }
+
+    async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
+        unclaimed::guard(self.sql(), txn).await
     }
 
     async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {

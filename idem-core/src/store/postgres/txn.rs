@@ -1,6 +1,7 @@
 //! Transactions: begin, guard and commit, roll back.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
@@ -23,10 +24,12 @@ use super::writes::Writes;
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
 pub struct Txn {
     pub(super) connection: Connection,
-    // The transaction id, once it has made a claim or started a row.
+    // The transaction id, once it has made a claim, started a row or been guarded without either.
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
+    // The run of the server, if it has no claim.
+    run: Option<Arc<str>>,
     // Whether the database refuses a COMMIT by anyone but idem.
     pub(super) batch: bool,
     // How long one of idem's own statements waits for a lock, in milliseconds.
@@ -108,6 +111,7 @@ impl Txn {
             connection,
             xid: None,
             claim: None,
+            run: None,
             batch: false,
             lock_wait,
             handler_timeout,
@@ -157,6 +161,13 @@ impl Txn {
         }
     }
 
+    /// Runs several of idem's own statements in one string, for the messages of this transaction.
+    pub(super) async fn ask_text(&mut self, text: String) -> Result<Vec<PgRow>, StoreError> {
+        self.fresh = false;
+        let asked = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+        asked.map_err(|failure| failure.fault(About::Messages))
+    }
+
     /// Returns whether no statement has run in it yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.fresh
@@ -172,10 +183,17 @@ impl Txn {
         self.lock_wait
     }
 
-    /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated.
+    /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated, if
+    /// it did.
     pub(super) fn guard(&mut self, xid: String, claim: Option<(HandlerId, Key)>) {
         self.xid = Some(xid);
         self.claim = claim;
+    }
+
+    /// Records the transaction id of a transaction that has no claim, and the run of the server, if it is known.
+    pub(super) fn guard_unclaimed(&mut self, xid: String, run: Option<Arc<str>>) {
+        self.guard(xid, None);
+        self.run = run;
     }
 
     /// Records that one of the claims carries the transaction id, so that COMMIT needs permission.
@@ -186,7 +204,7 @@ impl Txn {
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session })
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session, run: self.run.clone() })
     }
 
     /// The connection, for a handler.

@@ -6,9 +6,12 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::sql::{duration, time};
-use super::{Sqlite, Txn, register};
-use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
-use crate::{Fingerprint, Key};
+use super::{Sqlite, Txn, migrate, register};
+use crate::store::tables::LATEST;
+use crate::store::{
+    ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket,
+};
+use crate::{Error, Fingerprint, Key};
 
 /// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
 /// pruned.
@@ -29,6 +32,12 @@ const REOPEN: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = NULL
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
 
+/// Raises the version of an entity.
+const ADVANCE: &str = r#"
+INSERT INTO "idem_latest_versions" AS latest (handler_id, entity, version) VALUES (?1, ?2, ?3)
+ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version WHERE latest.version < excluded.version
+RETURNING 1"#;
+
 pub(super) async fn claim_many(
     store: &Sqlite,
     txn: &mut Txn,
@@ -44,7 +53,7 @@ pub(super) async fn claim_many(
     // fate of all.
     let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
     if let (Some((identity, _)), ClaimState::Processed) = (new, state) {
-        txn.guard(identity.handler, &identity.key).await.map_err(|error| store.file.fault(error))?;
+        txn.guard(Some((identity.handler, &identity.key))).await.map_err(|error| store.file.fault(error))?;
     }
     Ok(claimed)
 }
@@ -96,6 +105,10 @@ impl Claims for Sqlite {
         register::histories(self, consumer).await
     }
 
+    async fn record_history(&self, handler: HandlerId) -> Result<(), StoreError> {
+        register::record_history(self, handler).await
+    }
+
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         register::retention(self, handlers).await
     }
@@ -121,6 +134,15 @@ impl Claims for Sqlite {
         state: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
         claim_many(self, txn, ids, state).await
+    }
+
+    async fn latest_versions(&self) -> Result<LatestVersions, Error> {
+        let failed = |fault: StoreError| Error::database("could not check the table of latest versions", fault);
+        let mut connection = self.file.writer().await.map_err(failed)?;
+        let (path, prefix) = (self.file.path(), &self.prefix);
+        self.latest_checked.get_or_try_init(|| migrate::optional(connection.raw(), path, prefix, &LATEST)).await?;
+        connection.give_back();
+        Ok(LatestVersions::new(self.prefix.sql(ADVANCE).0))
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key, _: &Ticket) -> Result<bool, StoreError> {

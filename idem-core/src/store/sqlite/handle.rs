@@ -55,6 +55,8 @@ pub struct Sqlite {
     pub(super) bell: Bell,
     /// Whether the tables of the outbox were found.
     pub(super) outbox_checked: Arc<OnceCell<()>>,
+    /// Whether the table of latest versions was found.
+    pub(super) latest_checked: Arc<OnceCell<()>>,
 }
 
 impl Sqlite {

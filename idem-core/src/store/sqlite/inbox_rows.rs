@@ -58,7 +58,7 @@ impl InboxRows for Sqlite {
         let Identity { handler, key, .. } = &row.identity;
         let date = sqlx::query(self.prefix.sql(inbox_sql::DATE)).bind(handler.0).bind(key.as_bytes());
         date.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
-        txn.guard(*handler, key).await.map_err(|error| self.file.fault_of_message(error))?;
+        txn.guard(Some((*handler, key))).await.map_err(|error| self.file.fault_of_message(error))?;
         Ok(true)
     }
 

@@ -12,7 +12,7 @@ use super::sql::Prefix;
 use crate::Error;
 use crate::store::Migration;
 use crate::store::ledger::{self, Applied};
-use crate::store::tables::{self, OUTBOX, TABLES, Table};
+use crate::store::tables::{self, OptionalTables, TABLES, Table};
 
 /// All migrations, in order. Old and new versions of idem run side by side during a rollout, so each migration has to
 /// keep the previous version working, and records that in the ledger (`supports`).
@@ -23,6 +23,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/sqlite/0001_claims_and_inbox.sql"),
     },
     Migration { version: 2, name: "0002_outbox.sql", sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
+    Migration { version: 3, name: "0003_latest.sql", sql: include_str!("../../../migrations/sqlite/0003_latest.sql") },
 ];
 
 /// How to create what is missing.
@@ -46,8 +47,8 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     let mut txn = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let place = place(path, prefix);
     for migration in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
-        if migration.is_optional() {
-            apply_optional(&mut txn, &place, prefix, migration).await.map_err(failed)?;
+        if let Some(needed_by) = migration.needed_by() {
+            apply_optional(&mut txn, (&place, prefix), migration, needed_by).await.map_err(failed)?;
             continue;
         }
         let Migration { version, sql, .. } = migration;
@@ -65,13 +66,13 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     txn.commit().await.map_err(failed)
 }
 
-/// Runs a migration that a worker without an outbox does without. If SQLite refuses it, because a table of another origin
-/// has the name, nothing of it remains, and the other migrations stand.
+/// Runs a migration that most workers do without. If SQLite refuses it, because a table of another origin has the name,
+/// nothing of it remains, and the other migrations stand.
 async fn apply_optional(
     connection: &mut SqliteConnection,
-    place: &str,
-    prefix: &Prefix,
+    (place, prefix): (&str, &Prefix),
     migration: Migration,
+    needed_by: &str,
 ) -> Result<(), sqlx::Error> {
     sqlx::raw_sql("SAVEPOINT idem_optional").execute(&mut *connection).await?;
     if let Err(error) = sqlx::raw_sql(prefix.sql(migration.sql)).execute(&mut *connection).await {
@@ -80,12 +81,8 @@ async fn apply_optional(
             return Err(error);
         }
         let error = crate::error::text(&error);
-        tracing::info!(
-            place,
-            file = migration.name,
-            error,
-            "the tables of the outbox were not created; only an outbox needs them"
-        );
+        let file = migration.name;
+        tracing::info!(place, file, error, "its tables were not created; only {needed_by} needs them");
     }
     sqlx::raw_sql("RELEASE idem_optional").execute(connection).await?;
     Ok(())
@@ -105,7 +102,7 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
     }
     let missing = missing(connection, &place, prefix).await.map_err(failed)??;
     if missing.iter().all(Migration::is_optional) {
-        // The tables of the outbox are checked where one is used.
+        // The tables that only some workers use are checked where they are used.
         return columns(connection, &place, prefix).await.map_err(failed)?;
     }
     let versions = missing.iter().map(|migration| format!("{:04}", migration.version)).collect::<Vec<_>>();
@@ -117,25 +114,31 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
     )))
 }
 
-/// Checks the tables of the outbox, where one is used.
-pub(super) async fn outbox(connection: &mut SqliteConnection, path: &Path, prefix: &Prefix) -> Result<(), Error> {
+/// Checks tables that only some workers use, where they are used.
+pub(super) async fn optional(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    prefix: &Prefix,
+    wanted: &OptionalTables,
+) -> Result<(), Error> {
+    let OptionalTables { migration, needed_by, tables, .. } = wanted;
     let failed = |error: sqlx::Error| Error::Database { what: answer::trouble(path, &error), source: error.into() };
     let place = place(path, prefix);
-    let found = columns_found(connection, prefix, &OUTBOX).await.map_err(failed)?;
+    let found = columns_found(connection, prefix, tables).await.map_err(failed)?;
     let missing = missing(connection, &place, prefix).await.map_err(failed)??;
-    if !missing.iter().any(Migration::is_optional) {
-        return tables::check(&place, CURE, &OUTBOX, &found);
+    if !missing.iter().any(|missing| missing.version == *migration) {
+        return tables::check(&place, CURE, tables, &found);
     }
-    let foreign = OUTBOX.iter().map(|(table, _)| *table).find(|table| found.contains_key(*table));
+    let foreign = tables.iter().map(|(table, _)| *table).find(|table| found.contains_key(*table));
     Err(Error::Config(match foreign {
         Some(table) => format!(
-            "the SQLite file {} has a table \"{}{table}\" that idem has not created, so migration 0002 cannot create its \
+            "the SQLite file {} has a table \"{}{table}\" that idem has not created, so migration {migration:04} cannot create its \
              tables: choose another .prefix(..), or rename that table and start again",
             path.display(),
             prefix.as_str()
         ),
         None => format!(
-            "the SQLite file {} lacks migration 0002 under the prefix {:?}, and an outbox needs its tables: connect once \
+            "the SQLite file {} lacks migration {migration:04} under the prefix {:?}, and {needed_by} needs its tables: connect once \
              without verify_only(), or run the SQL of `Sqlite::migrations()` by hand (the comment at the top of the SQL \
              shows the command)",
             path.display(),

@@ -124,6 +124,7 @@ impl SqliteOptions {
             shares: ConnectionShares::new(usize::MAX),
             bell: Bell::default(),
             outbox_checked: Arc::default(),
+            latest_checked: Arc::default(),
         })
     }
 

@@ -9,6 +9,7 @@ use super::outbox_sql::NewRow;
 use super::{Sqlite, Txn, migrate, relays};
 use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
+use crate::store::tables::OUTBOX;
 use crate::store::{
     DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
     PublishFailure, RowRef, StoreError,
@@ -20,8 +21,9 @@ const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"
 
 /// Checks once that the tables of the outbox exist.
 pub(super) async fn check(store: &Sqlite, connection: &mut SqliteConnection) -> Result<(), Error> {
-    let checked =
-        store.outbox_checked.get_or_try_init(|| migrate::outbox(connection, store.file.path(), &store.prefix));
+    let checked = store
+        .outbox_checked
+        .get_or_try_init(|| migrate::optional(connection, store.file.path(), &store.prefix, &OUTBOX));
     checked.await.copied()
 }
 

@@ -97,25 +97,43 @@ pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<Handle
 }
 
 pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) -> Cures {
-    Cures::new(|table| format!("\"{}{table}\"", store.prefix.as_str()), NOW, consumer, handler, new)
+    let table = |table: &str| format!("\"{}{table}\"", store.prefix.as_str());
+    Cures::new(table, NOW, store.latest_checked.initialized(), [consumer, handler, new])
 }
 
-/// `pruned_through` shows that a claim existed even if all claims were pruned.
+/// A date that is before every message shows that the handler has processed messages, and makes none of them too old.
+const RECORD_HISTORY: &str = r#"
+UPDATE "idem_handlers" SET pruned_through = 0 WHERE id = ?1 AND pruned_through IS NULL"#;
+
+pub(super) async fn record_history(store: &Sqlite, handler: HandlerId) -> Result<(), StoreError> {
+    store.change(sqlx::query(store.prefix.sql(RECORD_HISTORY)).bind(handler.0)).await.map(|_| ())
+}
+
+/// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
+/// claims. `{versions}` is the expression for whether it has latest versions.
 const HISTORIES: &str = r#"
-SELECT name, seen, has_claims FROM (
+SELECT name, seen, has_claims, has_versions, coalesce(pruned_through = 0, 0) FROM (
     SELECT name, pruned_through, {now} - seen_at AS seen,
-        EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims
+        EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims,
+        {versions} AS has_versions
     FROM "idem_handlers" AS h WHERE consumer = ?1
 ) WHERE has_claims OR pruned_through IS NOT NULL
 ORDER BY name"#;
 
+const HAS_VERSIONS: &str = r#"EXISTS (SELECT 1 FROM "idem_latest_versions" WHERE handler_id = h.id)"#;
+
 pub(super) async fn histories(store: &Sqlite, consumer: &str) -> Result<Vec<History>, StoreError> {
     let mut reader = store.file.reader().await?;
-    let query = sqlx::query_as(store.prefix.sql(HISTORIES)).bind(consumer);
-    let rows: Vec<(String, i64, bool)> =
+    let versions = if store.latest_checked.initialized() { HAS_VERSIONS } else { "0" };
+    let text = HISTORIES.replace("{versions}", versions);
+    let query = sqlx::query_as(store.prefix.sql(&text)).bind(consumer);
+    let rows: Vec<(String, i64, bool, bool, bool)> =
         query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    let history = |(handler, seen, has_claims)| History { handler, seen: duration(seen), has_claims };
+    let history = |(handler, seen, has_claims, has_versions, ran_naturally)| {
+        let seen = duration(seen);
+        History { handler, seen, has_claims, has_versions, ran_naturally }
+    };
     Ok(rows.into_iter().map(history).collect())
 }
 

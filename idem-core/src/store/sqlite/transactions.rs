@@ -26,6 +26,13 @@ impl Transactions for Sqlite {
         txn::begin(self, handler_timeout).await
     }
 
+    async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
+        match txn.is_guarded() {
+            true => Ok(()),
+            false => txn.guard(None).await.map_err(|error| self.file.fault(error)),
+        }
+    }
+
     /// Nothing is written outside of the transaction, so the commit detects that it has ended.
     async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
         txn.share();

@@ -23,8 +23,8 @@ SELECT EXISTS (
 /// interrupts the running statement and closes the connection.
 pub struct Txn {
     pub(super) connection: Connection,
-    /// The claim that was inserted, or whose row was started, before the handler got the connection.
-    guarded: Option<(HandlerId, Key)>,
+    /// Set before a handler gets the connection.
+    guarded: Option<Guarded>,
     /// Whether a handler has used the connection.
     lent: bool,
     /// Whether several handlers share it.
@@ -33,6 +33,13 @@ pub struct Txn {
     staged: Vec<NewRow>,
     /// Those of them that are for other handlers.
     local: Vec<LocalMessage>,
+}
+
+/// The mark of a transaction whose end is watched.
+#[derive(Debug)]
+struct Guarded {
+    /// The claim that was inserted, or whose row was started; `None` for natural handlers.
+    claim: Option<(HandlerId, Key)>,
 }
 
 impl fmt::Debug for Txn {
@@ -78,14 +85,19 @@ impl Txn {
         self.connection.watch().refused()
     }
 
-    /// Marks the transaction as the one that inserted this claim. A savepoint cannot outlive its transaction, so
+    /// Marks the transaction as the one that inserted this claim, or that needs none. A savepoint cannot outlive its transaction, so
     /// releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them followed by
     /// a new BEGIN (where reading the claim again would find it).
-    pub(super) async fn guard(&mut self, handler: HandlerId, key: &Key) -> Result<(), sqlx::Error> {
+    pub(super) async fn guard(&mut self, claim: Option<(HandlerId, &Key)>) -> Result<(), sqlx::Error> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
         self.connection.watch().guard();
-        self.guarded = Some((handler, key.clone()));
+        self.guarded = Some(Guarded { claim: claim.map(|(handler, key)| (handler, key.clone())) });
         Ok(())
+    }
+
+    /// Whether its end is watched.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guarded.is_some()
     }
 }
 
@@ -106,10 +118,10 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
     txn.connection.watch().unlimited();
     let clean = txn.is_clean().await;
-    if let Some(claim) = txn.guarded.take() {
+    if let Some(guarded) = txn.guarded.take() {
         match txn.connection.run(r#"RELEASE "idem_guard""#).await {
             Ok(()) => txn.connection.watch().release(),
-            Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, claim).await,
+            Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, guarded).await,
             Err(error) => return CommitResult::Unknown(unknown(store.file.path(), error)),
         }
     }
@@ -164,7 +176,7 @@ static TELL: std::sync::Once = std::sync::Once::new();
 
 /// The handler ended the transaction: by a statement, or silently by a failing `INSERT OR ROLLBACK`, a full disk or an
 /// interrupt. The connection is closed, because its state is unknown.
-async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -> CommitResult {
+async fn ended(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     // Without these checks, a copy that another process claimed after the ROLLBACK would look like this transaction's
     // commit.
     if txn.connection.watch().rolled_back() {
@@ -176,6 +188,8 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
     // Fails if no other transaction was begun.
     let _ = txn.connection.run("ROLLBACK").await;
     txn.connection.watch().release();
+    // Nothing tells how it has ended: the handler has replaced the hooks. A committed effect must not go unnoticed.
+    let Some((handler, key)) = guarded.claim else { return CommitResult::CommittedEarly(Box::default()) };
     match is_dated(store, txn.connection(), handler, &key).await {
         Ok(true) => CommitResult::CommittedEarly(Box::default()),
         Ok(false) => CommitResult::RolledBack,
@@ -206,7 +220,7 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
         }
         // There is no transaction, or not the one begun here: the handler has ended it.
         Err(error) if code(&error) == Some(ERROR) => match txn.guarded.take() {
-            Some(claim) => match ended(store, txn, claim).await {
+            Some(guarded) => match ended(store, txn, guarded).await {
                 CommitResult::CommittedEarly(_) => Ok(RollbackResult::CommittedEarly),
                 CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
                 CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),

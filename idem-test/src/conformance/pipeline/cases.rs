@@ -3,7 +3,8 @@
 /// Generates the suite for a world of the store suite: `pipeline_suite!(path::to::World);`. Further forms, each in a
 /// separate module, change how workers run: `pipeline_suite!(path::to::World, inbox);` stores the messages before they
 /// run, `pipeline_suite!(path::to::World, batch);` runs them in batches, and `pipeline_suite!(path::to::World, inbox
-/// batch);` does both.
+/// batch);` does both. With `natural` and `natural batch`, the handlers are natural: the cases of handlers that fail, end
+/// their transaction or are cut off.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
@@ -66,6 +67,29 @@ macro_rules! pipeline_suite {
             // hangs
             a_row_that_hangs_keeps_no_memory_from_others
             rows_are_taken_by_their_size
+        }
+    };
+    ($world:ty, natural) => {
+        $crate::__pipeline_of_natural_handlers!($crate::conformance::pipeline::Natural<$world>);
+    };
+    ($world:ty, natural batch) => {
+        $crate::__pipeline_of_natural_handlers!($crate::conformance::pipeline::NaturalBatches<$world>);
+        $crate::__suite! { $crate::conformance::pipeline::NaturalBatches<$world>, pipeline:
+            // together
+            a_failure_in_a_batch_costs_one_more_round
+            nobody_is_charged_for_an_error_that_was_swallowed_before
+            nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
+            a_rollback_in_a_batch_harms_no_other_message
+            a_rollback_and_begin_in_a_batch_harms_no_other_message
+            a_rollback_and_a_write_in_a_batch_harm_no_other_message
+            a_rollback_and_an_error_in_a_batch_harm_no_other_message
+            a_rollback_in_a_batch_handler_harms_no_other_message
+            a_commit_in_a_batch_handler_harms_no_other_message
+            batches_that_deadlock_get_through
+            a_crash_of_a_batch_loses_and_doubles_nothing
+            a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone
+            the_messages_of_a_failing_batch_run_one_after_another
+            in_a_batch_each_handler_has_its_own_timeout
         }
     };
     ($world:ty) => {

@@ -55,8 +55,18 @@ impl Desk {
         self.handling.lock().unwrap().most
     }
 
-    /// Writes an effect for each of these names.
+    /// Writes an effect for each of these names. Natural handlers write it only where it is not there yet.
     pub(super) async fn write<W: World>(&self, names: &[&str], tx: &mut W::Connection) -> Result<(), BoxError> {
+        if W::NATURAL {
+            let effects = &self.effects;
+            let upsert = |name: &&str| {
+                format!(
+                    "INSERT INTO {effects} (name) SELECT '{name}'
+                     WHERE NOT EXISTS (SELECT 1 FROM {effects} WHERE name = '{name}')"
+                )
+            };
+            return W::execute(tx, &names.iter().map(upsert).collect::<Vec<_>>().join("; ")).await;
+        }
         let rows = names.iter().map(|name| format!("('{name}')")).collect::<Vec<_>>().join(", ");
         W::execute(tx, &format!("INSERT INTO {} (name) VALUES {rows}", self.effects)).await
     }

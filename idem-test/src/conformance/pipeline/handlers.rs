@@ -1,4 +1,5 @@
-//! The handlers of the suite that take something other than one message: batches and tombstones.
+//! The handlers of the suite that take something other than one message, or take it in another way: batches, tombstones,
+//! and messages that need no claim.
 
 use std::marker::PhantomData;
 
@@ -16,6 +17,7 @@ pub(super) struct BatchHandler<W>(PhantomData<fn() -> W>);
 impl<W: World> Handler for BatchHandler<W> {
     const NAME: &'static str = "batched";
     const EVENT: Option<&'static str> = Some("Batched");
+    const NATURAL: bool = W::NATURAL;
 
     type Message = Order;
     type Input = Batch<Order>;
@@ -38,6 +40,29 @@ impl<W: World> Handler for BatchHandler<W> {
             }
         }
         Ok(())
+    }
+}
+
+/// A natural handler of the event type `Natural`. What it writes is not natural: each of its runs that are committed
+/// has an effect, so that a test can count them.
+pub(super) struct NaturalOrders<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for NaturalOrders<W> {
+    const NAME: &'static str = "natural";
+    const EVENT: Option<&'static str> = Some("Natural");
+    const NATURAL: bool = true;
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (State<Desk>, Delivery, Extracted);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(order: Order, params: Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
+        Orders::<W>::handle(order, params, tx).await
     }
 }
 

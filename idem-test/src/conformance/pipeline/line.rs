@@ -14,7 +14,7 @@ use crate::{Broker, Publication, Queue};
 
 use super::desk::Desk;
 use super::faulty::{Do, Faulty};
-use super::handlers::{BatchHandler, Rows};
+use super::handlers::{BatchHandler, NaturalOrders, Rows};
 use super::orders::{Order, Orders};
 use super::panicky::panics;
 use super::running::Running;
@@ -58,6 +58,11 @@ impl<W: World> Line<W> {
     /// Publishes an event for the batch handler.
     pub(super) fn publish_batched(&self, message: impl Into<Publication>) {
         self.broker.publish(QUEUE, message.into().event_type("Batched"));
+    }
+
+    /// Publishes an event for the natural handler.
+    pub(super) fn publish_natural(&self, message: impl Into<Publication>) {
+        self.broker.publish(QUEUE, message.into().event_type("Natural"));
     }
 
     /// Publishes a message as it is.
@@ -105,6 +110,7 @@ impl<W: World> Line<W> {
     pub(super) fn start_at(&self, source: impl Source, settings: Settings) -> Running {
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
         let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>().handler::<BatchHandler<W>>();
+        let worker = worker.handler::<NaturalOrders<W>>();
         let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
         self.run_until_stopped(worker, settings)
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Error, Latest};
 
 use crate::conformance::store::{End, Features, Setup, World};
 
-/// A world whose workers run with `.inbox()`, or with `.batch(..)`, or with both.
+/// A world whose workers run with `.inbox()`, or with `.batch(..)`, or with both, or have natural handlers.
 #[derive(Debug)]
-pub struct Mode<W, const INBOX: bool, const BATCH: usize>(W);
+pub struct Mode<W, const INBOX: bool, const BATCH: usize, const NATURAL: bool = false>(W);
 
 /// Messages are stored before they run.
 pub type InInbox<W> = Mode<W, true, 1>;
@@ -19,13 +19,20 @@ pub type InBatches<W> = Mode<W, false, 16>;
 /// Messages are stored before they run, and then run in batches.
 pub type InInboxBatches<W> = Mode<W, true, 16>;
 
-impl<W: World, const INBOX: bool, const BATCH: usize> World for Mode<W, INBOX, BATCH> {
+/// The handlers are natural.
+pub type Natural<W> = Mode<W, false, 1, true>;
+
+/// The handlers are natural, and their messages run in batches.
+pub type NaturalBatches<W> = Mode<W, false, 16, true>;
+
+impl<W: World, const INBOX: bool, const BATCH: usize, const NATURAL: bool> World for Mode<W, INBOX, BATCH, NATURAL> {
     type Store = W::Store;
     type Connection = W::Connection;
 
     const FEATURES: Features = W::FEATURES;
     const INBOX: bool = INBOX;
     const BATCH: usize = BATCH;
+    const NATURAL: bool = NATURAL;
 
     async fn make() -> Option<Self> {
         W::make().await.map(Self)
@@ -57,6 +64,10 @@ impl<W: World, const INBOX: bool, const BATCH: usize> World for Mode<W, INBOX, B
 
     async fn nested(tx: &mut W::Connection, sql: &str, end: End) -> Result<(), BoxError> {
         W::nested(tx, sql, end).await
+    }
+
+    async fn advance(latest: &Latest, tx: &mut W::Connection, entity: &str, version: i64) -> Result<bool, BoxError> {
+        W::advance(latest, tx, entity, version).await
     }
 
     fn earlier(column: &str, by: Duration) -> String {

@@ -119,6 +119,7 @@ pub(super) struct Orders<W, const REFUND: bool = false>(PhantomData<fn() -> W>);
 impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
     const NAME: &'static str = if REFUND { "refunds" } else { "orders" };
     const EVENT: Option<&'static str> = if REFUND { Some("Refund") } else { Some("Order") };
+    const NATURAL: bool = W::NATURAL;
 
     type Message = Order;
     type Input = Order;

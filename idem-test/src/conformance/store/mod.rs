@@ -8,6 +8,7 @@ mod inbox;
 mod local;
 mod many;
 mod many_rows;
+mod natural;
 mod nested;
 mod operator;
 mod outbox;
@@ -30,6 +31,7 @@ pub use inbox::*;
 pub use local::*;
 pub use many::*;
 pub use many_rows::*;
+pub use natural::*;
 pub use nested::*;
 pub use operator::*;
 pub use outbox::*;
@@ -84,6 +86,14 @@ macro_rules! store_suite {
             a_rollback_by_the_handler_of_a_row_leaves_the_row
             a_commit_by_the_handler_of_a_row_is_found_out
             a_rollback_tells_how_the_handler_ended_the_transaction
+            // natural handlers
+            a_transaction_without_a_claim_is_guarded
+            a_rollback_without_a_claim_tells_how_the_handler_ended_it
+            a_swallowed_error_without_a_claim_is_found_out
+            a_handler_without_claims_has_a_history_once_it_is_recorded
+            latest_versions_only_rise
+            an_entity_that_is_no_key_has_no_version
+            a_version_that_is_not_committed_is_waited_for
             // nested
             a_nested_commit_is_committed_with_the_claim
             a_nested_commit_is_rolled_back_with_the_claim

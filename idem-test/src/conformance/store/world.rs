@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, HasConnection, Store};
+use idem_core::{BoxError, Error, HasConnection, Latest, Store};
 
 /// A schema or file of one database, created for one test and still empty.
 pub trait World: Sized + Send + Sync + 'static {
@@ -22,13 +22,18 @@ pub trait World: Sized + Send + Sync + 'static {
     #[doc(hidden)]
     const BATCH: usize = 1;
 
+    /// Whether the handlers of orders in the pipeline suite are natural.
+    #[doc(hidden)]
+    const NATURAL: bool = false;
+
     /// Creates a new world. Prints a line and returns `None` if the database is not available and not required.
     fn make() -> impl Future<Output = Option<Self>> + Send;
 
     /// A store in this world that shares no connection with others, as one in a separate process.
     fn store(&self, setup: Setup) -> impl Future<Output = Result<Self::Store, Error>> + Send;
 
-    /// The full name of one of idem's tables: `handlers`, `processed_messages`, `inbox_messages`.
+    /// The full name of one of idem's tables: `handlers`, `processed_messages`, `inbox_messages`,
+    /// `latest_versions`.
     fn own(&self, table: &str) -> String;
 
     /// The full name of a table of the suite.
@@ -45,6 +50,14 @@ pub trait World: Sized + Send + Sync + 'static {
 
     /// Runs SQL in a nested transaction, then ends it.
     fn nested(tx: &mut Self::Connection, sql: &str, end: End) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// Advances a version, as a handler does.
+    fn advance(
+        latest: &Latest,
+        tx: &mut Self::Connection,
+        entity: &str,
+        version: i64,
+    ) -> impl Future<Output = Result<bool, BoxError>> + Send;
 
     /// A SQL expression: the time in the column `column` of an idem table, moved back by `by`.
     fn earlier(column: &str, by: Duration) -> String;

@@ -26,6 +26,7 @@ impl Model for World {
         Property::NothingTwice,
         Property::InnocentsLive,
         Property::AttemptsCountedOnce,
+        Property::HalvesDead,
         Property::Progress,
     ];
 
@@ -70,6 +71,17 @@ impl Model for World {
             Property::NothingTwice => messages.any(|(_, message)| message.effects > 1),
             Property::InnocentsLive => messages
                 .any(|(handler, message)| *handler == Handler::Succeeds && message.row.is_some_and(|row| row.dead)),
+            // The deliveries of the message are settled, and what its handler has staged is nowhere.
+            Property::HalvesDead => (0..self.handlers.len()).any(|message| {
+                let known = state.messages[message];
+                let settled =
+                    |(delivery, of): (usize, usize)| of != message || state.deliveries[delivery] == Place::Settled;
+                self.natural
+                    && known.effects > 0
+                    && !known.staged
+                    && known.row.is_none()
+                    && self.deliveries().all(settled)
+            }),
             Property::AttemptsCountedOnce => {
                 messages.any(|(_, message)| message.row.is_some_and(|row| row.attempts > message.failures))
             }

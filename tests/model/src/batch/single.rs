@@ -4,7 +4,7 @@
 use super::state::{Claim, Place, Row, State};
 use super::steps::Steps;
 use super::transaction::crash;
-use super::world::{Handler, MAX_ATTEMPTS, MAX_STARTS};
+use super::world::{Handler, MAX_ATTEMPTS, MAX_STARTS, World};
 
 const WORKER: &str = "the worker";
 
@@ -13,7 +13,7 @@ pub(super) fn delivery(steps: &mut Steps<'_>, delivery: usize, message: usize) {
     let state = steps.state;
     let number = u8::try_from(message).unwrap_or_default();
     let known = state.messages[message].claim != Claim::None;
-    let handler = steps.world.handlers[message];
+    let world = steps.world;
     let set = |after: &mut State, place| after.deliveries[delivery] = place;
     match state.deliveries[delivery] {
         Place::Queued { again: false } => {
@@ -27,11 +27,11 @@ pub(super) fn delivery(steps: &mut Steps<'_>, delivery: usize, message: usize) {
                 set(after, Place::Done);
             })
         }
-        Place::Held { single: true } if known => {
+        Place::Held { single: true } if known && !world.natural => {
             steps.step(WORKER, "finds a claim: _ is a duplicate", number, |after| set(after, Place::Done));
         }
         Place::Held { single: true } => steps.step(WORKER, "runs _ by itself", number, |after| {
-            if run(handler, after, message) {
+            if run(world, after, message, false) {
                 set(after, Place::Done);
             }
         }),
@@ -56,32 +56,39 @@ pub(super) fn row(steps: &mut Steps<'_>, message: usize) {
             after.store(message, Row { dead: true, ..row });
         });
     }
-    let handler = steps.world.handlers[message];
+    let world = steps.world;
     steps.step(WORKER, "runs the row of _", number, |after| {
         after.messages[message].row = Some(Row { starts: row.starts + 1, ..row });
-        run(handler, after, message);
+        run(world, after, message, true);
     });
 }
 
-/// Runs a message in a transaction of its own, and records the result. Returns whether the process is alive.
-fn run(handler: Handler, after: &mut State, message: usize) -> bool {
-    let row = after.messages[message].row.unwrap_or_default();
-    let failed = |dead| Row { dead, starts: 0, attempts: row.attempts + 1 };
-    match handler {
+/// Runs a delivery or a row in a transaction of its own, and records the result. Returns whether the process is alive.
+fn run(world: &World, after: &mut State, message: usize, of_row: bool) -> bool {
+    let known = after.messages[message];
+    let row = known.row.unwrap_or_default();
+    // The failure of a natural copy is not recorded, because the key has a claim.
+    let is_recorded = of_row || known.claim == Claim::None;
+    let fail = |after: &mut State, dead| {
+        after.messages[message].failures += 1;
+        if is_recorded {
+            after.store(message, Row { dead, starts: 0, attempts: row.attempts + 1 });
+        }
+    };
+    match world.handlers[message] {
+        // A natural handler that finds its effect does nothing.
+        Handler::RunsCommit if world.natural && known.effects > 0 => after.process_naturally(message, true, of_row),
+        Handler::Succeeds if world.natural => after.process_naturally(message, true, of_row),
         Handler::Succeeds => after.process(message),
-        Handler::Fails => {
-            after.messages[message].failures += 1;
-            after.store(message, failed(row.attempts + 1 >= MAX_ATTEMPTS));
-        }
-        Handler::RunsRollback => {
-            after.messages[message].failures += 1;
-            after.store(message, failed(true));
-        }
+        Handler::Fails => fail(after, row.attempts + 1 >= MAX_ATTEMPTS),
+        Handler::RunsRollback => fail(after, true),
         // Where one message runs, its COMMIT is not refused.
         Handler::RunsCommit => {
-            after.messages[message].failures += 1;
-            after.process(message);
-            after.store(message, failed(true));
+            match world.natural {
+                true => after.process_naturally(message, false, of_row),
+                false => after.process(message),
+            }
+            fail(after, true);
         }
         Handler::Kills => {
             crash(after);

@@ -42,6 +42,8 @@ pub(super) struct Message {
     pub(super) row: Option<Row>,
     /// How often its effect was committed.
     pub(super) effects: u8,
+    /// Whether what its natural handler stages was committed.
+    pub(super) staged: bool,
     /// Whether its effect or a row of it was ever committed.
     pub(super) kept: bool,
     /// How often its handler failed.
@@ -86,6 +88,17 @@ impl State {
     pub(super) fn process(&mut self, message: usize) {
         let known = &mut self.messages[message];
         *known = Message { claim: Claim::Dated, row: None, effects: known.effects + 1, kept: true, ..*known };
+    }
+
+    /// Commits a run of a natural handler: nothing, if it finds its effect. What it stages is written with the commit of idem
+    /// only, and a claim is dated with a row only.
+    pub(super) fn process_naturally(&mut self, message: usize, stages: bool, of_row: bool) {
+        let known = &mut self.messages[message];
+        let staged = known.staged || known.effects == 0 && stages;
+        *known = Message { effects: 1, kept: true, staged, ..*known };
+        if of_row {
+            *known = Message { claim: Claim::Dated, row: None, ..*known };
+        }
     }
 
     /// Commits a row of a message, with an undated claim.

@@ -15,7 +15,7 @@ pub(super) fn begin(steps: &mut Steps<'_>) {
     let held = world.deliveries().filter(|(delivery, _)| state.deliveries[*delivery] == Place::Held { single: false });
     let held: Vec<(usize, usize)> = held.collect();
     for (_, message) in &held {
-        members[*message] |= state.messages[*message].claim == Claim::None;
+        members[*message] |= world.natural || state.messages[*message].claim == Claim::None;
     }
     if held.is_empty() {
         return;
@@ -47,7 +47,13 @@ pub(super) fn run(steps: &mut Steps<'_>, batch: Batch) {
     if let Some(culprit) = batch.ended_by {
         return outside(steps, next, message, culprit);
     }
+    let finds_its_effect = world.natural && steps.state.messages[message].effects > 0;
     match world.handlers[message] {
+        Handler::RunsCommit if finds_its_effect => {
+            steps.step(WORKER, "runs the handler of _, which finds its effect", number, |after| {
+                after.batch = Some(next)
+            });
+        }
         Handler::Succeeds => {
             let mut written = next;
             written.effects[message] = true;
@@ -69,6 +75,18 @@ pub(super) fn run(steps: &mut Steps<'_>, batch: Batch) {
                 after.process(message);
                 after.batch = Some(ended);
             });
+        }
+        Handler::RunsCommit if world.has(Defect::NaturalCommitNotRefused) => {
+            steps.step(
+                WORKER,
+                "runs the handler of _, which commits the batch without what it stages",
+                number,
+                |after| {
+                    let written = (0..MESSAGES).filter(|member| batch.effects[*member] || *member == message);
+                    written.for_each(|member| after.process_naturally(member, false, false));
+                    after.batch = Some(ended);
+                },
+            );
         }
         Handler::RunsCommit | Handler::RunsRollback => {
             let what = "runs the handler of _, whose COMMIT is refused or which rolls back: no transaction is left";
@@ -107,7 +125,10 @@ fn end(steps: &mut Steps<'_>, batch: Batch) {
     }
     let commit = |after: &mut State| {
         let own = batch.ended_by.is_none();
-        (0..MESSAGES).filter(|member| own && batch.effects[*member]).for_each(|member| after.process(member));
+        (0..MESSAGES).filter(|member| own && batch.effects[*member]).for_each(|member| match world.natural {
+            true => after.process_naturally(member, true, false),
+            false => after.process(member),
+        });
     };
     steps.step(WORKER, "commits the batch", 0, |after| {
         commit(after);

@@ -16,6 +16,9 @@ pub(crate) struct World {
     pub(super) handlers: &'static [Handler],
     /// Whether the first message is delivered twice.
     pub(super) copy: bool,
+    /// Whether the handlers are natural: a first delivery makes no claim, and a handler that finds its own writes does
+    /// nothing.
+    pub(super) natural: bool,
     /// How often the process may be killed.
     pub(super) kills: u8,
     /// How often a commit may have no answer.
@@ -62,12 +65,28 @@ use Handler::{Fails, Kills, RunsCommit, RunsRollback, Succeeds};
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
 pub(crate) fn worlds(small: bool) -> Vec<World> {
     let failures = if small { 2 } else { 3 };
-    let world = |name, handlers| World { name, handlers, copy: true, kills: failures, losses: failures, defect: None };
+    let world = |name, handlers| World {
+        name,
+        handlers,
+        copy: true,
+        natural: false,
+        kills: failures,
+        losses: failures,
+        defect: None,
+    };
+    let natural = |name, handlers| World { natural: true, ..world(name, handlers) };
     vec![
         world("a message that fails in a batch", &[Succeeds, Fails, Succeeds]),
         world("a killer in a batch", &[Succeeds, Kills, Succeeds]),
         world("a handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds]),
         world("a handler that runs ROLLBACK in a batch", &[Succeeds, RunsRollback, Succeeds]),
+        natural("a natural handler that fails in a batch", &[Succeeds, Fails, Succeeds]),
+        // A copy of it that runs beside its row is a limit: its COMMIT is only logged, and the row then finds its effect.
+        World {
+            copy: false,
+            ..natural("a natural handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds])
+        },
+        natural("a natural handler that runs ROLLBACK in a batch", &[Succeeds, RunsRollback, Succeeds]),
     ]
 }
 
@@ -76,9 +95,10 @@ pub(crate) fn of(defect: Defect) -> World {
     let handlers: &[Handler] = match defect {
         Defect::CopyAckedBeforeItsFirst => &[Succeeds],
         Defect::CommitNotRefused => &[RunsCommit, Succeeds],
+        Defect::NaturalCommitNotRefused => &[Succeeds, RunsCommit],
         Defect::WritesOutsideTransactions | Defect::NoGuard => &[RunsRollback, Succeeds],
         Defect::BatchCharges => &[Succeeds, Fails],
     };
-    let copy = defect == Defect::CopyAckedBeforeItsFirst;
-    World { name: "", handlers, copy, kills: 0, losses: 0, defect: None }
+    let (copy, natural) = (defect == Defect::CopyAckedBeforeItsFirst, defect == Defect::NaturalCommitNotRefused);
+    World { name: "", handlers, copy, natural, kills: 0, losses: 0, defect: None }
 }

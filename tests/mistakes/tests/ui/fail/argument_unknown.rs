@@ -5,7 +5,7 @@ struct Event {
     id: u64,
 }
 
-#[idempotent(key = id, natural)]
+#[idempotent(key = id, exactly_once)]
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }

@@ -1,0 +1,56 @@
+//! Transactions in which messages run without claims.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Row as _};
+
+use crate::store::StoreError;
+
+use super::begin;
+use super::limits::OWN;
+use super::pool::Pool;
+use super::sql::Statements;
+use super::txn::{Txn, not_answered};
+
+/// Inserts a claim of no message that carries the transaction id, so that the trigger refuses every COMMIT but idem's, and
+/// deletes it at once: the trigger fires for it nevertheless, and no row is left. Its key is that id, so that no two
+/// transactions wait for each other. As the claims of a batch do, it restores the session's lock timeout for the handlers.
+pub(super) const MARK: &str = "
+    INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint, batch_xid)
+    SELECT 0, pg_catalog.convert_to(xid::text, 'UTF8'), '', xid FROM pg_catalog.pg_current_xact_id() AS xid;
+    DELETE FROM {schema}.processed_messages
+    WHERE handler_id = 0 AND key = pg_catalog.convert_to(pg_catalog.pg_current_xact_id()::text, 'UTF8');
+    SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.set_config('lock_timeout', $1, true)";
+
+/// Begins for a handler whose message has no claim.
+pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
+    let mut connection = pool.lent().await?;
+    let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
+    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    let mut txn = Txn::of(connection, handler_timeout);
+    txn.find_role(&mut begun)?;
+    let begun = begun.last().ok_or_else(not_answered)?;
+    let run = match txn.connection.is_pooled() {
+        true => begun.try_get::<Option<String>, _>(1)?.map(Arc::from),
+        false => txn.connection.session().run.clone(),
+    };
+    txn.guard_unclaimed(begun.try_get(0)?, run);
+    Ok(txn)
+}
+
+/// Guards a transaction that several handlers share, unless new claims guard it already.
+pub(super) async fn guard(statements: &Statements, txn: &mut Txn) -> Result<(), StoreError> {
+    if txn.batch {
+        return Ok(());
+    }
+    // The server's own number in milliseconds.
+    let lock_timeout = format!("'{}'", txn.lock_timeout());
+    let rows = txn.ask_text(statements.mark_batch.with(&[lock_timeout])).await?;
+    let row = rows.last().ok_or_else(not_answered)?;
+    if txn.xid.is_none() {
+        txn.guard(row.try_get(0)?, None);
+    }
+    txn.guard_batch();
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Natural handlers that keep the latest version of an entity and stage a message for it: whatever is committed of a message
+//! without the rest of it is lost, since a second run finds its version.
+
+use std::future::ready;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use idem_core::store::Operator;
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, Reason, ReplayWindow, State, Worker};
+use tracing::instrument::WithSubscriber;
+
+use crate::conformance::soon;
+use crate::conformance::store::World;
+use crate::{Publication, captured};
+
+use super::desk::Desk;
+use super::line::Line;
+use super::orders::{Act, Order, end};
+use super::running::Running;
+use super::settings::Settings;
+use super::staging::Staging;
+
+const NATURAL: u8 = 0;
+/// Under another name.
+const RENAMED: u8 = 1;
+/// It is not natural any more.
+const CLAIMING: u8 = 2;
+
+/// A handler that acts once for each entity: it advances the version, writes an effect, stages a message, and then does what
+/// the order says.
+struct Versions<W, const KIND: u8>(PhantomData<fn() -> W>);
+
+impl<W: World, const KIND: u8> Handler for Versions<W, KIND> {
+    const NAME: &'static str = if KIND == RENAMED { "renamed" } else { "versions" };
+    const NATURAL: bool = KIND != CLAIMING;
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (State<Desk>, Latest, Outbox);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(
+        order: Order,
+        (State(desk), latest, outbox): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        let run = desk.run(&order.id);
+        if !W::advance(&latest, tx, &order.id, 1).await? {
+            return Ok(());
+        }
+        desk.write::<W>(&[&order.id], tx).await?;
+        outbox.publish("orders.changed", &order.id)?;
+        match order.does(run) {
+            Act::Ok => Ok(()),
+            ends => end::<W>(ends, &desk, &order.id, tx).await,
+        }
+    }
+}
+
+fn worker<W: World, const KIND: u8>(line: &Line<W>, settings: Settings) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    line.run_until_stopped(worker.handler::<Versions<W, KIND>>(), settings)
+}
+
+/// Starts and ends a worker without messages, and returns its log.
+async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
+    let worker = Worker::new("billing", line.store.clone(), line.broker.queue("none")).state(line.desk.clone());
+    let (text, subscriber) = captured();
+    worker.handler::<Versions<W, KIND>>().run_until(ready(())).with_subscriber(subscriber).await.unwrap();
+    text.to_string()
+}
+
+/// Runs the orders until they are settled, none is scheduled, and there are so many dead letters.
+async fn run<W: World, const KIND: u8>(
+    line: &Line<W>,
+    settings: Settings,
+    orders: impl IntoIterator<Item = Order>,
+    dead: usize,
+) {
+    orders.into_iter().for_each(|order| line.publish_raw(Publication::from(order)));
+    let worker = worker::<W, KIND>(line, settings);
+    soon(line.queue.idle()).await;
+    soon(async {
+        while line.dead().await.len() < dead || !line.scheduled().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+}
+
+/// The others have run before it and after it, and each has its effect and its message. Its own message is a dead letter,
+/// although a second run of it would find its version and do nothing.
+pub async fn a_commit_beside_natural_messages_loses_nothing_that_they_have_staged<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let line = &staging.0;
+    for (dead, act) in (1..).zip([Act::Commit, Act::CommitBegin, Act::CommitFail]) {
+        let ok = |n: usize| Order::ok(&format!("{act:?} {n}"));
+        let culprit = Order::new(&format!("{act:?}"), &[act]);
+        let orders = (0..4).map(ok).chain([culprit]).chain((4..7).map(ok));
+        let settings = Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() };
+        run::<W, NATURAL>(line, settings, orders, dead).await;
+        let rows = line.dead().await;
+        assert_eq!(rows.len(), dead, "{act:?}");
+        assert_eq!(
+            (rows[0].reason, rows[0].identity.key.clone()),
+            (Some(Reason::Committed), Key::of(&format!("{act:?}")).unwrap())
+        );
+        let staged = staging.staged().await;
+        for n in 0..7 {
+            let id = format!("{act:?} {n}");
+            assert_eq!(line.effects(&id).await, 1, "{id}");
+            assert_eq!(staged.iter().filter(|staged| **staged == id).count(), 1, "{id} in {staged:?}");
+        }
+    }
+}
+
+/// A second run would find its version, so how the first one ended must be known.
+pub async fn a_natural_message_that_is_cut_off_behind_its_commit_is_dead<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };
+    let acts = [Some(Act::CommitHang), W::FEATURES.suicide.map(|_| Act::CommitSuicide)];
+    for (dead, act) in (1..).zip(acts.into_iter().flatten()) {
+        run::<W, NATURAL>(&line, hasty.clone(), [Order::new(&format!("{act:?}"), &[act])], dead).await;
+        let rows = line.dead().await;
+        assert_eq!((rows.len(), rows[0].reason), (dead, Some(Reason::Committed)), "{act:?}");
+    }
+    let dead = line.dead().await.len();
+    line.publish_raw(Publication::from(Order::new("waits", &[Act::CommitWait])));
+    let worker = worker::<W, NATURAL>(&line, Settings { drain: Duration::from_millis(50), ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    worker.stop().await;
+    line.desk.go.send_replace(true);
+    run::<W, NATURAL>(&line, hasty, [], dead + 1).await;
+    assert_eq!((line.dead().await.len(), line.desk.runs("waits")), (dead + 1, 1));
+}
+
+/// Without them, each entity would begin anew, and a late message would replace a newer state.
+pub async fn latest_versions_of_a_renamed_handler_are_named_with_its_update<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    let log = log_of::<W, RENAMED>(&line).await;
+    let rename = line.store.cures("billing", "versions", "renamed").rename;
+    for part in ["WARN", "\"versions\"", "\"renamed\"", "latest versions", "newer state", &rename] {
+        assert!(log.contains(part), "{part:?} is not in {log:?}");
+    }
+    line.world.run(&rename).await;
+    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// The versions that it has seen meanwhile would belong to no handler, and those before them would return.
+pub async fn a_rename_never_replaces_a_handler_that_has_latest_versions<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("b")], 0).await;
+    let (handlers, unseen) = (line.world.own("handlers"), "pruned_through = NULL WHERE name = 'renamed'");
+    let claims = line.world.own("processed_messages");
+    let rename = line.store.cures("billing", "versions", "renamed").rename;
+    // Its versions alone are a reason, whatever else there was.
+    for history in [None, Some(format!("UPDATE {handlers} SET {unseen}; DELETE FROM {claims}"))] {
+        if let Some(history) = history {
+            line.world.run(&history).await;
+        }
+        let (world, rename) = (line.world.clone(), rename.clone());
+        assert!(tokio::spawn(async move { world.run(&rename).await }).await.is_err(), "the name is taken");
+    }
+}
+
+/// Its messages ran without claims, so that copies of them are new.
+pub async fn a_handler_that_is_not_natural_any_more_is_a_warning<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let is_warned = async || log_of::<W, CLAIMING>(&line).await.contains("is not `natural` any more");
+    assert!(!is_warned().await, "it has processed nothing");
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    assert_eq!(is_warned().await, !W::INBOX, "messages that are stored first have claims");
+    assert!(!log_of::<W, NATURAL>(&line).await.contains("`natural`"));
+}
+
+/// For a copy that old it would stage messages again that their consumers do not know any more.
+pub async fn a_natural_handler_that_stages_needs_the_retention_as_others_do<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.replay_window(ReplayWindow::Within(Duration::from_secs(8 * 24 * 3600)));
+    let refused = worker::<W, NATURAL>(&line, Settings::default()).refused().await;
+    for said in ["8days", "7days", ".retention(", "stages"] {
+        assert!(refused.contains(said), "{refused}");
+    }
+}

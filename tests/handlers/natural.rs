@@ -1,0 +1,105 @@
+//! A handler that says `natural` takes no claims, and no other handler does without.
+
+use idem::Fingerprint;
+use idem::prelude::*;
+use idem_test::{Broker, Publication, captured, subscribe};
+use sqlx::SqliteConnection;
+
+#[derive(serde::Deserialize)]
+struct Changed {
+    id: u64,
+    order: i64,
+    version: u32,
+}
+
+#[idempotent(key = id, natural)]
+async fn natural(changed: Changed, tx: &mut SqliteConnection, latest: Latest) -> Result<(), sqlx::Error> {
+    latest.advance(tx, changed.order, changed.version).await.map(drop)
+}
+
+#[idempotent(natural, key = "id", name = "stored", event = "order.changed")]
+async fn natural_first(_: Batch<Changed>, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn unchecked(_: &Delivery) -> Fingerprint {
+    Fingerprint::none()
+}
+
+#[idempotent(key = id, fingerprint = unchecked, natural)]
+async fn natural_unchecked(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[idempotent(key = id, natural)]
+async fn refuses(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Err(permanent("never"))
+}
+
+#[idempotent(key = id)]
+async fn claiming(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+macro_rules! handler {
+    ($name:ident, $word:ident) => {
+        #[idempotent(key = id, $word)]
+        async fn $name(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
+            Ok(())
+        }
+    };
+}
+
+handler!(from_a_macro, natural);
+
+const fn is_natural<H: Handler>() -> bool {
+    H::NATURAL
+}
+
+#[test]
+fn the_word_makes_a_handler_natural() {
+    assert!(is_natural::<natural>() && is_natural::<natural_first>() && is_natural::<from_a_macro>());
+    assert!(!is_natural::<claiming>());
+    assert_eq!(natural_first::NAME, "stored");
+}
+
+/// Its rows are compared with copies.
+#[test]
+fn a_natural_handler_has_its_own_fingerprint() {
+    let delivery = Delivery::new("orders", "{}");
+    assert!(is_natural::<natural_unchecked>());
+    assert_eq!(natural_unchecked::fingerprint(&delivery), Fingerprint::none());
+    assert_ne!(natural::fingerprint(&delivery), Fingerprint::none());
+}
+
+#[tokio::test]
+async fn a_test_calls_it_with_versions_in_memory() {
+    let mut tx = <SqliteConnection as sqlx::Connection>::connect("sqlite::memory:").await.unwrap();
+    let latest = Latest::default();
+    natural(Changed { id: 1, order: 7, version: 2 }, &mut tx, latest.clone()).await.unwrap();
+    assert!(!latest.advance(&mut tx, 7_i64, 2).await.unwrap());
+    assert!(latest.advance(&mut tx, 7_i64, 3).await.unwrap());
+    assert!(latest.advance(&mut tx, 8_i64, 3).await.unwrap(), "another entity");
+}
+
+/// It is not recorded, because the dead letter of the first one has the claim.
+#[tokio::test]
+async fn the_failure_of_a_copy_is_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("orders.db").display());
+    let (broker, store) = (Broker::new(), Sqlite::connect(&url).await.unwrap());
+    for _ in 0..2 {
+        broker.publish("orders", Publication::new(r#"{"id": 1, "order": 7, "version": 1}"#));
+    }
+    let (text, subscriber) = captured();
+    let _logging = subscribe(subscriber);
+    let (queue, settled) = (broker.queue("orders"), broker.clone());
+    Worker::new("billing", store, queue)
+        .handler::<refuses>()
+        .run_until(async move { settled.idle().await })
+        .await
+        .unwrap();
+    let text = text.to_string();
+    let warning = text.lines().find(|line| line.contains("WARN") && line.contains("is not recorded"));
+    assert!(warning.is_some_and(|line| line.contains("never") && line.contains("duplicate")), "{text}");
+}
