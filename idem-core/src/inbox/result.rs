@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Does the work for a taken row, and reports its outcome, if it has one.
-    pub(super) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
+    pub(crate) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
         let span = telemetry::span(self.system, &self.consumer, &row.delivery);
         span.record("idem.handler", row.handler.as_str());
         span.record("idem.key", tracing::field::display(&row.identity.key));
@@ -81,6 +81,13 @@ impl<S: Store> Pipeline<S> {
             _ => Duration::from_millis(100),
         };
         self.record_result(row, &RowResult::GivenBack { due }).await;
+        None
+    }
+
+    /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer.
+    pub(super) async fn leave_to_call(&self, row: &Row) -> Option<Outcome> {
+        self.record_result(row, &RowResult::LeftToCall).await;
+        self.wake_inbox();
         None
     }
 

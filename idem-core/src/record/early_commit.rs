@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         identity: &Identity,
         attempts: u32,
     ) -> Result<(), StoreError> {
-        let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error: ERROR };
+        let row = NewRow::new(identity, delivery, Err(Reason::Committed)).with_attempts(attempts, ERROR);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
         let id = self.store.insert(&mut txn, &row).await?;

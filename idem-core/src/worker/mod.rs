@@ -14,6 +14,7 @@
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
+mod calls;
 mod drain;
 mod fitness;
 mod housekeeping;

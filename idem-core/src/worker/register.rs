@@ -67,6 +67,7 @@ pub(super) async fn register<S: Store>(
         retry: handler.limits().retry.unwrap_or(settings.retry),
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
+        external: handler.external(),
         handler: handler.clone(),
     };
     let routes = Routes {
