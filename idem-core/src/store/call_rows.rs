@@ -120,8 +120,12 @@ impl Resolution {
     }
 }
 
+/// Takes of one row whose call has begun are further apart: a lease lies between them.
+const SAME_TAKE: Duration = Duration::from_secs(1);
+
 /// Returns how long ago the first call under the key of a row began, as of its take; zero if it is about to begin.
 pub(crate) fn called_for(row: &Row, lease: Duration) -> Duration {
     let taken = row.due_at.checked_sub(lease).unwrap_or(SystemTime::UNIX_EPOCH);
-    row.called_at.and_then(|called_at| taken.duration_since(called_at).ok()).unwrap_or_default()
+    let age = row.called_at.and_then(|called_at| taken.duration_since(called_at).ok()).unwrap_or_default();
+    if age < SAME_TAKE { Duration::ZERO } else { age }
 }

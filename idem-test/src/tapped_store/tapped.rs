@@ -7,7 +7,8 @@ use crate::harness::Crash;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim`, `existing_claim`, `known` and
+    /// Runs before `ping`, `seen`, `poll_due`, `stats` and `take_calls`, after a `take_calls` that has taken rows
+    /// (`taken_calls`), and before each `claim`, `existing_claim`, `known`, `record_result`, `record_call`, `renew_call` and
     /// `insert` with the key of the message.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
