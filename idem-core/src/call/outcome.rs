@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use crate::execute::{Conclusion, Failure, RunResult};
 use crate::external::{CallLimits, Doubt};
 use crate::routes::Route;
 use crate::runtime::{Charge, Pipeline};
-use crate::store::{CallResult, Row};
+use crate::store::{CallAnswer, CallResult, Row};
 use crate::{BoxError, Outcome, Reason, Store};
 
 use super::result::unresolved;
 
 impl<S: Store> Pipeline<S> {
     /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message.
-    pub(super) async fn answered(&self, row: &Row, answer: Bytes) -> Option<Outcome> {
-        let (size, limit) = (answer.len(), self.settings.max_payload);
+    pub(super) async fn answered(&self, row: &Row, answer: CallAnswer) -> Option<Outcome> {
+        let (size, limit) = (answer.as_bytes().len(), self.settings.max_payload);
         if size > limit {
             let error = format!(
                 "the answer of the call has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`, or return less, \

@@ -1,13 +1,13 @@
 //! What an inbox row has kept of the external call of its message.
 
-use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::store::CallAnswer;
+
 /// What an inbox row has kept of the external call of its message.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct KeptCall {
     /// The key under which the provider knows it.
     pub(crate) outbound: Uuid,
-    /// The answer, as JSON.
-    pub(crate) answer: Option<Bytes>,
+    pub(crate) answer: Option<CallAnswer>,
 }

@@ -4,9 +4,9 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::marker::PhantomData;
 
-use bytes::Bytes;
 use serde::Serialize;
 
+use crate::store::CallAnswer;
 use crate::{BoxError, Extract, Extraction, Param, permanent};
 
 use super::call::External;
@@ -62,7 +62,7 @@ where
 {
     /// The error of an answer that the type does not read, such as one of an earlier version, is permanent.
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
-        let answer = from.delivery.call.as_deref().and_then(|call| call.answer.as_deref());
+        let answer = from.delivery.call.as_deref().and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes);
         let answer = answer.ok_or("the call has no answer yet")?;
         let unread = |error| permanent(format!("the stored answer of the call `{}` is not read: {error}", C::NAME));
         Ok(Self { answer: serde_json::from_slice(answer).map_err(unread)?, of: PhantomData })
@@ -111,5 +111,5 @@ async fn ask<C: External>(message: Box<C::Message>, params: C::Params) -> Result
 }
 
 fn reply<T: Serialize>(answer: &T) -> CallReply {
-    CallReply::Answer(serde_json::to_vec(answer).map(Bytes::from))
+    CallReply::Answer(serde_json::to_vec(answer).map(CallAnswer::new))
 }

@@ -5,8 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
-
+use crate::store::CallAnswer;
 use crate::{BoxError, Extraction};
 
 use super::error::CallError;
@@ -15,10 +14,9 @@ use super::error::CallError;
 pub(crate) type Calling = Pin<Box<dyn Future<Output = Result<CallReply, CallError>> + Send>>;
 
 /// What a call, or the question what became of it, has returned.
-#[derive(Debug)]
 pub(crate) enum CallReply {
     /// The answer, as JSON, or why it has no JSON form.
-    Answer(Result<Bytes, serde_json::Error>),
+    Answer(Result<CallAnswer, serde_json::Error>),
     NotThere,
     Unknown,
 }

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::Reason;
 
-use super::{HandlerId, Row, StoreError, Transactions};
+use super::{CallAnswer, HandlerId, Row, StoreError, Transactions};
 
 /// The inbox rows whose handlers make an external call first. Until such a row has an answer it is in its call phase, in
 /// which no method of [`InboxRows`](super::InboxRows) takes it or judges it. With its answer it is an ordinary row, whose
@@ -57,7 +56,7 @@ pub struct Caller {
 pub struct CallResult {
     /// The answer, as JSON: the row becomes an ordinary one without failed attempts. `None`: it stays in its call phase, with
     /// no call begun since this result.
-    pub answer: Option<Bytes>,
+    pub answer: Option<CallAnswer>,
     /// The time until the row is due, or the reason for which it is dead.
     pub next: Result<Duration, Reason>,
     /// The error, if there was one.
@@ -77,7 +76,7 @@ impl CallResult {
     }
 
     /// The answer.
-    pub fn answered(answer: Bytes) -> Self {
+    pub fn answered(answer: CallAnswer) -> Self {
         Self { answer: Some(answer), ..Self::given_back(Duration::ZERO) }
     }
 
@@ -90,20 +89,20 @@ impl CallResult {
 /// What an operator decides about a dead row whose handler makes an external call, after a look at the provider.
 ///
 /// ```
-/// # use idem_core::store::Resolution;
+/// # use idem_core::store::{CallAnswer, Resolution};
 /// #[derive(serde::Serialize)]
 /// struct Charge { id: &'static str }
 ///
 /// // The provider's page shows the charge. The handler completes with it, and nothing is called.
 /// let resolution = Resolution::answer(&Charge { id: "ch_1" })?;
-/// assert_eq!(resolution, Resolution::Answer(r#"{"id":"ch_1"}"#.into()));
+/// assert_eq!(resolution, Resolution::Answer(CallAnswer::new(r#"{"id":"ch_1"}"#)));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resolution {
     /// The call had an effect, and this is its answer, as JSON, as the function with `#[external]` would have returned it.
-    Answer(Bytes),
+    Answer(CallAnswer),
     /// The call certainly had no effect, or its effect was undone: call again, under another key.
     CallAgain,
     /// Neither: delete the row. Copies of the message remain duplicates.
@@ -116,7 +115,7 @@ impl Resolution {
     /// # Errors
     /// It has no JSON form.
     pub fn answer<T: serde::Serialize>(answer: &T) -> Result<Self, serde_json::Error> {
-        serde_json::to_vec(answer).map(|answer| Self::Answer(answer.into()))
+        serde_json::to_vec(answer).map(|answer| Self::Answer(CallAnswer::new(answer)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `transactions`, `claims`, `inbox_rows`, `call_rows`, `outbox_rows`, `operator` | the six traits of a store |
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, and the leases of its lanes |
+//! | `call_answer` | the answer of an external call |
 //! | `unscheduled` | local messages that do not run |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
 //! | `own_claim`, `names` | claims in transactions of the application's own, and numbers of names |
@@ -16,6 +17,7 @@
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `postgres`, `sqlite` | the stores |
 
+mod call_answer;
 mod call_rows;
 mod claim;
 mod claims;
@@ -56,6 +58,7 @@ pub mod postgres;
 pub mod sqlite;
 
 pub use crate::outbox::Bell;
+pub use call_answer::CallAnswer;
 pub(crate) use call_rows::called_for;
 pub use call_rows::{CallResult, CallRows, Caller, Resolution};
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState};

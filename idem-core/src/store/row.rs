@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::{Delivery, Reason};
 
-use super::Identity;
+use super::{CallAnswer, Identity};
 
 /// A row to insert.
 #[derive(Debug)]
@@ -100,7 +99,7 @@ pub struct Row {
     /// When the first call under this key was about to begin.
     pub called_at: Option<SystemTime>,
     /// The answer of its call, as JSON.
-    pub answer: Option<Bytes>,
+    pub answer: Option<CallAnswer>,
 }
 
 impl Row {
@@ -143,7 +142,7 @@ impl Row {
 
     /// Its approximate memory usage.
     pub fn bytes(&self) -> usize {
-        self.delivery.bytes() + self.answer.as_ref().map_or(0, Bytes::len)
+        self.delivery.bytes() + self.answer.as_ref().map_or(0, |answer| answer.as_bytes().len())
     }
 }
 

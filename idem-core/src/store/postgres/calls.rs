@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::store::{CallResult, CallRows, Caller, Resolution, Row, StoreError};
+use crate::store::{CallAnswer, CallResult, CallRows, Caller, Resolution, Row, StoreError};
 
 use super::Postgres;
 use super::answer::About;
@@ -26,7 +26,7 @@ impl CallRows for Postgres {
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         let CallResult { answer, next, error, is_attempt, is_unused, in_doubt } = result;
         let query = self.sql().record_call.query().bind(row.id).bind(row.token).bind(i32::from(*is_attempt));
-        let query = query.bind(answer.as_deref()).bind(secs(next.unwrap_or_default()));
+        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
         let query = query.bind(next.err().map(crate::Reason::as_str)).bind(error.as_ref().map(String::as_bytes));
         let query = query.bind(*is_unused).bind(*in_doubt);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
@@ -52,7 +52,7 @@ impl Postgres {
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
         let query = match resolution {
-            Resolution::Answer(answer) => self.sql().resolve.query().bind(consumer).bind(id).bind(Some(&answer[..])),
+            Resolution::Answer(answer) => self.sql().resolve.query().bind(consumer).bind(id).bind(Some(answer.as_bytes())),
             Resolution::CallAgain => self.sql().resolve.query().bind(consumer).bind(id).bind(None::<&[u8]>),
             Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(true),
         };

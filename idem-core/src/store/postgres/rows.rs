@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, Identity, Row, StoreError, envelope};
+use crate::store::{CallAnswer, HandlerId, Identity, Row, StoreError, envelope};
 use crate::{Fingerprint, Key, Reason};
 
 /// The columns that [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds, which need no
@@ -57,7 +57,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         calls: u32::try_from(-1 - i64::from(starts)).ok(),
         outbound: row.try_get(17)?,
         called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
-        answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(Into::into),
+        answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(CallAnswer::new),
     })
 }
 

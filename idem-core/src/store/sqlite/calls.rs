@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use crate::Reason;
-use crate::store::{CallResult, CallRows, Caller, Row, StoreError};
+use crate::store::{CallAnswer, CallResult, CallRows, Caller, Row, StoreError};
 
 use super::Sqlite;
 use super::sql::{ids, millis, row, rows};
@@ -100,7 +99,7 @@ impl CallRows for Sqlite {
             .bind(row.id)
             .bind(row.token)
             .bind(i64::from(*is_attempt))
-            .bind(answer.as_deref())
+            .bind(answer.as_ref().map(CallAnswer::as_bytes))
             .bind(millis(next.unwrap_or_default()))
             .bind(next.err().map(Reason::as_str))
             .bind(error.as_deref())
@@ -146,10 +145,10 @@ impl Sqlite {
         &self,
         consumer: &str,
         id: i64,
-        answer: Option<&Bytes>,
+        answer: Option<&CallAnswer>,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(RESOLVE)).bind(id).bind(consumer);
-        let query = query.bind(answer.map(|answer| &answer[..])).bind(Uuid::new_v4());
+        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(Uuid::new_v4());
         Ok(self.change_of_message(query).await? == 1)
     }
 }

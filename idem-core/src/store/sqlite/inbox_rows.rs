@@ -12,7 +12,7 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    CRASHED_AT_ONCE, CRASHED_LEASES, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS, NewRow, Row,
+    CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS, NewRow, Row,
     RowKind, RowResult, StoreError, TakeLimit, envelope,
 };
 
@@ -30,7 +30,7 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.state.map_or(0, millis))
         .bind(-i64::from(row.calls))
         .bind(kept.map(|call| call.outbound))
-        .bind(kept.and_then(|call| call.answer.as_deref()));
+        .bind(kept.and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes));
     query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row as _};
 use uuid::Uuid;
 
-use crate::store::{HandlerId, Identity, Row, envelope};
+use crate::store::{CallAnswer, HandlerId, Identity, Row, envelope};
 use crate::{BoxError, Fingerprint, Key, Reason};
 
 /// The database's clock in milliseconds; it does not change within one statement (SQLite manual, "Date And Time
@@ -102,7 +102,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         calls: u32::try_from(-1 - starts).ok(),
         outbound: row.try_get::<Option<Uuid>, _>("outbound")?,
         called_at: row.try_get::<Option<i64>, _>("called_at")?.map(time),
-        answer: row.try_get::<Option<Vec<u8>>, _>("answer")?.map(Into::into),
+        answer: row.try_get::<Option<Vec<u8>>, _>("answer")?.map(CallAnswer::new),
     })
 }
 
