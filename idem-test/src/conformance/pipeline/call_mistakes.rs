@@ -83,5 +83,5 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
     for (error, part) in says {
         assert!(error.contains("\"calls\"") && error.contains(part), "{part}: {error}");
     }
-    assert_eq!(line.queue.counts().acked, 0);
+    assert_eq!(line.queue.counts().acks, 0);
 }
