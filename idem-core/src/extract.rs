@@ -201,21 +201,21 @@ impl<S> Extract<S> for CloudEvent {
     }
 }
 
-/// The key under which the message was claimed, for example to pass it to another system.
+/// The key under which the message was claimed, for example for a unique column of the table that the handler writes.
+///
+/// It is not for other systems: it may contain personal data, and two calls for one message would have the same key. They get
+/// an [`OutboundKey`](crate::OutboundKey).
 ///
 /// ```
 /// # use idem_core::{BoxError, IdempotencyKey, Key};
-/// # struct Refund { cents: i64 }
-/// # struct Bank;
-/// # impl Bank { async fn refund(&self, _: i64, _: &str) -> Result<(), BoxError> { Ok(()) } }
-/// // The bank answers a second request with the same text by the result of the first.
-/// async fn refund(bank: &Bank, refund: Refund, IdempotencyKey(key): IdempotencyKey) -> Result<(), BoxError> {
-///     // All its bytes: as text, a UUID and a string with its text look alike.
-///     let key = format!("refund-{}", hex::encode(key.as_bytes()));
-///     bank.refund(refund.cents, &key).await
+/// # struct Refund; struct PgConnection;
+/// async fn refund(_: Refund, IdempotencyKey(key): IdempotencyKey, tx: &mut PgConnection) -> Result<(), BoxError> {
+///     // INSERT INTO refunds (event) VALUES ($1), with key.as_bytes()
+///     # let _ = (key, tx);
+///     Ok(())
 /// }
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-/// # refund(&Bank, Refund { cents: 2500 }, IdempotencyKey(Key::of("e-1")?)).await?;
+/// # refund(Refund, IdempotencyKey(Key::of("e-1")?), &mut PgConnection).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

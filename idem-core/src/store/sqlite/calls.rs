@@ -11,7 +11,7 @@ use crate::store::{CallAnswer, CallResult, CallRows, Caller, Row, StoreError};
 use super::Sqlite;
 use super::sql::{ids, millis, row, rows};
 
-const DUE: &str = r#"
+pub(super) const DUE: &str = r#"
 SELECT EXISTS (
     SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
         SELECT 1 FROM "idem_inbox_messages"
