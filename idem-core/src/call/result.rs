@@ -11,13 +11,12 @@ impl<S: Store> Pipeline<S> {
     /// Records the result of a call, and retries until the database has answered. Returns whether it was written: if not, the
     /// lease ends, and the call counts as one that may have had an effect.
     pub(super) async fn write_call(&self, row: &Row, result: &CallResult) -> bool {
-        // Rows in their call phase have no connection, so this is the inbox's own.
-        let write = || async {
-            let _own = self.own_statements.lock().await;
-            self.store.record_call(row, result).await
-        };
+        let write = || self.store.record_call(row, result);
         match self.outage.insist_unless_refused(&self.stop, write).await {
-            Some(Ok(written)) => written,
+            Some(Ok(written)) => {
+                self.outage.works();
+                written
+            }
             Some(Err(error)) => {
                 let (tries, _) = self.refusals.count(row.id);
                 warn_of_refusal(&row.delivery, tries, error.as_ref());

@@ -110,10 +110,7 @@ impl<S: Store> Pipeline<S> {
     /// Gives a row another key, because no call under the one that it has had an effect. It is written before it is used.
     async fn renew(&self, row: &mut Row, limits: &CallLimits) -> bool {
         let outbound = Uuid::new_v4();
-        let write = || async {
-            let _own = self.own_statements.lock().await;
-            self.store.renew_call(row, outbound, limits.lease()).await
-        };
+        let write = || self.store.renew_call(row, outbound, limits.lease());
         let renewed = self.outage.insist(&self.stop, write).await == Some(true);
         row.outbound = Some(outbound);
         self.complete(row);
