@@ -70,6 +70,9 @@ impl<S: Store> Pipeline<S> {
         if route.external.is_some() && row.answer.is_none() {
             return self.leave_to_call(row).await;
         }
+        if route.external.is_none() && row.outbound.is_some() {
+            return self.leave_to_caller(row).await;
+        }
         let taken = Instant::now();
         for rounds in 0.. {
             let fits = self.limit(&row.delivery).map_err(NoJob::from);

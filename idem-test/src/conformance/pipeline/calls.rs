@@ -1,9 +1,9 @@
 //! External calls: one charge and one effect for each message.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::store::{Replayed, Resolution};
-use idem_core::Reason;
+use idem_core::{Reason, RetryPolicy, Worker};
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -11,6 +11,7 @@ use crate::provider::Fault;
 
 use super::orders::{Act, Order};
 use super::paying::{MINUTE, Paying, attempts, order};
+use super::payments::PaysItself;
 use super::settings::Settings;
 
 /// It is charged once, and completes once with the answer, also if copies of it come.
@@ -248,4 +249,27 @@ pub async fn an_operator_gives_the_answer<W: World>(world: W) {
     paying.sees(&["scheduled 0", "dead: unresolved", "processed"]).await;
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.effects("a 1").await), ((1, 1, 1), 1));
+}
+
+/// A version of the service whose handler has no call leaves messages alone whose call was made. It would ignore the answer,
+/// and may pay by itself.
+pub async fn an_answer_waits_for_a_version_that_has_the_call<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    paying.publish_order(order("a", &[Act::Fail, Act::Ok]), []);
+    let hour = Duration::from_secs(3600);
+    let later = RetryPolicy::new().min_delay(hour).max_delay(hour);
+    let worker = paying.start_with(Settings { retry: later, ..Settings::default() });
+    paying.row(|row| row.attempts == 1 && row.answer.is_some()).await;
+    worker.stop().await;
+    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
+    let worker = paying.0.run_until_stopped(worker.handler::<PaysItself<W>>(), Settings::default());
+    paying.time_passes(24 * hour).await;
+    paying.row(|row| row.due_at > SystemTime::now() + Duration::from_secs(2)).await;
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 1, 0));
+    let worker = paying.start();
+    paying.time_passes(hour).await;
+    paying.sees(&["scheduled 0", "scheduled 1", "processed"]).await;
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 1, 1));
 }

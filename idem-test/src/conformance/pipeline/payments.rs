@@ -106,3 +106,26 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Handler for Pays<W, KEYED, A
         Ok(())
     }
 }
+
+/// The handler of a version of the service that pays by itself.
+pub(super) struct PaysItself<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for PaysItself<W> {
+    const NAME: &'static str = "pays";
+    const EVENT: Option<&'static str> = Some("Order");
+
+    type Message = Order;
+    type Input = Order;
+    type Params = State<Desk>;
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(order: Order, State(desk): State<Desk>, _: &mut W::Connection) -> Result<(), BoxError> {
+        desk.run(&order.id);
+        desk.provider.charge(None, &order.id).await?;
+        Ok(())
+    }
+}
