@@ -1,4 +1,4 @@
-//! The failures of external calls, line by line of the table in the guide.
+//! Lost answers, keys that are too old, and questions without an answer.
 
 use std::time::Duration;
 
@@ -13,95 +13,6 @@ use super::orders::Act;
 use super::paying::{MINUTE, Paying, attempts, order};
 use super::payments::KEY_LIFE;
 
-/// Waits until the order was completed.
-async fn completed<W: World, const KEYED: bool, const ASKS: bool>(paying: &Paying<W, KEYED, ASKS>, id: &str) {
-    soon(async {
-        while paying.counts(id).await.2 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-}
-
-/// Before the row is committed, the broker delivers again; so it does before the take, and the row is there.
-pub async fn a_crash_before_the_take_calls_once<W: World>(world: W) {
-    let paying = Paying::<W>::new(world).await;
-    paying.publish("a", []);
-    for method in ["insert", "take_calls"] {
-        paying.crash_in(method).await;
-    }
-    let worker = paying.start();
-    completed(&paying, "a").await;
-    soon(paying.0.queue.idle()).await;
-    worker.stop().await;
-    assert_eq!(paying.counts("a").await, (1, 1, 1));
-}
-
-/// It may have been made: it is repeated under its key.
-pub async fn a_crash_before_the_call_repeats_it_under_its_key<W: World>(world: W) {
-    let paying = Paying::<W>::new(world).await;
-    paying.publish("a", []);
-    paying.crash_in("taken_calls").await;
-    let row = paying.row(|row| row.called_at.is_some()).await;
-    assert_eq!((row.calls, paying.counts("a").await.1), (Some(1), 0));
-    let worker = paying.start();
-    paying.time_passes(MINUTE).await;
-    completed(&paying, "a").await;
-    worker.stop().await;
-    assert_eq!(paying.counts("a").await, (1, 1, 1));
-    assert_eq!(paying.provider().requests("a"), [row.outbound.map(|key| key.to_string())]);
-}
-
-/// The provider has charged, and answers as before.
-pub async fn a_crash_in_the_call_repeats_it_under_its_key<W: World>(world: W) {
-    let paying = Paying::<W>::new(world).await;
-    paying.publish("a", [Fault::Hang]);
-    let worker = paying.start();
-    soon(async {
-        while paying.provider().charged("a") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    worker.crash().await;
-    let worker = paying.start();
-    paying.time_passes(MINUTE).await;
-    completed(&paying, "a").await;
-    worker.stop().await;
-    assert_eq!(paying.counts("a").await, (1, 2, 1));
-    assert!(paying.has_one_key("a"));
-}
-
-/// The answer was there, and not yet kept.
-pub async fn a_crash_behind_the_call_repeats_it_under_its_key<W: World>(world: W) {
-    let paying = Paying::<W>::new(world).await;
-    paying.publish("a", []);
-    paying.crash_in("record_call").await;
-    assert_eq!(paying.counts("a").await, (1, 1, 0));
-    let worker = paying.start();
-    paying.time_passes(MINUTE).await;
-    completed(&paying, "a").await;
-    worker.stop().await;
-    assert_eq!(paying.counts("a").await, (1, 2, 1));
-    assert!(paying.has_one_key("a"));
-}
-
-/// The answer is kept before the completion begins, so a process that ends in it calls nobody again.
-pub async fn a_crash_in_the_completion_calls_nobody_again<W: World>(world: W) {
-    let paying = Paying::<W, false, false>::new(world).await;
-    paying.publish_order(order("a", &[Act::Wait, Act::Ok]), []);
-    let worker = paying.start();
-    soon(paying.0.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-    worker.crash().await;
-    let row = paying.0.scheduled().await.remove(0);
-    assert_eq!((row.starts, row.calls, row.answer.is_some()), (1, None, true), "it is a suspect like any other");
-    let worker = paying.start();
-    paying.time_passes(MINUTE).await;
-    completed(&paying, "a").await;
-    worker.stop().await;
-    assert_eq!(paying.counts("a").await, (1, 1, 1));
-}
-
 /// Of a call to a provider without keys: it is not repeated, and the provider is asked.
 pub async fn a_begun_call_without_a_key_is_asked_about<W: World>(world: W) {
     let paying = Paying::<W, false, true>::new(world).await;
@@ -114,7 +25,7 @@ pub async fn a_begun_call_without_a_key_is_asked_about<W: World>(world: W) {
     }
     paying.time_passes(MINUTE).await;
     for id in ["there", "not there", "busy"] {
-        completed(&paying, id).await;
+        paying.completed(id).await;
     }
     worker.stop().await;
     assert_eq!(paying.counts("there").await, (1, 1, 1), "its charge was found");
@@ -132,7 +43,7 @@ pub async fn a_begun_call_that_nobody_can_be_asked_about_is_unresolved<W: World>
     paying.publish("crashed", [Fault::Hang]);
     paying.publish("busy", [Fault::Busy]);
     let worker = paying.start();
-    completed(&paying, "busy").await;
+    paying.completed("busy").await;
     soon(async {
         while paying.0.dead().await.len() < 3 || paying.provider().charged("crashed") == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -175,7 +86,7 @@ pub async fn a_lost_answer_is_got_under_the_same_key<W: World>(world: W) {
     }
     paying.time_passes(MINUTE).await;
     for (id, _) in lost {
-        completed(&paying, id).await;
+        paying.completed(id).await;
         assert_eq!(paying.counts(id).await, (1, 2, 1), "{id}");
         assert!(paying.has_one_key(id));
     }
@@ -193,7 +104,7 @@ pub async fn a_stored_error_ends_the_attempts<W: World>(world: W) {
     let dead = paying.0.one_dead().await;
     assert!(paying.has_one_key("a") && dead.error.contains("the status 500"), "{}", dead.error);
     assert!(paying.0.inbox().resolve(dead.id, Resolution::CallAgain).await.unwrap());
-    completed(&paying, "a").await;
+    paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 3, 1));
     assert!(!paying.has_one_key("a"));
@@ -210,7 +121,7 @@ pub async fn a_call_that_outlives_its_lease_charges_once<W: World>(world: W) {
     // The provider is still busy with the first one.
     paying.row(|row| row.attempts >= 1).await;
     paying.provider().release();
-    completed(&paying, "a").await;
+    paying.completed("a").await;
     for worker in [first, second] {
         worker.stop().await;
     }
@@ -231,7 +142,7 @@ pub async fn a_key_that_is_too_old_is_asked_about<W: World>(world: W) {
     paying.provider().forget();
     paying.time_passes(KEY_LIFE).await;
     for id in ["there", "not there"] {
-        completed(&paying, id).await;
+        paying.completed(id).await;
     }
     worker.stop().await;
     assert_eq!(paying.counts("there").await, (1, 1, 1));
@@ -280,28 +191,4 @@ pub async fn a_question_without_an_answer_is_unresolved<W: World>(world: W) {
     for id in ["a away", "a panics", "a hangs", "a unknown"] {
         assert_eq!(paying.counts(id).await, (1, 1, 0), "{id}");
     }
-}
-
-/// Whatever ends the process ten times while a call has begun is not called for again by itself.
-pub async fn a_call_that_never_has_a_result_is_dead_as_crashed<W: World>(world: W) {
-    let paying = Paying::<W>::new(world).await;
-    paying.publish("a", []);
-    paying.crash_in("taken_calls").await;
-    let inbox = paying.0.world.own("inbox_messages");
-    paying.0.world.run(&format!("UPDATE {inbox} SET starts = -11")).await;
-    paying.time_passes(MINUTE).await;
-    let worker = paying.start();
-    soon(async {
-        while paying.0.dead().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    let dead = paying.0.one_dead().await;
-    assert_eq!((dead.reason, paying.counts("a").await.1), (Some(Reason::Crashed), 0));
-    paying.0.inbox().replay(dead.id).await.unwrap();
-    completed(&paying, "a").await;
-    worker.stop().await;
-    assert_eq!(paying.counts("a").await, (1, 1, 1));
-    assert_eq!(paying.provider().requests("a"), [dead.outbound.map(|key| key.to_string())]);
 }

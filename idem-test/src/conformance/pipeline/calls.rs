@@ -157,12 +157,7 @@ pub async fn a_drain_waits_for_calls<W: World>(world: W) {
     let row = paying.0.scheduled().await.pop();
     assert!(row.is_none_or(|row| row.answer.is_some()), "its answer is kept");
     let worker = paying.start();
-    soon(async {
-        while paying.counts("a").await.2 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
 }
@@ -184,12 +179,7 @@ pub async fn the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt<W: World>(wo
     assert!(row.called_at.is_some());
     let worker = paying.start_with(attempts(1));
     paying.time_passes(MINUTE).await;
-    soon(async {
-        while paying.counts("a").await.2 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
@@ -224,12 +214,7 @@ pub async fn a_call_keeps_the_order<W: World>(world: W) {
     soon(paying.provider().waits(1)).await;
     assert!(paying.provider().requests("b").is_empty());
     paying.provider().release();
-    soon(async {
-        while paying.counts("b").await.2 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    paying.completed("b").await;
     worker.stop().await;
     assert_eq!((paying.0.desk.log(), paying.counts("a").await), (vec!["a".to_owned(), "b".to_owned()], (1, 1, 1)));
 }

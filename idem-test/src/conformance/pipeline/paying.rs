@@ -89,6 +89,16 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
         assert_eq!(self.0.outcomes(expected.len()).await, expected);
     }
 
+    /// Waits until the order was completed.
+    pub(super) async fn completed(&self, id: &str) {
+        soon(async {
+            while self.counts(id).await.2 == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+
     /// Waits until a row is in this state.
     pub(super) async fn row(&self, is_it: impl Fn(&Row) -> bool) -> Row {
         soon(async {
