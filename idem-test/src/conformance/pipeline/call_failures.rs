@@ -9,8 +9,7 @@ use crate::conformance::soon;
 use crate::conformance::store::World;
 use crate::provider::Fault;
 
-use super::orders::Act;
-use super::paying::{MINUTE, Paying, attempts, order};
+use super::paying::{MINUTE, Paying, attempts};
 use super::payments::KEY_LIFE;
 
 /// Of a call to a provider without keys: it is not repeated, and the provider is asked.
