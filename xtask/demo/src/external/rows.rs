@@ -40,7 +40,7 @@ impl Rows {
         let name = if how == How::Called { "called" } else { "naive" };
         let handler = rows.store.register(CONSUMER, &[name]).await?.pop().context("it is registered")?;
         for first in (0..messages).step_by(500) {
-            let orders = (first..messages.min(first + 500)).map(|id| {
+            let orders = (first..messages.min(first + 500)).map(|id| -> Result<_> {
                 let payload = serde_json::to_vec(&Order { id })?;
                 let (key, fingerprint) = (Key::of(&id)?, Fingerprint::of(&payload));
                 Ok((Identity { handler, key, fingerprint }, Delivery::new("orders", payload)))
@@ -67,7 +67,8 @@ impl Rows {
 
     /// Lets the keys of these messages get too old, once their calls are in doubt.
     pub(super) async fn hold(&self, held: &BTreeSet<u64>) -> Result<()> {
-        let held: Vec<Vec<u8>> = held.iter().map(|id| Ok(Key::of(id)?.as_bytes().to_vec())).collect::<Result<_>>()?;
+        let key = |id: &u64| -> Result<Vec<u8>> { Ok(Key::of(id)?.as_bytes().to_vec()) };
+        let held = held.iter().map(key).collect::<Result<Vec<_>>>()?;
         let older = format!(
             "UPDATE {SCHEMA}.inbox_messages SET called_at = called_at - interval '1 day'
              WHERE key = ANY($1) AND attempts > 0 AND token IS NULL AND called_at > now() - interval '12 hours'"
