@@ -13,7 +13,7 @@ use super::result::unresolved;
 
 impl<S: Store> Pipeline<S> {
     /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message.
-    pub(super) async fn answered(&self, row: &Row, answer: CallAnswer) -> Option<Outcome> {
+    pub(super) async fn keep_answer(&self, row: &Row, answer: CallAnswer) -> Option<Outcome> {
         let (size, limit) = (answer.as_bytes().len(), self.settings.max_payload);
         if size > limit {
             let error = format!(

@@ -51,7 +51,7 @@ impl<S: Store> Pipeline<S> {
                 Begun::Done(outcome) => return outcome,
             };
             match self.reply(limits, calling).await {
-                Ended::Replied(CallReply::Answer(Ok(answer))) => return self.answered(&row, answer).await,
+                Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(&row, answer).await,
                 Ended::Replied(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
                     return self.end_call(&row, Reason::Permanent, error).await;

@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime};
 use idem_core::store::{Replayed, Resolution};
 use idem_core::{Reason, RetryPolicy, Worker};
 
+use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
 use crate::provider::Fault;
 
 use super::orders::{Act, Order};
 use super::paying::{MINUTE, Paying, attempts, order};
-use super::payments::PaysItself;
+use super::payments::{Pays, PaysItself, Starts};
 use super::settings::Settings;
 
 /// It is charged once, and completes once with the answer, also if copies of it come.
@@ -33,6 +34,22 @@ pub async fn a_message_calls_once_and_completes_with_the_answer<W: World>(world:
     }
     assert_eq!(paying.0.effects("a 1").await + paying.0.effects("a 2").await, 1);
     assert!(paying.0.scheduled().await.is_empty() && paying.0.dead().await.is_empty());
+}
+
+/// It is started by another handler, in its transaction.
+pub async fn a_local_message_calls_once<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
+    let worker = worker.handler::<Starts<W>>().handler::<Pays<W, true, true>>();
+    let worker = paying.0.run_until_stopped(worker, Settings::default());
+    for _ in 0..2 {
+        paying.0.publish_raw(Publication::from(Order::ok("a")).event_type("Start"));
+    }
+    paying.completed("a").await;
+    soon(paying.0.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 1, 1));
+    assert!(paying.0.scheduled().await.is_empty());
 }
 
 /// Many at once, some of which fail in their call or in their completion.

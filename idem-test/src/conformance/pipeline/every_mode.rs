@@ -22,6 +22,7 @@ macro_rules! __pipeline_in_every_mode {
             a_message_delivered_five_times_is_stored_before_others
             // external calls
             a_message_calls_once_and_completes_with_the_answer
+            a_local_message_calls_once
             each_of_many_messages_is_charged_once
             a_call_holds_no_transaction_and_no_connection
             calls_are_limited

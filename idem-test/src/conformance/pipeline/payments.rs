@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, State,
+    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, Outbox, OutboundKey, State,
 };
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +126,28 @@ impl<W: World> Handler for PaysItself<W> {
     async fn handle(order: Order, State(desk): State<Desk>, _: &mut W::Connection) -> Result<(), BoxError> {
         desk.run(&order.id);
         desk.provider.charge(None, &order.id).await?;
+        Ok(())
+    }
+}
+
+/// The handler of `Start` events, which starts the payment for an order.
+pub(super) struct Starts<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for Starts<W> {
+    const NAME: &'static str = "starts";
+    const EVENT: Option<&'static str> = Some("Start");
+
+    type Message = Order;
+    type Input = Order;
+    type Params = Outbox;
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(order: Order, outbox: Outbox, _: &mut W::Connection) -> Result<(), BoxError> {
+        outbox.local::<Pays<W, true, true>>(&order)?;
         Ok(())
     }
 }
