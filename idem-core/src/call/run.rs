@@ -41,6 +41,10 @@ impl<S: Store> Pipeline<S> {
         loop {
             let is_first = age.is_zero();
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
+                // A drain begins no more calls.
+                Step::Call | Step::Ask | Step::GiveBack if self.draining.has_begun() => {
+                    return self.give_back_call(&row, is_first, Duration::ZERO).await;
+                }
                 Step::Call => false,
                 Step::Ask => true,
                 Step::GiveBack => return self.give_back_call(&row, is_first, Duration::ZERO).await,
