@@ -72,6 +72,15 @@ async fn every_way_has_one_effect() -> TestResult {
     trial.has_one_effect(|number| order(number, 25), async || balance(&mut db).await).await
 }
 
+/// One line again, for each await in which a process can die: of the handler, of idem and of the driver.
+async fn a_crash_anywhere_leaves_one_effect() -> TestResult {
+    let (url, mut db) = database("everywhere").await?;
+    let trial = Trial::new(move || Sqlite::options(&url).connect()).handler::<order_paid>().await?;
+    let report = trial.crash_everywhere(|number| order(number, 25), async || balance(&mut db).await).await?;
+    println!("{report}");
+    Ok(())
+}
+
 /// A message that can never succeed becomes a dead letter immediately.
 async fn a_negative_amount_is_a_dead_letter() -> TestResult {
     let (url, mut db) = database("dead").await?;
@@ -88,6 +97,7 @@ async fn main() -> TestResult {
     a_payment_is_added_to_the_balance().await?;
     a_duplicate_has_no_second_effect().await?;
     every_way_has_one_effect().await?;
+    a_crash_anywhere_leaves_one_effect().await?;
     a_negative_amount_is_a_dead_letter().await?;
     println!("one effect: ten times, five at once, and with a crash at every point");
     Ok(())

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use crate::external::CallLimits;
 use crate::registry::{Job, Registered, Unfit};
 use crate::store::{Caller, HandlerId, Identity, LatestVersions, Row};
@@ -27,6 +29,8 @@ pub(crate) struct Route<S> {
     pub(crate) versions: Option<LatestVersions>,
     /// The limits of its external call, if it makes one.
     pub(crate) external: Option<CallLimits>,
+    /// Set once the database knows that the handler has processed messages.
+    pub(crate) history: OnceCell<()>,
 }
 
 impl<S> Route<S> {

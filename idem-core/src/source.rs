@@ -156,14 +156,14 @@ pub struct SubscribeOptions {
     pub handler_timeout: Duration,
     /// The order to guarantee.
     pub order: DeliveryOrder,
-    /// Whether the database has, or has had, claims of this worker. If so, a source whose stored position is gone must
-    /// not start like a new one.
+    /// Whether this worker has handled messages before, as the database knows. If so, a source whose stored position is
+    /// gone must not start like a new one.
     pub has_history: bool,
 }
 
 impl SubscribeOptions {
-    /// Creates options with a handler timeout of 30 seconds and no order, the worker's defaults, for a worker without
-    /// claims.
+    /// Creates options with a handler timeout of 30 seconds and no order, the worker's defaults, for a worker that
+    /// has handled no message.
     pub fn new(consumer: impl Into<String>, max_unsettled: u16) -> Self {
         let (handler_timeout, order) = (Duration::from_secs(30), DeliveryOrder::None);
         Self { consumer: consumer.into(), max_unsettled, handler_timeout, order, has_history: false }
@@ -179,7 +179,7 @@ impl SubscribeOptions {
         Self { order, ..self }
     }
 
-    /// Sets whether the database has, or has had, claims of this worker.
+    /// Sets whether this worker has handled messages before.
     pub fn with_history(self, has_history: bool) -> Self {
         Self { has_history, ..self }
     }

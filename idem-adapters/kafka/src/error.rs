@@ -100,7 +100,7 @@ pub(crate) fn expired<'a>(place: &str, group: &str, topics: impl Iterator<Item =
     Loss::Refused(format!(
         "Start::Latest would skip messages: the group `{group}` has no committed offset in the topic {}, but this consumer has \
          handled messages before. Its offsets have expired, or it is another group or another topic. Use Start::Earliest: claims \
-         tell which messages were handled before. Or skip the messages that are there, by `kafka-consumer-groups.sh \
+         tell which messages were handled before, and natural handlers run again. Or skip the messages that are there, by `kafka-consumer-groups.sh \
          --bootstrap-server {place} --group {group}{options} --reset-offsets --to-latest --execute`",
         names.join(", ")
     ))

@@ -117,9 +117,9 @@ impl Place<'_> {
     /// The error for a worker that has run before, and whose consumer is gone.
     fn gone(&self) -> Error {
         Error::Config(format!(
-            "{self} does not exist, and the database has claims of this worker, so the consumer was deleted, or the stream \
+            "{self} does not exist, and this worker has handled messages before, so the consumer was deleted, or the stream \
              was restored without it. Start::New would silently skip what was published since: use Start::All, where \
-             duplicates are recognized by their claims, or Start::Time with a time before the worker last ran. If \
+             duplicates are recognized by their claims and natural handlers run again, or Start::Time with a time before the worker last ran. If \
              messages are to be skipped, create the consumer by hand (nats consumer add)"
         ))
     }

@@ -31,7 +31,8 @@ CREATE TABLE handlers (
     -- of its store, and the greater one wins, because another version of the service may need it. Only an operator
     -- lowers it: UPDATE handlers SET retention = '3 days' WHERE consumer = 'billing'.
     retention      interval,
-    -- The highest processed_at among the pruned claims of this handler.
+    -- The highest processed_at among the pruned claims of this handler; 1970 if none was pruned and it has processed messages
+    -- without claims.
     pruned_through timestamptz,
     -- When a worker last had this handler. Each worker updates it every minute, so no index may include it.
     seen_at        timestamptz NOT NULL DEFAULT now(),

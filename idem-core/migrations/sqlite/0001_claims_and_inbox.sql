@@ -26,7 +26,8 @@ CREATE TABLE "idem_handlers" (
     -- writes the value of its store, and the greater one wins, because another version of the service may need it. Only
     -- an operator lowers it: UPDATE idem_handlers SET retention = 3 * 86400000 WHERE consumer = 'billing'.
     retention      INTEGER,
-    -- The highest processed_at among the pruned claims of this handler.
+    -- The highest processed_at among the pruned claims of this handler; 0 if none was pruned and it has processed messages
+    -- without claims.
     pruned_through INTEGER,
     -- When a worker last had this handler. Each worker updates it every minute.
     seen_at        INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),

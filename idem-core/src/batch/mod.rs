@@ -7,6 +7,7 @@
 //! | `item` | a message of a batch that can run, and its verdict |
 //! | `round` | one transaction: claims, handlers, guard, commit |
 //! | `opening` | how such a transaction starts, and its result |
+//! | `natural` | the deliveries in it that have no claims |
 //! | `calls` | the handler calls in it |
 //! | `blame` | which message caused the failure of a batch |
 
@@ -15,6 +16,7 @@ mod calls;
 mod collect;
 mod deliver;
 mod item;
+mod natural;
 mod opening;
 mod round;
 

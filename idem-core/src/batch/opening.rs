@@ -1,5 +1,7 @@
 //! How a transaction of a batch starts, and its result.
 
+use std::time::Duration;
+
 use crate::store::{Row, StoreError};
 
 use super::item::Verdict;
@@ -11,6 +13,18 @@ pub(super) enum Opening<'a> {
     Claims,
     /// The start of inbox rows, which already have claims.
     Rows(&'a [Row]),
+}
+
+/// The result of one claim of a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Opened {
+    New,
+    /// Processed this long ago.
+    Duplicate(Duration),
+    /// To be processed alone.
+    Single,
+    /// The lease of its row was lost.
+    Lost,
 }
 
 /// The result of one transaction of a batch. Unless it is `Done`, `Broke` or `CommittedEarly`, nothing of it is in the

@@ -15,7 +15,8 @@ use crate::{Delivery, Outcome, Store, telemetry};
 use super::blame::Culprit;
 use super::calls::{Call, calls};
 use super::item::{Item, Verdict, meters};
-use super::opening::{Opening, TransactionResult};
+use super::natural::claimed;
+use super::opening::{Opened, Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
     /// Runs these items, which are sorted by handler and key, in one transaction.
@@ -96,10 +97,8 @@ impl<S: Store> Pipeline<S> {
         rows: Option<Vec<&Row>>,
     ) -> Result<(S::Txn, Vec<Opened>), TransactionResult> {
         let begun = match &rows {
-            None if messages.iter().all(|(identity, _)| self.routes.is_natural(identity.handler)) => {
-                self.store.begin_guarded(timeout).await
-            }
-            _ => self.store.begin(timeout).await,
+            None => self.begin_claims(timeout, messages).await,
+            Some(_) => self.store.begin(timeout).await,
         };
         let mut txn = begun.map_err(failed_before_handlers)?;
         let found = match rows {
@@ -171,25 +170,8 @@ impl<S: Store> Pipeline<S> {
         span
     }
 
-    /// Claims all messages except those of natural handlers, which are always new.
-    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Opened>, StoreError> {
-        let is_natural = |(identity, _): &(&Identity, &Delivery)| self.routes.is_natural(identity.handler);
-        let claiming: Vec<_> = messages.iter().filter(|message| !is_natural(message)).copied().collect();
-        let mut claimed = match claiming.is_empty() {
-            true => Vec::new(),
-            false => self.claims_of(txn, &claiming).await?,
-        }
-        .into_iter();
-        if claiming.len() < messages.len() {
-            // All claims may be duplicates, and then none of them guards the transaction.
-            self.store.guard(txn).await?;
-        }
-        let opened = |message| if is_natural(message) { Some(Opened::New) } else { claimed.next() };
-        Ok(messages.iter().filter_map(opened).collect())
-    }
-
     /// Claims these messages, and classifies those that were claimed before.
-    async fn claims_of(
+    pub(super) async fn claims_of(
         &self,
         txn: &mut S::Txn,
         messages: &[(&Identity, &Delivery)],
@@ -234,18 +216,6 @@ struct Failed {
     is_first_to_end: bool,
 }
 
-/// The result of one claim of a batch.
-#[derive(Debug, PartialEq, Eq)]
-enum Opened {
-    New,
-    /// Processed this long ago.
-    Duplicate(Duration),
-    /// To be processed alone.
-    Single,
-    /// The lease of its row was lost.
-    Lost,
-}
-
 impl From<Classified> for Opened {
     fn from(classified: Classified) -> Self {
         match classified {
@@ -278,12 +248,6 @@ fn failed_before_handlers(fault: StoreError) -> TransactionResult {
         StoreError::Serialization(_) => TransactionResult::Deadlock,
         StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => TransactionResult::Outage(fault),
     }
-}
-
-/// Returns those of the new items that have claims: a natural handler's row has one, and its delivery has none.
-fn claimed<S: Store>(items: &[Item<'_, S>], new: &[usize], opening: Opening<'_>) -> Vec<usize> {
-    let all = matches!(opening, Opening::Rows(_));
-    new.iter().copied().filter(|place| all || !items[*place].route.handler.is_natural()).collect()
 }
 
 /// Counts the ages of the duplicates among the items.

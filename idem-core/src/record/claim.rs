@@ -22,8 +22,17 @@ impl<S: Store> Pipeline<S> {
         if !route.handler.is_natural() {
             return self.claim(route.timeout, delivery, identity, ClaimState::Processed).await;
         }
-        let begun = self.store.begin_guarded(route.timeout).await;
-        begun.map(|txn| (txn, Classified::New)).map_err(|fault| self.outage.hold_for(fault))
+        let begun = async {
+            self.record_history(route).await?;
+            self.store.begin_guarded(route.timeout).await
+        };
+        begun.await.map(|txn| (txn, Classified::New)).map_err(|fault| self.outage.hold_for(fault))
+    }
+
+    /// Records that this handler processes messages, before the first of them that leaves no claim. Without any record, a
+    /// consumer whose place at the broker is gone would look like a new one.
+    pub(crate) async fn record_history(&self, route: &Route<S>) -> Result<(), StoreError> {
+        route.history.get_or_try_init(|| self.store.record_history(route.id)).await.copied()
     }
 
     /// Begins a transaction with the claim, bounded by `timeout`, and classifies the message. Unless it is new, the

@@ -51,9 +51,10 @@ pub enum ClaimState {
 pub enum Claimed {
     /// The claim was inserted.
     New {
-        /// The latest `processed_at` among the pruned claims of this handler; `None` if none was pruned. The claim's
-        /// statement reads it, and so sees the cutoff that prune had committed when the statement found no claim: a
-        /// message published before it may have been processed although it has no claim.
+        /// The latest `processed_at` among the pruned claims of this handler; if none was pruned, `None`, or 1970 after
+        /// [`record_history`](super::Claims::record_history). The claim's statement reads it, and so sees the cutoff that
+        /// prune had committed when the statement found no claim: a message published before it may have been processed
+        /// although it has no claim.
         pruned_through: Option<SystemTime>,
     },
     /// There is a committed claim with this key, and it tells whether it belongs to this message. `None`: the statement

@@ -110,8 +110,8 @@ pub trait InboxRows: Transactions {
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Counts the start of a reserved suspect: one more than it had when it was reserved, however often this is
-    /// repeated, or as many as then if its former holder has given its own start back since. Also restarts its lease.
-    /// `false` if the row no longer has this token: it must not start.
+    /// repeated. There is one fewer if its former holder has given its own start back before; a repeat behind that may
+    /// count one too many. Also restarts its lease. `false` if the row no longer has this token: it must not start.
     fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Takes the counted start of a row back, which keeps its token: it is reserved from now on, as a suspect is before

@@ -23,7 +23,7 @@ impl HandlerRows {
     }
 }
 
-/// A handler that has claims, or has had some that were pruned.
+/// A handler that has claims, has had some that were pruned, or has processed messages without claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {

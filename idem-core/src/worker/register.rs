@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OnceCell;
+
 use crate::registry::Registered;
 use crate::routes::{Route, Routes};
 use crate::runtime::Settings;
@@ -68,6 +70,7 @@ pub(super) async fn register<S: Store>(
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
         external: handler.external(),
+        history: OnceCell::new_with(histories.iter().any(|known| known.handler == handler.name()).then_some(())),
         handler: handler.clone(),
     };
     let routes = Routes {

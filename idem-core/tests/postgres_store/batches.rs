@@ -6,7 +6,7 @@ use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, RollbackResu
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::sessions::{narrow, state};
-use crate::world::{DEADLINE, World, handler_connection, raw, world, world_with};
+use crate::world::{DEADLINE, World, handler_connection, raw, world};
 
 /// Begins and makes three claims at once, as a batch does.
 async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
@@ -150,7 +150,10 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
 
 #[tokio::test]
 async fn a_batch_can_reset_between_its_messages() {
-    let Some(world) = world_with(|options| options.connections(2).reset_between_messages()).await else { return };
+    let Some(mut world) = world().await else { return };
+    // A setting of the session whose value has a unit.
+    let options = idem_core::Postgres::options(world.url_with("lock_timeout", "7s")).schema(&world.schema).connections(2);
+    world.store = options.reset_between_messages().connect().await.unwrap();
     let mut clean = world.claimed("clean").await;
     let state_of_one = state(&mut clean).await;
     world.store.rollback(clean).await.unwrap();

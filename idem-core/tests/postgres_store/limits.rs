@@ -23,7 +23,7 @@ async fn a_handlers_lost_race_is_known_through_wrappers() {
 async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_has_its_own_lock_timeout() {
     let Some(mut world) = world().await else { return };
     // The session's setting, as a role's default would be.
-    let url = format!("{}{}options=-c%20lock_timeout%3D7s", world.url, if world.url.contains('?') { '&' } else { '?' });
+    let url = world.url_with("lock_timeout", "7s");
     world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
     let mut holder = world.claimed("held").await;
     let lock_timeout: String =
@@ -59,18 +59,25 @@ async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
 
 #[tokio::test]
 async fn a_transaction_has_the_limits_of_its_handler() {
-    let Some(world) = world().await else { return };
-    let mut txn = world.claimed("limits").await;
-    for (setting, value) in [
-        ("statement_timeout", "30s"),
-        ("idle_in_transaction_session_timeout", "40s"),
-        ("synchronous_commit", "on"),
-        ("transaction_isolation", "read committed"),
-        ("client_connection_check_interval", "1s"),
-    ] {
-        let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
-        assert_eq!(asked.fetch_one(handler_connection(&mut txn)).await.unwrap(), value, "{setting}");
+    let Some(mut world) = world().await else { return };
+    let url = world.url_with("lock_timeout", "7s");
+    world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
+    let mut guarded = world.store.begin(DEADLINE).await.unwrap();
+    world.store.guard(&mut guarded).await.unwrap();
+    let guarded_at_once = world.store.begin_guarded(DEADLINE).await.unwrap();
+    for mut txn in [world.claimed("limits").await, guarded, guarded_at_once] {
+        for (setting, value) in [
+            ("lock_timeout", "7s"),
+            ("statement_timeout", "30s"),
+            ("idle_in_transaction_session_timeout", "40s"),
+            ("synchronous_commit", "on"),
+            ("transaction_isolation", "read committed"),
+            ("client_connection_check_interval", "1s"),
+        ] {
+            let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
+            assert_eq!(asked.fetch_one(handler_connection(&mut txn)).await.unwrap(), value, "{setting}");
+        }
+        world.store.rollback(txn).await.unwrap();
     }
-    world.store.rollback(txn).await.unwrap();
     world.end().await;
 }

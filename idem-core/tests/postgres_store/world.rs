@@ -59,6 +59,12 @@ impl World {
         self.other.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
     }
 
+    /// The URL for sessions with this setting, as the default of a role would be.
+    pub(crate) fn url_with(&self, setting: &str, value: &str) -> String {
+        let and = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{and}options=-c%20{setting}%3D{value}", self.url)
+    }
+
     pub(crate) fn identity(&self, key: &str) -> Identity {
         Identity { handler: self.handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(key.as_bytes()) }
     }

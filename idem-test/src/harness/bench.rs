@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, PrepareError, RetryPolicy, SuspectLock,
-    Worker,
+    Codec, DecodeError, Delivery, Error, Extract, Handler, HasConnection, Json, PrepareError, RetryPolicy, Store,
+    SuspectLock, Worker,
 };
 use tokio::sync::oneshot;
 
@@ -13,7 +13,7 @@ use crate::Tapped;
 use crate::tapped_store::{Over, TappedStore};
 
 use super::connect::{Connect, Connecting};
-use super::crash::Fate;
+use super::fate::Fate;
 use super::process::Running;
 use super::trial::{CONSUMER, QUEUE, Start, Subject, Trial};
 
@@ -123,7 +123,11 @@ impl<F, St, C> Bench<F, St, C> {
             let (connect, state, codec) = (connect.clone(), state.clone(), Shared(codec.clone()));
             let settings = settings.clone();
             Box::pin(async move {
-                let store = TappedStore::new(connect.connect().await?, fate.clone());
+                let store = connect.connect().await?;
+                if fate.is_counted() {
+                    warm(&store).await?;
+                }
+                let store = TappedStore::new(store, fate.clone());
                 let source = Tapped::new(start.broker.queue(QUEUE), fate);
                 let watched = start.watched;
                 let quick = RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(10));
@@ -145,7 +149,7 @@ impl<F, St, C> Bench<F, St, C> {
                     .inbox_concurrency(2)
                     .retry(quick)
                     .poll_interval(Duration::from_millis(20))
-                    .lease_duration(Duration::from_millis(500))
+                    .lease_duration(start.lease)
                     .suspect_lock(SuspectLock::new())
                     .observe(move |_, outcome| watched.push(outcome.clone()))
                     .run_until(async {
@@ -158,6 +162,12 @@ impl<F, St, C> Bench<F, St, C> {
         let subject = Subject { name: H::NAME, is_natural: H::NATURAL, inbox };
         Ok(Trial::made(&store, Box::new(launch), subject, cleanup))
     }
+}
+
+/// Opens the connection that the first message will use, so that the points of its login are not counted.
+async fn warm<S: Store>(store: &S) -> Result<(), Error> {
+    let opened = async { store.rollback(store.begin(Duration::from_secs(10)).await?).await };
+    opened.await.map(drop).map_err(|error| Error::database("could not begin a transaction", error))
 }
 
 /// A codec that several workers have.

@@ -1,9 +1,5 @@
 //! The point at which a process crashes.
 
-use std::sync::Arc;
-
-use tokio::sync::watch;
-
 /// The point at which a worker's process ends as if by SIGKILL. All its tasks vanish, and it sends nothing to the
 /// broker or the database.
 ///
@@ -37,43 +33,4 @@ impl Crash {
     /// Every point, in the order in which a delivery reaches them.
     pub const ALL: &[Self] =
         &[Self::BeforeBegin, Self::AfterClaim, Self::InHandler, Self::BeforeCommit, Self::AfterCommit, Self::AfterAck];
-}
-
-/// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
-/// dying process does no other work.
-#[derive(Debug, Clone)]
-pub(crate) struct Fate(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    point: Option<Crash>,
-    dead: watch::Sender<bool>,
-}
-
-impl Fate {
-    /// A process that ends at this point, or never if `None`.
-    pub(super) fn new(point: Option<Crash>) -> Self {
-        Self(Arc::new(Inner { point, dead: watch::Sender::new(false) }))
-    }
-
-    /// Reaches a point: returns, or waits forever if the process is dead.
-    pub(super) async fn reach(&self, point: Crash) {
-        if self.0.point == Some(point) {
-            self.0.dead.send_replace(true);
-        }
-        if *self.0.dead.borrow() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Whether the process ends at this point.
-    pub(super) fn is_at(&self, point: Crash) -> bool {
-        self.0.point == Some(point)
-    }
-
-    /// Waits until the point is reached.
-    pub(crate) async fn sealed(&self) {
-        // The sender lives in `self`, so that waiting cannot fail.
-        let _ = self.0.dead.subscribe().wait_for(|dead| *dead).await;
-    }
 }

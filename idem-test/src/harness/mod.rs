@@ -45,11 +45,20 @@ mod bench;
 mod cleanup;
 mod connect;
 mod crash;
+mod crash_everywhere;
+mod crash_report;
+mod digest;
+mod fate;
 #[cfg(feature = "postgres")]
 mod fresh_schema;
 mod natural;
+mod observed;
 mod one_effect;
+mod phase;
+mod polls;
 mod process;
+mod process_thread;
+mod runs;
 mod sending;
 mod source;
 mod store;
@@ -57,8 +66,11 @@ mod trial;
 
 pub use bench::Bench;
 pub use crash::Crash;
+pub use crash_report::CrashReport;
+pub use digest::{Change, Digest};
 #[cfg(feature = "postgres")]
 pub use fresh_schema::FreshSchema;
 pub use one_effect::ToPublication;
+pub use phase::Phase;
 pub use sending::Sending;
 pub use trial::Trial;

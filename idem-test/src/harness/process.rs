@@ -6,7 +6,7 @@ use idem_core::Error;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use super::crash::Fate;
+use super::fate::Fate;
 
 pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 

@@ -4,7 +4,9 @@ use idem_core::{Acker, BoxError, Delivery, Settled};
 
 use crate::tap::{AckTap, Tap};
 
-use super::crash::{Crash, Fate};
+use super::crash::Crash;
+use super::fate::Fate;
+use super::polls::Call;
 
 /// Every ack reaches `AfterAck` once it has returned, and waits there forever if the process ends at that point.
 impl Tap for Fate {
@@ -17,7 +19,7 @@ impl Tap for Fate {
 
 impl AckTap for Fate {
     async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
-        let settled = acker.ack().await;
+        let settled = self.polled(Call::Other, acker.ack()).await;
         self.reach(Crash::AfterAck).await;
         settled
     }

@@ -8,7 +8,9 @@ use idem_core::BoxError;
 
 use crate::tapped_store::StoreTap;
 
-use super::crash::{Crash, Fate};
+use super::crash::Crash;
+use super::fate::Fate;
+use super::polls::Call;
 
 /// The store waits forever at the point at which the process ends.
 impl StoreTap for Fate {
@@ -20,7 +22,15 @@ impl StoreTap for Fate {
     where
         R: Future<Output = Result<(), BoxError>> + Send,
     {
-        if self.is_at(Crash::InHandler) { cut_off(self, run).await } else { run.await }
+        if self.is_at(Crash::InHandler) { cut_off(self, run).await } else { self.polled(Call::Handler, run).await }
+    }
+
+    fn statement<R>(&self, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
+        self.polled(Call::Other, work)
+    }
+
+    fn commit<R>(&self, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
+        self.polled(Call::Commit, work)
     }
 }
 

@@ -11,8 +11,10 @@ use crate::{Broker, Publication};
 
 use super::Crash;
 use super::cleanup::Cleanup;
-use super::crash::Fate;
+use super::fate::Fate;
+use super::polls::Point;
 use super::process::{Process, Running};
+use super::process_thread::ProcessThread;
 
 pub(super) const CONSUMER: &str = "trial";
 pub(super) const QUEUE: &str = "trial";
@@ -62,7 +64,15 @@ pub(super) struct Start {
     pub(super) broker: Broker,
     pub(super) watched: Watched,
     pub(super) concurrency: usize,
+    /// How long the rest of the trial waits for an inbox row that a dead process had taken.
+    pub(super) lease: Duration,
 }
+
+/// The lease of inbox rows in a process that lives.
+const LEASE: Duration = Duration::from_millis(500);
+
+/// The lease of inbox rows in a process that dies: it has no other process from which to keep them.
+const SHORT_LEASE: Duration = Duration::from_millis(50);
 
 /// The outcomes so far, and a signal that there is a new one.
 #[derive(Clone, Default)]
@@ -122,10 +132,20 @@ impl<S: Store> Trial<S> {
     }
 
     pub(crate) fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
-        let start = Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency };
+        let start = self.start_of(concurrency, LEASE);
         let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
-        Process::start(Fate::new(crash), launch)
-            .map_err(|error| Error::Config(format!("a runtime for a worker could not be made: {error}")))
+        Process::start(Fate::new(crash), launch).map_err(no_runtime)
+    }
+
+    /// Starts a process that dies at this point, or never if `None`.
+    pub(super) fn start_thread(&self, point: Option<Point>) -> Result<ProcessThread, Error> {
+        let start = self.start_of(1, if point.is_some() { SHORT_LEASE } else { LEASE });
+        let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
+        ProcessThread::start(Fate::before_poll(point), launch).map_err(no_runtime)
+    }
+
+    fn start_of(&self, concurrency: usize, lease: Duration) -> Start {
+        Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency, lease }
     }
 
     pub(crate) fn publish(&self, message: &Publication) {
@@ -146,6 +166,10 @@ impl<S: Store> Trial<S> {
             let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
         }
     }
+}
+
+fn no_runtime(error: std::io::Error) -> Error {
+    Error::Config(format!("a runtime for a worker could not be made: {error}"))
 }
 
 impl<S> std::fmt::Debug for Trial<S> {

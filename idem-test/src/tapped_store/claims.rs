@@ -25,6 +25,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         self.within.histories(consumer).await
     }
 
+    async fn record_history(&self, handler: HandlerId) -> Result<(), StoreError> {
+        self.tap.statement(self.within.record_history(handler)).await
+    }
+
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         self.within.retention(handlers).await
     }
@@ -36,7 +40,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         state: ClaimState,
     ) -> Result<Claimed, StoreError> {
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let claimed = self.within.claim(&mut txn.within, identity, state).await?;
+        let claimed = self.tap.statement(self.within.claim(&mut txn.within, identity, state)).await?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -51,7 +55,8 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
     ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let (within, claimed) = self.within.begin_with_claim(handler_timeout, identity, state).await?;
+        let (within, claimed) =
+            self.tap.statement(self.within.begin_with_claim(handler_timeout, identity, state)).await?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -65,7 +70,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         key: &Key,
     ) -> Result<Option<ExistingClaim>, StoreError> {
         self.tap.before("existing_claim", key.as_bytes()).await?;
-        self.within.existing_claim(&mut txn.within, handler, key).await
+        self.tap.statement(self.within.existing_claim(&mut txn.within, handler, key)).await
     }
 
     async fn claim_many(
@@ -77,7 +82,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         for identity in identities {
             self.tap.before("claim", identity.key.as_bytes()).await?;
         }
-        let claimed = self.within.claim_many(&mut txn.within, identities, state).await?;
+        let claimed = self.tap.statement(self.within.claim_many(&mut txn.within, identities, state)).await?;
         if claimed.iter().any(Claimed::is_new) {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -89,7 +94,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        self.within.existing_claims(&mut txn.within, identities).await
+        self.tap.statement(self.within.existing_claims(&mut txn.within, identities)).await
     }
 
     async fn unlocked_claims(
@@ -100,7 +105,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         for identity in ids {
             self.tap.before("known", identity.key.as_bytes()).await?;
         }
-        self.within.unlocked_claims(&mut txn.within, ids).await
+        self.tap.statement(self.within.unlocked_claims(&mut txn.within, ids)).await
     }
 
     async fn latest_versions(&self) -> Result<LatestVersions, Error> {
@@ -108,6 +113,6 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
     }
 
     async fn reopen(&self, txn: &mut TappedTxn<S::Txn, T>, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
-        self.within.reopen(&mut txn.within, handler, key).await
+        self.tap.statement(self.within.reopen(&mut txn.within, handler, key)).await
     }
 }

@@ -16,14 +16,14 @@ use super::{StoreTap, TappedStore, TappedTxn};
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<i64, StoreError> {
         self.tap.before("insert", row.identity.key.as_bytes()).await?;
-        self.within.insert(&mut txn.within, row).await
+        self.tap.statement(self.within.insert(&mut txn.within, row)).await
     }
 
     async fn insert_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
         for row in rows {
             self.tap.before("insert", row.identity.key.as_bytes()).await?;
         }
-        self.within.insert_many(&mut txn.within, rows).await
+        self.tap.statement(self.within.insert_many(&mut txn.within, rows)).await
     }
 
     async fn count_duplicate(
@@ -32,7 +32,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         identity: &Identity,
         makes_due: bool,
     ) -> Result<(), StoreError> {
-        self.within.count_duplicate(&mut txn.within, identity, makes_due).await
+        self.tap.statement(self.within.count_duplicate(&mut txn.within, identity, makes_due)).await
     }
 
     async fn count_duplicates(
@@ -41,11 +41,11 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         identities: &[&Identity],
         makes_due: bool,
     ) -> Result<(), StoreError> {
-        self.within.count_duplicates(&mut txn.within, identities, makes_due).await
+        self.tap.statement(self.within.count_duplicates(&mut txn.within, identities, makes_due)).await
     }
 
     async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
-        let started = self.within.start(&mut txn.within, row).await?;
+        let started = self.tap.statement(self.within.start(&mut txn.within, row)).await?;
         if started {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -53,7 +53,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
-        let started = self.within.start_many(&mut txn.within, rows).await?;
+        let started = self.tap.statement(self.within.start_many(&mut txn.within, rows)).await?;
         if started.contains(&true) {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -61,7 +61,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn remove(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
-        self.within.remove(&mut txn.within, row).await
+        self.tap.statement(self.within.remove(&mut txn.within, row)).await
     }
 
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
@@ -77,15 +77,15 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        self.within.take(handlers, kind, limit, token, lease).await
+        self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.within.count_start(row, lease).await
+        self.tap.statement(self.within.count_start(row, lease)).await
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.within.uncount_start(row, lease).await
+        self.tap.statement(self.within.uncount_start(row, lease)).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -98,16 +98,16 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         self.tap.before("record_result", row.identity.key.as_bytes()).await?;
-        self.within.record_result(row, result).await
+        self.tap.statement(self.within.record_result(row, result)).await
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
         self.tap.before("is_scheduled", identity.key.as_bytes()).await?;
-        self.within.is_scheduled(identity).await
+        self.tap.statement(self.within.is_scheduled(identity)).await
     }
 
     async fn make_due(&self, identity: &Identity, after: Duration) -> Result<(), StoreError> {
-        self.within.make_due(identity, after).await
+        self.tap.statement(self.within.make_due(identity, after)).await
     }
 
     async fn make_all_due(&self, handlers: &[HandlerId], later: Range<Duration>) -> Result<u64, StoreError> {
@@ -115,7 +115,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        self.within.refund_start(row).await
+        self.tap.statement(self.within.refund_start(row)).await
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {

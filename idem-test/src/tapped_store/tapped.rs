@@ -19,6 +19,16 @@ pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
         std::future::ready(())
     }
 
+    /// Runs a call of the store that is about a message, except a commit.
+    fn statement<R>(&self, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
+        work
+    }
+
+    /// Runs a commit.
+    fn commit<R>(&self, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
+        work
+    }
+
     /// Runs a handler.
     fn handle<R>(&self, run: R) -> impl Future<Output = Result<(), BoxError>> + Send
     where

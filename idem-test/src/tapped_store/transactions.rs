@@ -29,19 +29,19 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
-        let within = self.within.begin(handler_timeout).await?;
+        let within = self.tap.statement(self.within.begin(handler_timeout)).await?;
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 
     async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
-        let within = self.within.begin_guarded(handler_timeout).await?;
+        let within = self.tap.statement(self.within.begin_guarded(handler_timeout)).await?;
         self.tap.reach(Crash::AfterClaim).await;
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 
     async fn guard(&self, txn: &mut Self::Txn) -> Result<(), StoreError> {
-        self.within.guard(&mut txn.within).await
+        self.tap.statement(self.within.guard(&mut txn.within)).await
     }
 
     async fn check_between(&self, txn: &mut Self::Txn) -> Result<TxnState, StoreError> {
@@ -50,7 +50,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
 
     async fn commit(&self, txn: Self::Txn) -> CommitResult {
         self.tap.reach(Crash::BeforeCommit).await;
-        let committed = self.within.commit(txn.within).await;
+        let committed = self.tap.commit(self.within.commit(txn.within)).await;
         self.tap.reach(Crash::AfterCommit).await;
         committed
     }
@@ -64,7 +64,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
-        self.within.rollback(txn.within).await
+        self.tap.statement(self.within.rollback(txn.within)).await
     }
 
     fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
@@ -72,6 +72,6 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
-        self.within.fate(ticket).await
+        self.tap.statement(self.within.fate(ticket)).await
     }
 }

@@ -1,7 +1,8 @@
 //! The handlers that are tried, and their codec.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use idem_core::{
     BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, Latest, PrepareError, State, permanent,
@@ -20,6 +21,19 @@ pub(crate) struct Paid {
 pub(crate) struct Shop {
     /// An effect outside of the database, where a handler must not write.
     pub(crate) outside: Arc<AtomicI64>,
+    /// The messages that a handler remembers, as in a cache that outlives its process.
+    known: Arc<Mutex<HashSet<u32>>>,
+}
+
+impl Shop {
+    pub(crate) fn outside(&self) -> i64 {
+        self.outside.load(SeqCst)
+    }
+
+    /// Remembers a message. Returns whether it is new.
+    fn remember(&self, paid: &Paid) -> bool {
+        self.known.lock().unwrap().insert(paid.id)
+    }
 }
 
 /// Writes through its transaction.
@@ -143,10 +157,74 @@ impl Handler for Bad {
         Key::of(&paid.id)
     }
 
-    async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+    async fn handle(paid: Paid, State(shop): State<Shop>, _: &mut SqliteConnection) -> Result<(), BoxError> {
         shop.outside.fetch_add(paid.amount, SeqCst);
-        sqlx::query("SELECT 1").execute(tx).await?;
+        // It always waits here, while the answer of a database may be there at once.
+        tokio::task::yield_now().await;
         Ok(())
+    }
+}
+
+/// Skips a message that it knows.
+pub(crate) struct Remembers;
+
+impl Handler for Remembers {
+    const NAME: &'static str = "paid";
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        if shop.remember(&paid) { Good::handle(paid, State(shop), tx).await } else { Ok(()) }
+    }
+}
+
+/// Fails after its write, the first time that it sees a message.
+pub(crate) struct Fails;
+
+impl Handler for Fails {
+    const NAME: &'static str = "paid";
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        let is_new = shop.remember(&paid);
+        Good::handle(paid, State(shop), tx).await?;
+        if is_new { Err("the first time".into()) } else { Ok(()) }
+    }
+}
+
+/// Commits in the middle.
+pub(crate) struct Commits;
+
+impl Handler for Commits {
+    const NAME: &'static str = "paid";
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        sqlx::query("COMMIT").execute(&mut *tx).await?;
+        Good::handle(paid, shop, tx).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests the harness: it detects a faulty handler and a faulty trial.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod everywhere;
 mod handlers;
 mod natural;
 #[path = "../worlds/sqlite.rs"]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use idem_core::{BoxError, Sqlite};
 use idem_test::Trial;
 use idem_test::conformance::store::World;
+use idem_test::harness::Phase;
 
 use crate::handlers::{Balance, Booking, Good, Natural, Shop};
 use crate::world::SqliteWorld;
@@ -40,6 +41,18 @@ async fn trial(world: Arc<SqliteWorld>, booking: Booking) -> Trial<Sqlite> {
 #[tokio::test]
 async fn a_handler_that_keeps_the_latest_version_is_natural() {
     proof(Booking::Latest).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_that_keeps_the_latest_version_has_one_effect_wherever_it_crashes() {
+    let world = world().await;
+    world.run("CREATE TABLE balances (account INTEGER PRIMARY KEY, balance INTEGER NOT NULL)").await;
+    let trial = trial(world.clone(), Booking::Latest).await;
+    let first = |account: u32| versions(account).swap_remove(0);
+    let sum = async || Ok(world.number("SELECT coalesce(sum(balance), 0) FROM balances").await);
+    let report = trial.crash_everywhere(first, sum).await.unwrap();
+    println!("{report}");
+    assert!(report.points_in(Phase::BeforeHandler) > 0 && report.points_in(Phase::InCommit) > 0, "{report}");
 }
 
 #[tokio::test]

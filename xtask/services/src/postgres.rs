@@ -31,8 +31,7 @@ synchronous_commit = on
 ";
 
 /// The form in which PostgreSQL stores the password `secret` (its manual, `pg_authid`), with one round of hashing
-/// instead of 4,096 (RFC 7677): those took three quarters of the processor time of tests, which log in often and are
-/// not optimized.
+/// instead of 4,096 (RFC 7677): those took three quarters of the clients' processor time in tests, which log in often.
 const PASSWORD: &str = "SCRAM-SHA-256$1:aWRlbSB0ZXN0IHNlcnZlcg==\
      $dvTSn8u0lYhrh4xzHJiv1gXdVSQZVS9EiChkalRBxWM=:6Xpizu6LdNe0rNQQjzdkmmXIoMD6SJtztlXwi20EFV4=";
 

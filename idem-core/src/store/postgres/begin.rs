@@ -24,15 +24,11 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// READ WRITE, because a lent session is read-only outside of idem's transactions. The session's sequence values are
 /// discarded: the last value would be that of another message, or of an inbox row.
 pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    with(session, kind, handler_timeout, &lock_wait(session, handler_timeout).to_string())
+    let lock_timeout = lock_wait(session, handler_timeout).to_string();
+    format!("{BEGIN}; {}", limits(session, kind, handler_timeout, &lock_timeout))
 }
 
-fn with(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {
-    format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES; {}",
-        limits(session, kind, handler_timeout, lock_timeout)
-    )
-}
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES";
 
 /// The same for a transaction in which a handler may run. In a pooler's session its first row describes the role.
 pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
@@ -43,19 +39,27 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
 /// last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written nothing and
 /// runs COMMIT could not be told from one that has not run it.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    let found = if kind.pooled { FOUND } else { "" };
-    with(session, kind, handler_timeout, &session.lock_timeout)
-        + found
-        + " SELECT pg_catalog.pg_current_xact_id()::text"
+    let lock_timeout = &session.lock_timeout;
+    if kind.pooled {
+        let limits = limits(session, kind, handler_timeout, lock_timeout);
+        return format!("{BEGIN}; {limits}{FOUND} SELECT pg_catalog.pg_current_xact_id()::text");
+    }
+    let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
+    format!("{BEGIN}; EXECUTE idem_begin('{lock_timeout}', '{statement_timeout}', '{idle}')")
 }
 
-/// Returns the statements that set the limits of a transaction.
+/// Prepared once per connection: one statement costs the server less than one for each limit.
+pub(super) const PREPARE: &str = "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text,
+    pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true),
+    pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)";
+
+/// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.
 pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {
     let mut text = format!(
-        "SET LOCAL lock_timeout = {lock_timeout}; SET LOCAL statement_timeout = {}; \
+        "SET LOCAL lock_timeout = '{lock_timeout}'; SET LOCAL statement_timeout = {}; \
          SET LOCAL idle_in_transaction_session_timeout = {};",
         statement_timeout(session, handler_timeout),
-        millis(handler_timeout.saturating_add(MARGIN)),
+        idle_timeout(handler_timeout),
     );
     if kind.pooled {
         text += &session.pooled();
@@ -71,6 +75,10 @@ fn statement_timeout(session: &Session, handler_timeout: Duration) -> u64 {
         0 => millis(handler_timeout),
         set => set.min(millis(handler_timeout)),
     }
+}
+
+fn idle_timeout(handler_timeout: Duration) -> u64 {
+    millis(handler_timeout.saturating_add(MARGIN))
 }
 
 /// Shorter than the statement timeout; otherwise a claim that waits for a lock would look like a slow server.

@@ -56,8 +56,8 @@ pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
 
 /// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
-/// the reason if dead, $9 the starts of a reservation that is released, if its former holder has not given its own back
-/// since.
+/// the reason if dead, $9 the starts of a reservation that is released. There is one fewer if its former holder has given
+/// its own start back since.
 pub(super) fn record_result() -> String {
     let reason = format!(
         "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",

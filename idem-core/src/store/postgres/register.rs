@@ -46,6 +46,10 @@ pub(super) async fn record_seen(store: &Postgres, handlers: &[HandlerId]) -> Res
     store.ask(store.sql().seen.query().bind(ids(handlers))).await.map(drop)
 }
 
+pub(super) async fn record_history(store: &Postgres, handler: HandlerId) -> Result<(), StoreError> {
+    store.ask(store.sql().record_history.query().bind(handler.0)).await.map(drop)
+}
+
 pub(super) async fn waiting(store: &Postgres, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
     let rows = store.ask(store.sql().waiting.query().bind(consumer)).await?;
     let waiting = |row: &PgRow| Ok(HandlerRows { handler: row.try_get(0)?, seen: duration(row.try_get(1)?) });

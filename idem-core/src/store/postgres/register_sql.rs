@@ -39,7 +39,12 @@ pub(super) const WAITING: &str = "
     WHERE consumer = $1 AND EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
     ORDER BY name";
 
-/// `pruned_through` shows that a claim existed even if all claims were pruned. Uses the index, for each handler.
+/// A date that is before every message shows that the handler has processed messages, and makes none of them too old.
+pub(super) const RECORD_HISTORY: &str = "
+    UPDATE {schema}.handlers SET pruned_through = 'epoch' WHERE id = $1 AND pruned_through IS NULL";
+
+/// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
+/// claims. Uses the index, for each handler.
 pub(super) const HISTORIES: &str = "
     SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims
     FROM {schema}.handlers AS h,

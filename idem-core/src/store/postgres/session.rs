@@ -11,7 +11,7 @@ use super::limits::{LOCK_WAIT, OWN, Use};
 pub(super) struct Session {
     /// The server's version, such as 150018.
     pub(super) version: i32,
-    /// In milliseconds, as a string; restored for the handler after the claim.
+    /// With its unit; restored for the handler after the claim.
     pub(super) lock_timeout: String,
     /// In milliseconds; 0 means no limit.
     pub(super) statement_timeout: u64,
@@ -75,9 +75,10 @@ pub(super) fn literal(text: &str) -> String {
 
 impl Session {
     pub(super) async fn of(conn: &mut PgConnection) -> Result<Self, Failure> {
-        let mut asked = "SELECT current_setting('server_version_num')::int,
-                    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'lock_timeout'),
-                    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'),
+        // The view pg_settings, which has the numbers without their units, made this statement take most of the time of a
+        // login: each use of it formats all settings.
+        let mut asked = "SELECT current_setting('server_version_num')::int, current_setting('lock_timeout'),
+                    (1000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint,
                     current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
                     current_user::text, session_user::text, pg_catalog.pg_backend_pid()"
@@ -100,7 +101,7 @@ impl Session {
         Ok(Self {
             version: row.try_get(0)?,
             lock_timeout: row.try_get(1)?,
-            statement_timeout: row.try_get::<String, _>(2)?.parse().unwrap_or(0),
+            statement_timeout: u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0),
             synchronous_commit: row.try_get(3)?,
             read_only: row.try_get(4)?,
             process: row.try_get(7)?,
@@ -134,8 +135,9 @@ impl Session {
         let settings = match of {
             // Each transaction sets its own limits.
             Use::Lent => format!(
-                "{}; {}",
+                "{}; {}; {}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
+                super::begin::PREPARE,
                 self.clean()
             ),
             Use::Own => self.own(durable),

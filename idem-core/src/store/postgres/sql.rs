@@ -26,6 +26,7 @@ statements! {
     seen = register_sql::SEEN,
     waiting = register_sql::WAITING,
     histories = register_sql::HISTORIES,
+    record_history = register_sql::RECORD_HISTORY,
     stands = claims_sql::STANDS,
     claim = claims_sql::CLAIM,
     prepare_claim = claims_sql::prepare(),

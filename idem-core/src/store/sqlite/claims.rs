@@ -100,6 +100,10 @@ impl Claims for Sqlite {
         register::histories(self, consumer).await
     }
 
+    async fn record_history(&self, handler: HandlerId) -> Result<(), StoreError> {
+        register::record_history(self, handler).await
+    }
+
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         register::retention(self, handlers).await
     }

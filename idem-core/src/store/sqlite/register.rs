@@ -100,7 +100,16 @@ pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) ->
     Cures::new(|table| format!("\"{}{table}\"", store.prefix.as_str()), NOW, consumer, handler, new)
 }
 
-/// `pruned_through` shows that a claim existed even if all claims were pruned.
+/// A date that is before every message shows that the handler has processed messages, and makes none of them too old.
+const RECORD_HISTORY: &str = r#"
+UPDATE "idem_handlers" SET pruned_through = 0 WHERE id = ?1 AND pruned_through IS NULL"#;
+
+pub(super) async fn record_history(store: &Sqlite, handler: HandlerId) -> Result<(), StoreError> {
+    store.change(sqlx::query(store.prefix.sql(RECORD_HISTORY)).bind(handler.0)).await.map(|_| ())
+}
+
+/// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
+/// claims.
 const HISTORIES: &str = r#"
 SELECT name, seen, has_claims FROM (
     SELECT name, pruned_through, {now} - seen_at AS seen,

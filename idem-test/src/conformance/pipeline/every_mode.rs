@@ -213,6 +213,7 @@ macro_rules! __pipeline_in_every_mode {
             another_payload_under_a_natural_key_is_no_conflict
             a_natural_message_is_never_too_old
             a_natural_batch_handler_that_stages_refuses_the_start
+            whether_a_natural_handler_has_run_before_is_reported_to_the_source
             a_redelivered_natural_message_is_stored_before_it_runs
             a_natural_handler_that_commits_is_dead_and_its_effect_stands
             a_natural_handler_that_commits_harms_no_other

@@ -10,6 +10,7 @@ use crate::tap::Tap;
 use crate::{Publication, Queue, Tapped};
 
 use super::desk::Desk;
+use super::handlers::NaturalOrders;
 use super::line::Line;
 use super::orders::Order;
 use super::orders::{Act, Orders};
@@ -200,6 +201,21 @@ pub async fn whether_the_worker_has_run_before_is_reported_to_the_source<W: Worl
         assert_eq!(Told::options(&told).await.has_history, has_history);
         line.publish(Order::ok(&starts.to_string()));
         line.outcomes(starts + 1).await;
+        worker.stop().await;
+    }
+}
+
+/// The messages of a natural handler leave no claims, which tell it of other handlers.
+pub async fn whether_a_natural_handler_has_run_before_is_reported_to_the_source<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let told = Arc::new(Mutex::new(None));
+    for (has_history, messages) in [(false, 0), (false, 1), (true, 0)] {
+        let source = Tapped::new(line.queue.clone(), Told(told.clone()));
+        let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
+        let worker = line.run_until_stopped(worker.handler::<NaturalOrders<W>>(), Settings::default());
+        assert_eq!(Told::options(&told).await.has_history, has_history);
+        (0..messages).for_each(|n| line.publish_natural(Order::ok(&n.to_string())));
+        line.outcomes(messages).await;
         worker.stop().await;
     }
 }

@@ -1,9 +1,9 @@
-//! What natural handlers need: a guard without a claim, and latest versions.
+//! What natural handlers need: a guard without a claim, a history without claims, and latest versions.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::Latest;
-use idem_core::store::{Claims, CommitResult, RollbackResult, Transactions};
+use idem_core::store::{Claimed, Claims, CommitResult, Operator, Pruned, RollbackResult, Transactions};
 
 use super::stage::{Stage, committed, register};
 use super::world::{Setup, World};
@@ -105,6 +105,35 @@ pub async fn latest_versions_only_rise<W: World>(world: W) {
     assert!(advance(&ours, "order-3", 5, true).await, "what saw it before was rolled back");
     let rows = format!("SELECT count(*) FROM {}", stage.world.own("latest_versions"));
     assert_eq!(stage.world.number(&rows).await, 4);
+}
+
+/// Its messages leave no claim, and it has a history nevertheless. The record makes no message too old, and hides nothing
+/// that was pruned.
+pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World>(world: W) {
+    const RETENTION: Duration = Duration::from_secs(3600);
+    let stage = Stage::with(world, Setup { retention: Some(RETENTION), ..Setup::default() }).await;
+    register(&stage.store, "billing", "other").await;
+    let histories = async || {
+        let histories = stage.store.histories("billing").await.unwrap();
+        histories.into_iter().map(|history| (history.handler, history.has_claims)).collect::<Vec<_>>()
+    };
+    let through = async || match stage.claim_now(&stage.id("asks")).await {
+        Claimed::New { pruned_through } => pruned_through,
+        _ => panic!("it was rolled back each time"),
+    };
+    assert_eq!((histories().await, through().await), (Vec::new(), None));
+    for _ in 0..2 {
+        stage.store.record_history(stage.handler).await.unwrap();
+        assert_eq!(histories().await, [("order_paid".to_owned(), false)]);
+        assert_eq!(through().await, Some(SystemTime::UNIX_EPOCH));
+    }
+    stage.process("old").await;
+    stage.claims_earlier(RETENTION * 2).await;
+    assert_eq!(stage.store.prune().await.unwrap(), Pruned::of(1));
+    let pruned = through().await;
+    assert!(pruned > Some(SystemTime::UNIX_EPOCH), "{pruned:?}");
+    stage.store.record_history(stage.handler).await.unwrap();
+    assert_eq!(through().await, pruned);
 }
 
 /// An entity is a key: none that is empty or too long.

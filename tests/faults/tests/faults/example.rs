@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 use idem_faults::{variable, within};
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use uuid::Uuid;
@@ -35,6 +35,13 @@ async fn an_order_is_processed_once<B: Broker>() {
         eprintln!("skipped: {} was not built, run cargo xtask test", example.display());
         return;
     }
+    // A database of its own: the examples have one consumer, so they would run each other's inbox rows.
+    let mut server = PgConnection::connect(&database).await.unwrap();
+    let name = format!("example_{}", B::NAME);
+    let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+    server.execute(AssertSqlSafe(drop.clone())).await.unwrap();
+    server.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
+    let database = format!("{}/{name}", database.rsplit_once('/').unwrap().0);
     let broker = B::connect(&address, "orders").await.unwrap();
     broker.create().await.unwrap();
     let mut program = Command::new(example);
@@ -58,6 +65,7 @@ async fn an_order_is_processed_once<B: Broker>() {
     let payments = sqlx::query_scalar("SELECT count(*) FROM payments WHERE order_id = $1").bind(order_id);
     let payments: i64 = payments.fetch_one(&mut db).await.unwrap();
     assert_eq!(payments, 1);
+    server.execute(AssertSqlSafe(drop)).await.unwrap();
 }
 
 #[test]

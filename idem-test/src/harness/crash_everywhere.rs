@@ -1,0 +1,111 @@
+//! One effect of each message, wherever its process dies.
+
+use idem_core::{BoxError, Store};
+
+use super::crash_report::CrashReport;
+use super::digest::{Change, Digest};
+use super::one_effect::ToPublication;
+use super::phase::Phase;
+use super::polls::Point;
+use super::runs::Runs;
+use super::trial::Trial;
+
+/// The most points of a phase, three times as many as a login to PostgreSQL has. A handler with more waits in a loop.
+const MOST: usize = 300;
+
+/// How many runs in a row have to get through a phase before it ends. The number of polls differs a little from run to
+/// run, since an answer may be there at once.
+const THROUGH: usize = 2;
+
+impl<S: Store> Trial<S> {
+    /// Delivers a message for each point at which a process can die, lets its process die there, and checks that the
+    /// message has one effect once another process has completed it. A point is before each poll of the handler, of each
+    /// of idem's statements and of the ack: the process is dead in every await, also if COMMIT has been sent and not
+    /// answered. Returns how many points there were.
+    ///
+    /// `message` creates a new message from a number, as for [`has_one_effect`](Self::has_one_effect); all messages must
+    /// have the same effect. `digest` reads the effects of all messages so far, see [`Digest`].
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Store};
+    /// # use idem_test::{Publication, Trial};
+    /// # use sqlx::SqliteConnection;
+    /// # async fn test<S: Store>(trial: Trial<S>, mut db: SqliteConnection) -> Result<(), BoxError> {
+    /// let paid = |number: u32| Publication::new(r#"{"cents": 2500}"#).message_id(format!("paid-{number}"));
+    /// let balance = async || Ok(sqlx::query_scalar::<_, i64>("SELECT balance FROM account").fetch_one(&mut db).await?);
+    /// let report = trial.crash_everywhere(paid, balance).await?;
+    /// println!("{report}"); // 13 points, one effect each: 4 before the handler, 2 in the handler, ..
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The digest is read before the message, when its process is dead, and when the next one has completed it. It must
+    /// change in one of these two steps, and in all by the same amount as by a message without a crash. An effect that a
+    /// handler makes outside of its transaction is therefore found: it is there although the process died before the
+    /// commit, and the next process makes it again.
+    ///
+    /// Each process runs in a current-thread runtime, in which `tokio::task::block_in_place` panics. When it dies, all
+    /// its futures are dropped, so destructors run, as they would not in a killed process. The database may still
+    /// complete the statement that was sent before; the next process waits for that transaction to end. If an answer is
+    /// there at once, its await is no point, so the number of points differs a little from run to run.
+    ///
+    /// # Errors
+    /// Returns the first point at which the effect differs, with what was seen; a message that became a dead letter or
+    /// was not completed within a minute; a phase without a point, or with more than 300; a COMMIT that was answered
+    /// before a process could die; or any other failure.
+    pub async fn crash_everywhere<M: ToPublication, D: Digest>(
+        &self,
+        message: impl FnMut(u32) -> M,
+        digest: impl AsyncFnMut() -> Result<D, BoxError>,
+    ) -> Result<CrashReport, BoxError> {
+        let mut runs = Runs::new(self, message, digest);
+        // The effect of the first message may differ, for instance if it creates a row that the others change.
+        runs.run(None).await?;
+        let known = self.outcomes().len();
+        let one = runs.run(None).await?.change();
+        if one.is_none() {
+            return Err(self.no_effect(&self.outcomes()[known..]).await?.into());
+        }
+        let mut report = CrashReport::default();
+        for phase in Phase::ALL.iter().copied() {
+            report.set(phase, crash_in(phase, &mut runs, &one).await?);
+        }
+        Ok(report)
+    }
+}
+
+/// Lets a process die at each point of this phase. Returns how many points there were.
+async fn crash_in<S, F, G, M, D>(phase: Phase, runs: &mut Runs<'_, S, F, G>, one: &Change) -> Result<usize, BoxError>
+where
+    S: Store,
+    F: FnMut(u32) -> M,
+    G: AsyncFnMut() -> Result<D, BoxError>,
+    M: ToPublication,
+    D: Digest,
+{
+    let (mut points, mut through, mut had_effect) = (0, 0, false);
+    while through < THROUGH {
+        let point = Point { phase, number: points + 1 };
+        let observed = runs.run(Some(point)).await?;
+        let died = observed.between.is_some();
+        let at = if died { format!("the process died at {point}") } else { "no process died".to_owned() };
+        observed.check(one).map_err(|seen| format!("{at}, and {seen}"))?;
+        if !died {
+            through += 1;
+            continue;
+        }
+        (points, through) = (point.number, 0);
+        had_effect |= observed.had_effect();
+        if points > MOST {
+            return Err(
+                format!("there are more than {MOST} points, the last one is {point}: does it wait in a loop?").into()
+            );
+        }
+    }
+    if points == 0 {
+        return Err(format!("there was no point {phase}, so that nothing is known about a crash there").into());
+    }
+    if phase == Phase::InCommit && !had_effect {
+        return Err("no process died after its COMMIT was sent and before it was answered".into());
+    }
+    Ok(points)
+}

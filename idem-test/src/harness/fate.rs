@@ -1,0 +1,98 @@
+//! The fate of a process: whether it dies, and where.
+
+use std::future::{poll_fn, ready};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::sync::watch;
+
+use super::crash::Crash;
+use super::polls::{Call, Point, Polls};
+
+/// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
+/// dying process does no other work.
+#[derive(Debug, Clone)]
+pub(crate) struct Fate(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    death: Death,
+    dead: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+enum Death {
+    Never,
+    At(Crash),
+    BeforePoll(Polls),
+}
+
+impl Fate {
+    /// A process that ends at this point, or never if `None`.
+    pub(super) fn new(point: Option<Crash>) -> Self {
+        Self::of(point.map_or(Death::Never, Death::At))
+    }
+
+    /// A process that ends before this poll, or never if `None`.
+    pub(super) fn before_poll(point: Option<Point>) -> Self {
+        Self::of(point.map_or(Death::Never, |point| Death::BeforePoll(Polls::until(point))))
+    }
+
+    fn of(death: Death) -> Self {
+        Self(Arc::new(Inner { death, dead: watch::Sender::new(false) }))
+    }
+
+    /// Reaches a point: returns, or waits forever if the process is dead.
+    pub(super) async fn reach(&self, point: Crash) {
+        match &self.0.death {
+            Death::At(at) if *at == point => self.die(),
+            // No counted poll may follow these two, while each other point is directly before one.
+            Death::BeforePoll(_) if matches!(point, Crash::AfterCommit | Crash::AfterAck) => {
+                self.polled(Call::Other, ready(())).await;
+            }
+            _ => {}
+        }
+        if self.is_dead() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Polls a call until it is ready, or the process dies before one of these polls.
+    pub(super) async fn polled<R>(&self, call: Call, work: impl Future<Output = R>) -> R {
+        let Death::BeforePoll(polls) = &self.0.death else { return work.await };
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if !self.is_dead() && polls.count(call) {
+                self.die();
+            }
+            // Nothing wakes a task of a dead process: its runtime is dropped.
+            if self.is_dead() { Poll::Pending } else { work.as_mut().poll(cx) }
+        })
+        .await
+    }
+
+    /// Whether the process ends before a poll.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.0.death, Death::BeforePoll(_))
+    }
+
+    /// Whether the process ends at this point.
+    pub(super) fn is_at(&self, point: Crash) -> bool {
+        matches!(self.0.death, Death::At(at) if at == point)
+    }
+
+    /// Waits until the point is reached.
+    pub(crate) async fn sealed(&self) {
+        // The sender lives in `self`, so that waiting cannot fail.
+        let _ = self.0.dead.subscribe().wait_for(|dead| *dead).await;
+    }
+
+    fn die(&self) {
+        self.0.dead.send_replace(true);
+    }
+
+    fn is_dead(&self) -> bool {
+        *self.0.dead.borrow()
+    }
+}
