@@ -11,7 +11,7 @@ use super::{StoreTap, TappedStore};
 impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
     async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
         self.tap.before("take_calls", &[]).await?;
-        let taken = self.within.take_calls(callers, limit, token).await?;
+        let taken = self.tap.statement(self.within.take_calls(callers, limit, token)).await?;
         if !taken.is_empty() {
             self.tap.before("taken_calls", &[]).await?;
         }
@@ -24,11 +24,11 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         self.tap.before("record_call", row.identity.key.as_bytes()).await?;
-        self.within.record_call(row, result).await
+        self.tap.statement(self.within.record_call(row, result)).await
     }
 
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
         self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
-        self.within.renew_call(row, outbound, lease).await
+        self.tap.statement(self.within.renew_call(row, outbound, lease)).await
     }
 }
