@@ -170,7 +170,7 @@ pub async fn a_call_without_effect_leaves_its_key_unused<W: World>(world: W) {
 /// It is written before it is used, together with the time of its first use.
 pub async fn another_key_begins_anew<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let row = taken(&stage).await;
+    taken(&stage).await;
     stage.rows_earlier(HOUR).await;
     let (row, key) = (take_one(&stage).await, Uuid::new_v4());
     assert!(stage.store.renew_call(&row, key, 2 * LEASE).await.unwrap());
