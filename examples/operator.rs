@@ -10,17 +10,19 @@
 //! cargo run --example operator --features postgres -- billing replay-as 42 e-7-corrected
 //! cargo run --example operator --features postgres -- billing replay-all reason=exhausted
 //! cargo run --example operator --features postgres -- billing discard 42
+//! cargo run --example operator --features postgres -- billing resolve 42 call-again
 //! ```
 
+use idem::external::Resolution;
 use idem::prelude::*;
-use idem::store::{Filter, Page, Replayed, Row};
+use idem::store::{CallAnswer, Filter, Page, Replayed, Row};
 use idem::{Inbox, Reason};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [consumer, command, rest @ ..] = &args[..] else {
-        return Err("say: CONSUMER list|show|replay|replay-by-force|replay-as|replay-all|discard ..".into());
+        return Err("say: CONSUMER list|show|replay|replay-by-force|replay-as|replay-all|discard|resolve ..".into());
     };
     // With the schema of your workers, if it is not the default, and without the right to create tables.
     let store = Postgres::options(std::env::var("DATABASE_URL")?).connections(2).verify_only().connect().await?;
@@ -36,6 +38,14 @@ async fn main() -> Result<(), BoxError> {
         ("discard", [id]) => {
             println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "no such dead letter" })
         }
+        ("resolve", [id, resolution]) => {
+            let resolution = match resolution.as_str() {
+                "call-again" => Resolution::CallAgain,
+                "discard" => Resolution::Discard,
+                json => Resolution::Answer(CallAnswer::new(json.to_owned())),
+            };
+            println!("{}", if inbox.resolve(id.parse()?, resolution).await? { "resolved" } else { "no such dead letter" })
+        }
         _ => return Err(format!("`{command}` takes other arguments, or is unknown").into()),
     }
     Ok(())
@@ -46,6 +56,7 @@ fn told(replayed: Replayed) -> &'static str {
         Replayed::Due => "it is due now",
         Replayed::NeedsForce => "not replayed: its effects may be there; check, then replay-by-force or discard it",
         Replayed::NeedsKey => "not replayed: another message has its key; replay-as under a new key, or discard it",
+        Replayed::Unresolved => "not replayed: its call may have had an effect; look at the provider, and resolve it",
         Replayed::KeyTaken => "not replayed: another message has the new key, too",
         _ => "not replayed: there is no such dead letter",
     }
@@ -86,5 +97,8 @@ fn show(row: &Row) {
     println!("handler   {}\nkey       {}\nattempts  {}", row.handler, row.identity.key, row.attempts);
     println!("reason    {}\nerror     {}", row.reason.map_or("", Reason::as_str), row.error);
     println!("source    {}\ntype      {}", delivery.source(), delivery.event_type().unwrap_or_default());
+    if let Some(key) = row.outbound {
+        println!("called    {key}");
+    }
     println!("headers   {:?}\npayload   {}", delivery.headers(), String::from_utf8_lossy(delivery.payload()));
 }

@@ -4,6 +4,7 @@
 pub mod adapter;
 pub mod codec;
 pub mod docs;
+pub mod external;
 pub mod extract;
 pub mod handler;
 mod missing;
@@ -15,7 +16,7 @@ pub use idem_core::{
     Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after,
     shutdown_signal, store,
 };
-pub use idem_macros::{KeyPart, idempotent};
+pub use idem_macros::{KeyPart, external, idempotent};
 
 #[cfg(feature = "postgres")]
 pub use idem_core::Postgres;
@@ -46,5 +47,6 @@ mod readme {}
 /// Compiles the examples of the macros, which cannot use this crate from their own.
 #[cfg(doctest)]
 #[doc = include_str!("docs/idempotent.md")]
+#[doc = include_str!("docs/external_macro.md")]
 #[doc = include_str!("docs/key_part.md")]
 mod macro_examples {}

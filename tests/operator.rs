@@ -135,7 +135,7 @@ async fn an_operator_replays_what_needs_force_or_a_new_key() {
     assert!(run(&["replay", committed]).await.contains("replay-by-force"), "its effects may be there");
     assert!(run(&["replay-by-force", conflict]).await.contains("replay-as"), "force finds no key for it");
     assert!(run(&["replay-as", conflict, "e-1"]).await.contains("has the new key"), "it is that of the first one");
-    assert_eq!(run(&["replay-all"]).await, "ReplayedAll { due: 1, needs_force: 1, needs_key: 1 }\n");
+    assert_eq!(run(&["replay-all"]).await, "ReplayedAll { due: 1, needs_force: 1, needs_key: 1, unresolved: 0 }\n");
 
     assert_eq!(run(&["replay-by-force", committed]).await, "it is due now\n");
     assert_eq!(run(&["replay-as", conflict, "e-1-corrected"]).await, "it is due now\n");

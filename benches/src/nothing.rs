@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use idem::store::HasConnection;
 use idem::store::{
-    ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
-    Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, OutboxRows, Page, Pruned, Replayed,
-    RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Ticket, Transactions,
+    CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures,
+    DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, OutboxRows,
+    Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit,
+    Ticket, Transactions,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -154,6 +155,24 @@ impl InboxRows for Nothing {
     }
 }
 
+impl CallRows for Nothing {
+    async fn take_calls(&self, _: &[Caller], _: usize, _: Uuid) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn calls_by_token(&self, _: Uuid) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn record_call(&self, _: &Row, _: &CallResult) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn renew_call(&self, _: &Row, _: Uuid, _: Duration) -> Answer<bool> {
+        Ok(false)
+    }
+}
+
 impl OutboxRows for Nothing {}
 
 impl Operator for Nothing {
@@ -186,6 +205,10 @@ impl Operator for Nothing {
     }
 
     async fn discard(&self, _: &str, _: i64) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn resolve(&self, _: &str, _: i64, _: &Resolution) -> Answer<bool> {
         Ok(false)
     }
 

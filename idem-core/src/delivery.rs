@@ -8,10 +8,12 @@ use bytes::Bytes;
 
 use crate::{CloudEvent, Headers, Properties};
 
+pub(crate) use kept_call::KeptCall;
 pub(crate) use preparation::Preparation;
 pub(crate) use refused::Refused;
 
 mod facts;
+mod kept_call;
 mod preparation;
 mod refused;
 
@@ -63,6 +65,8 @@ pub struct Delivery {
     pub(crate) cloud_event: Option<Result<CloudEvent, Arc<str>>>,
     pub(crate) volatile: &'static [&'static str],
     pub(crate) unrepresentable: Option<Arc<str>>,
+    /// The external call of its message, as its inbox row has kept it.
+    pub(crate) call: Option<Arc<KeptCall>>,
 }
 
 impl Delivery {
@@ -94,6 +98,7 @@ impl Delivery {
             cloud_event: None,
             volatile: &[],
             unrepresentable: None,
+            call: None,
         }
     }
 

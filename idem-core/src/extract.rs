@@ -1,12 +1,14 @@
 //! The parameters of a handler besides the message and the connection.
 
-use std::cell::OnceCell;
+mod extraction;
 
 use bytes::Bytes;
 
+use crate::external::ErasedCall;
 use crate::outbox::Outbox;
-use crate::store::{HandlerId, LatestVersions};
 use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
+
+pub use extraction::Extraction;
 
 /// A type that a handler may have as a parameter. `.handler::<..>()` checks that the worker can provide it. A type of
 /// your own implements it together with [`Extract`], which has an example.
@@ -15,7 +17,7 @@ use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
     label = "not an extractor",
     note = "the first parameter is the message, the one `&mut` is the connection, and the others are extractors: \
             `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, \
-            `IdempotencyKey`, `Outbox`, `Latest`"
+            `IdempotencyKey`, `Outbox`, `Latest`; with `call = ..` also `Called<T>` and `OutboundKey`"
 )]
 pub trait Param: Send + 'static {
     /// Whether it stages messages. If so, a worker with such a handler needs an outbox.
@@ -23,6 +25,9 @@ pub trait Param: Send + 'static {
 
     /// Whether it advances [latest versions](crate::Latest). If so, a worker with such a handler needs their table.
     const ADVANCES: bool = false;
+
+    /// Whether it is about the external call of a handler. If so, it is refused in a handler that makes none.
+    const NEEDS_CALL: bool = false;
 }
 
 /// Extracts a parameter from a delivery and the worker's state, before the transaction begins.
@@ -53,32 +58,11 @@ pub trait Extract<S>: Param + Sized {
     /// # Errors
     /// The parameter is missing; the text becomes the error of the attempt.
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError>;
-}
 
-/// The input of an extractor, see [`Extract`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Extraction<'a, S> {
-    /// The current delivery.
-    pub delivery: &'a Delivery,
-    /// The key of the delivery.
-    pub key: &'a Key,
-    /// The state of the worker.
-    pub state: &'a S,
-    /// The outbox of this run, made when it is first extracted.
-    pub(crate) outbox: OnceCell<Outbox>,
-    /// The latest versions of the handler, if it takes them.
-    pub(crate) latest: Option<(&'a LatestVersions, HandlerId)>,
-}
-
-impl<'a, S> Extraction<'a, S> {
-    pub(crate) fn new(
-        delivery: &'a Delivery,
-        key: &'a Key,
-        state: &'a S,
-        latest: Option<(&'a LatestVersions, HandlerId)>,
-    ) -> Self {
-        Self { delivery, key, state, outbox: OnceCell::new(), latest }
+    /// Returns the external call that is made before the handler runs, if this is the parameter that has its answer.
+    #[doc(hidden)]
+    fn external() -> Option<ErasedCall<S>> {
+        None
     }
 }
 
@@ -217,21 +201,21 @@ impl<S> Extract<S> for CloudEvent {
     }
 }
 
-/// The key under which the message was claimed, for example to pass it to another system.
+/// The key under which the message was claimed, for example for a unique column of the table that the handler writes.
+///
+/// It is not for other systems: it may contain personal data, and two calls for one message would have the same key. They get
+/// an [`OutboundKey`](crate::OutboundKey).
 ///
 /// ```
 /// # use idem_core::{BoxError, IdempotencyKey, Key};
-/// # struct Refund { cents: i64 }
-/// # struct Bank;
-/// # impl Bank { async fn refund(&self, _: i64, _: &str) -> Result<(), BoxError> { Ok(()) } }
-/// // The bank answers a second request with the same text by the result of the first.
-/// async fn refund(bank: &Bank, refund: Refund, IdempotencyKey(key): IdempotencyKey) -> Result<(), BoxError> {
-///     // All its bytes: as text, a UUID and a string with its text look alike.
-///     let key = format!("refund-{}", hex::encode(key.as_bytes()));
-///     bank.refund(refund.cents, &key).await
+/// # struct Refund; struct PgConnection;
+/// async fn refund(_: Refund, IdempotencyKey(key): IdempotencyKey, tx: &mut PgConnection) -> Result<(), BoxError> {
+///     // INSERT INTO refunds (event) VALUES ($1), with key.as_bytes()
+///     # let _ = (key, tx);
+///     Ok(())
 /// }
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-/// # refund(&Bank, Refund { cents: 2500 }, IdempotencyKey(Key::of("e-1")?)).await?;
+/// # refund(Refund, IdempotencyKey(Key::of("e-1")?), &mut PgConnection).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -258,12 +242,16 @@ macro_rules! tuples {
         impl<$($param: Param),*> Param for ($($param,)*) {
             const STAGES: bool = false $(|| $param::STAGES)*;
             const ADVANCES: bool = false $(|| $param::ADVANCES)*;
+            const NEEDS_CALL: bool = false $(|| $param::NEEDS_CALL)*;
         }
         impl<S, $($param: Extract<S>),*> Extract<S> for ($($param,)*) {
             fn extract(_from: &Extraction<'_, S>) -> Result<Self, BoxError> {
                 Ok(($($param::extract(_from)?,)*))
             }
+            fn external() -> Option<ErasedCall<S>> {
+                None$(.or_else($param::external))*
+            }
         }
     )*};
 }
-tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
+tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) }

@@ -113,7 +113,7 @@ reasons! {
     /// The broker delivered something that a [`Delivery`](crate::Delivery) cannot hold, such as a header name that is
     /// not UTF-8. The representable parts are kept, and the error describes the rest.
     Unrepresentable = "unrepresentable",
-    /// The payload exceeds the size limit.
+    /// The payload exceeds the size limit, or the answer of its external call does.
     TooLarge = "too large",
     /// No handler of the worker takes this event type.
     UnknownType = "unknown type",
@@ -132,6 +132,9 @@ reasons! {
     RolledBack = "rolled back by its handler",
     /// The handler ran COMMIT: some of its writes may be committed. It can be replayed only by force.
     Committed = "committed by its handler",
+    /// Whether its external call had an effect is unknown, and calling again could repeat the effect.
+    /// [`Inbox::resolve`](crate::Inbox::resolve) tells idem what became of it.
+    Unresolved = "unresolved",
 }
 
 impl Reason {

@@ -5,7 +5,12 @@ pub use std::option::Option;
 pub use std::primitive::{bool, str};
 pub use std::result::Result;
 
-pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, KeyPart};
+pub use std::time::Duration;
+
+pub use crate::external::ErasedCall;
+pub use crate::{
+    BoxError, CallError, CalledBy, Delivery, External, Fingerprint, Found, Handler, Key, KeyError, KeyPart,
+};
 use crate::{CloudEvent, HasConnection, Store};
 
 /// A fact of the delivery, as a key or a part of one. If it is missing, writing the key fails.
@@ -99,7 +104,7 @@ pub fn finish<R: Returned>(returned: R) -> Result<(), BoxError> {
 
 /// Stands for each type of a handler whose signature has a mistake. It satisfies every bound, so that the mistake is
 /// the only error that the user sees.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
 pub struct Unknown {}
 
 #[diagnostic::do_not_recommend]
@@ -117,4 +122,46 @@ impl<S: Store> HasConnection<Unknown> for S {
 /// Always. It is never called, because code with a mistake does not compile.
 pub fn stub<T, E: From<KeyError>>() -> Result<T, E> {
     Err(KeyError::Empty.into())
+}
+
+/// The return type of a function with `#[external]`, as [`Returned`] for that of a handler.
+#[diagnostic::on_unimplemented(
+    message = "a call cannot return `{Self}`",
+    label = "not `Result<T, E>` with an error that idem can keep",
+    note = "return `Result<T, CallError>`, where `T` is the answer, which is stored as JSON"
+)]
+pub trait Answered {
+    /// The answer.
+    type Answer;
+
+    /// Converts the result for the worker.
+    ///
+    /// # Errors
+    /// The call has failed.
+    fn answered(self) -> Result<Self::Answer, CallError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E: Into<CallError>> Answered for Result<T, E> {
+    type Answer = T;
+
+    fn answered(self) -> Result<T, CallError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Converts the result of a call for the worker.
+///
+/// # Errors
+/// The call has failed.
+pub fn answered<R: Answered>(returned: R) -> Result<R::Answer, CallError> {
+    returned.answered()
+}
+
+/// Converts the result of a question for the worker.
+///
+/// # Errors
+/// The question has failed.
+pub fn found<T, E: Into<BoxError>>(returned: Result<Found<T>, E>) -> Result<Found<T>, BoxError> {
+    returned.map_err(Into::into)
 }

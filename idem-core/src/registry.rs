@@ -1,11 +1,13 @@
 //! The type-erased handlers of a worker.
 
-use std::any::Any;
+mod job;
+
+use std::any::{Any, TypeId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::codec::Preparing;
+use crate::external::{CallLimits, Calling};
 use crate::handler_options::HandlerLimits;
 use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
@@ -15,16 +17,8 @@ use crate::{
     KeyError, Param as _, Reason, Store,
 };
 
-/// A future that borrows the transaction that it writes through.
-pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
-
-/// A decoded message with all parameters of its handler, ready to run in a transaction.
-pub(crate) trait Job<S: Store>: Any + Send {
-    /// Returns the outbox into which the run stages messages, if the handler takes it.
-    fn outbox(&self) -> Option<&Outbox>;
-
-    fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
-}
+pub(crate) use job::Job;
+use job::{Joined, Ready};
 
 /// The parts of a handler's key that a broker may not provide.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +66,19 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 
     /// Decodes the message and returns its key; `None` if that needs a fact that the delivery does not have.
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob>;
+
+    /// Returns the limits of the external call that is made before the handler runs, if there is one.
+    fn external(&self) -> Option<CallLimits>;
+
+    /// Returns whether a parameter is about an external call.
+    fn needs_call(&self) -> bool;
+
+    /// Returns whether the external call takes the message of the handler.
+    fn call_fits(&self) -> bool;
+
+    /// Decodes the message of a delivery with this key, and begins its external call, or, with `asks`, the question what became
+    /// of it. The inner error is that of an extractor.
+    fn begin_call(&self, delivery: &Delivery, key: &Key, asks: bool) -> Result<Result<Calling, BoxError>, NoJob>;
 
     /// Lets the codec fetch the data that decoding this delivery needs.
     fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a>;
@@ -180,6 +187,26 @@ where
         caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery)))
     }
 
+    fn external(&self) -> Option<CallLimits> {
+        H::Params::external().map(|call| call.limits)
+    }
+
+    fn needs_call(&self) -> bool {
+        H::Params::NEEDS_CALL
+    }
+
+    fn call_fits(&self) -> bool {
+        H::Params::external().is_none_or(|call| call.message == TypeId::of::<H::Message>())
+    }
+
+    fn begin_call(&self, delivery: &Delivery, key: &Key, asks: bool) -> Result<Result<Calling, BoxError>, NoJob> {
+        let Some(call) = H::Params::external() else { return Ok(Err("the handler makes no call".into())) };
+        let message = Box::new(self.message(delivery)?);
+        let from = Extraction::new(delivery, key, &*self.state, None);
+        let begun = catch_unwind(AssertUnwindSafe(|| (call.begin)(message, &from, asks)));
+        Ok(begun.unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into())))
+    }
+
     fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a> {
         // Called in the first poll, so that a panic of the call itself is also caught.
         Preparing::new(async move { self.codec.prepare(delivery).await })
@@ -240,40 +267,6 @@ impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
             )
             .into()),
         }
-    }
-}
-
-struct Ready<H: Handler> {
-    message: H::Message,
-    params: Result<H::Params, BoxError>,
-    outbox: Option<Outbox>,
-}
-
-impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
-    fn outbox(&self) -> Option<&Outbox> {
-        self.outbox.as_ref()
-    }
-
-    fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
-        Box::pin(async move { H::handle(H::Input::one(self.message), self.params?, S::connection(txn)).await })
-    }
-}
-
-/// Many messages for one call, with the other parameters of the handler.
-struct Joined<H: Handler> {
-    input: H::Input,
-    params: Result<H::Params, BoxError>,
-    /// That of the first message, as the other parameters, with what was staged into those of the others.
-    outbox: Option<Outbox>,
-}
-
-impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Joined<H> {
-    fn outbox(&self) -> Option<&Outbox> {
-        self.outbox.as_ref()
-    }
-
-    fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
-        Box::pin(async move { H::handle(self.input, self.params?, S::connection(txn)).await })
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use crate::external::CallLimits;
 use crate::registry::{Job, Registered, Unfit};
-use crate::store::{HandlerId, Identity, LatestVersions, Row};
+use crate::store::{Caller, HandlerId, Identity, LatestVersions, Row};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -26,6 +27,8 @@ pub(crate) struct Route<S> {
     pub(crate) retention: Option<Duration>,
     /// The table of latest versions, if it takes them.
     pub(crate) versions: Option<LatestVersions>,
+    /// The limits of its external call, if it makes one.
+    pub(crate) external: Option<CallLimits>,
     /// Set once the database knows that the handler has processed messages.
     pub(crate) history: OnceCell<()>,
 }
@@ -132,6 +135,17 @@ impl<S: Store> Routes<S> {
     /// Returns whether a first delivery of this handler runs without a claim.
     pub(crate) fn is_natural(&self, handler: HandlerId) -> bool {
         self.get(handler).is_some_and(|route| route.handler.is_natural())
+    }
+
+    /// Returns whether this handler makes an external call first.
+    pub(crate) fn calls(&self, handler: HandlerId) -> bool {
+        self.get(handler).is_some_and(|route| route.external.is_some())
+    }
+
+    /// The handlers that make external calls.
+    pub(crate) fn callers(&self) -> Vec<Caller> {
+        let caller = |route: &Route<S>| Some(Caller { handler: route.id, lease: route.external?.lease() });
+        self.routes.iter().filter_map(caller).collect()
     }
 
     /// The longest time that a handler may run: how long a delivery normally stays unsettled.

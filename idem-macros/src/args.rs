@@ -8,7 +8,11 @@ use syn::{Error, Ident, LitStr, Path, Token};
 use crate::key::{Part, key};
 use crate::text::text;
 
-const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `natural`, `fingerprint = ..` or `crate = ..`";
+const ARGUMENTS: &str =
+    "`key = ..`, `name = \"..\"`, `event = \"..\"`, `call = ..`, `natural`, `fingerprint = ..` or `crate = ..`";
+
+const NATURAL_CALL: &str = "a `natural` handler runs for each copy of a message, and would call for each: remove `natural`, or \
+                            remove `call`";
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
@@ -22,6 +26,8 @@ pub(crate) struct Args {
     pub(crate) event: Option<LitStr>,
     /// The word itself.
     pub(crate) natural: Option<Ident>,
+    /// The external call that is made first.
+    pub(crate) call: Option<Path>,
     pub(crate) fingerprint: Option<Path>,
     pub(crate) krate: Option<Path>,
     /// Whether a key is given, valid or not, or may have been meant. Then a second error about the key is not reported.
@@ -47,6 +53,9 @@ impl Args {
         // Tokens that an invalid argument leaves unread in its parentheses are not a second error.
         let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
         errors.extend(unread);
+        if let (Some(word), Some(_)) = (&args.natural, &args.call) {
+            errors.push(Error::new(word.span(), NATURAL_CALL));
+        }
         if !args.keyed {
             let text = "a handler needs the key of its messages: `#[idempotent(key = \"event_id\")]`";
             errors.push(Error::new(Span::call_site(), text));
@@ -67,7 +76,8 @@ impl Args {
             }
             "name" => set(&mut self.name, &word, input, name),
             "event" => set(&mut self.event, &word, input, event),
-            "natural" => natural(&mut self.natural, &word, input),
+            "natural" => flag(&mut self.natural, &word, input),
+            "call" => set(&mut self.call, &word, input, Path::parse_mod_style),
             "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
             other => {
@@ -79,7 +89,7 @@ impl Args {
 }
 
 /// Parses `= value`. The value must be the whole argument and must not be set already.
-fn set<T>(
+pub(crate) fn set<T>(
     slot: &mut Option<T>,
     word: &Ident,
     input: ParseStream<'_>,
@@ -100,12 +110,12 @@ fn set<T>(
 }
 
 /// Parses a word that has no value.
-fn natural(slot: &mut Option<Ident>, word: &Ident, input: ParseStream<'_>) -> Result<()> {
+pub(crate) fn flag(slot: &mut Option<Ident>, word: &Ident, input: ParseStream<'_>) -> Result<()> {
     if !input.is_empty() && !input.peek(Token![,]) {
-        return Err(Error::new(word.span(), "`natural` has no value: write `natural`, or leave it out"));
+        return Err(Error::new(word.span(), format!("`{word}` has no value: write `{word}`, or leave it out")));
     }
     if slot.replace(word.clone()).is_some() {
-        return Err(Error::new(word.span(), "`natural` is given twice; keep one"));
+        return Err(Error::new(word.span(), format!("`{word}` is given twice; keep one")));
     }
     Ok(())
 }

@@ -4,12 +4,16 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Ident, Index, LitStr, Path};
+use syn::{Error, Ident, Index, LitStr, Path, Type};
 
 use crate::args::{Args, MAX_NAME};
 use crate::header::{Header, Shape};
 use crate::key::Part;
-use crate::types::is_option;
+use crate::types::{is_called, is_option};
+
+const CALLED_ALONE: &str = "`Called` is the answer of an external call: name the call, `#[idempotent(.., call = charge)]`";
+const CALLED_TWICE: &str = "a handler makes one call, so it takes one `Called`";
+const CALL_OF_BATCH: &str = "a call is made for one message: take one message instead of a `Batch`";
 
 /// Returns the unchanged function and a type of the same name that implements `Handler`.
 ///
@@ -22,12 +26,24 @@ pub(crate) fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStre
     };
     let mut errors = Vec::new();
     let args = Args::parse(arguments, &mut errors);
-    let shape = header.shape(&mut errors);
+    let shape = header.shape(&mut errors).filter(|shape| call_fits(&args, shape, &mut errors));
     let name = name(&args, &header.sig.ident, &mut errors);
     let handler = Handler { args: &args, header: &header, shape: shape.as_ref() };
     let handler = (!header.is_method()).then(|| handler.expand(&name));
     let errors = errors.into_iter().map(Error::into_compile_error);
     quote!(#item #handler #(#errors)*)
+}
+
+/// Checks that the parameters of a handler go with its call, or with having none.
+fn call_fits(args: &Args, shape: &Shape, errors: &mut Vec<Error>) -> bool {
+    let before = errors.len();
+    let called: Vec<&Type> = shape.params.iter().filter(|ty| is_called(ty)).collect();
+    match &args.call {
+        None => errors.extend(called.iter().map(|ty| Error::new_spanned(ty, CALLED_ALONE))),
+        Some(path) if shape.is_batch => errors.push(Error::new_spanned(path, CALL_OF_BATCH)),
+        Some(_) => errors.extend(called.iter().skip(1).map(|ty| Error::new_spanned(ty, CALLED_TWICE))),
+    }
+    errors.len() == before
 }
 
 /// Returns the name of the handler; the default is the function's name.
@@ -109,10 +125,11 @@ impl Handler<'_> {
     }
 
     fn types(&self) -> TokenStream {
-        let Some(Shape { message, input, params, connection, .. }) = self.shape else {
+        let Some(shape) = self.shape else {
             let idem = self.idem(Span::call_site());
             return quote!(type Message = #idem::Unknown; type Input = #idem::Unknown; type Params = (); type Connection = #idem::Unknown;);
         };
+        let Shape { message, input, params, connection, .. } = shape;
         // An error about a private type in a public handler, or about a type that is not an extractor, points to the
         // type.
         let message = quote_spanned!(at(message.span())=> type Message = #message;);
@@ -121,7 +138,13 @@ impl Handler<'_> {
             [only] => only.span(),
             _ => self.header.sig.paren_token.span.join(),
         };
-        let params = quote_spanned!(at(place)=> (#(#params,)*));
+        let params = params.iter().filter(|ty| !is_called(ty));
+        let call = self.args.call.iter().map(|path| {
+            let (place, message) = (at(path.span()), &shape.message);
+            let idem = self.idem(place);
+            quote_spanned!(place=> #idem::CalledBy<#path, #message>)
+        });
+        let params = quote_spanned!(at(place)=> (#(#params,)* #(#call,)*));
         quote!(#message #input type Params = #params; type Connection = #connection;)
     }
 
@@ -158,7 +181,13 @@ impl Handler<'_> {
         let Some(shape) = self.shape else { return self.stub() };
         let [message, params, tx] = ["__message", "__params", "__tx"].map(local);
         let mut arguments = vec![quote!(#message)];
-        arguments.extend((0..shape.params.len()).map(Index::from).map(|index| quote!(#params.#index)));
+        // The answer of the call is the last one.
+        let last = Index::from(shape.params.iter().filter(|ty| !is_called(ty)).count());
+        let mut next = (0..).map(Index::from);
+        arguments.extend(shape.params.iter().filter_map(|ty| match is_called(ty) {
+            true => Some(quote_spanned!(at(ty.span())=> #params.#last.into_called())),
+            false => next.next().map(|index| quote!(#params.#index)),
+        }));
         arguments.insert(shape.connection_at, quote!(#tx));
         let place = at(shape.output.span());
         let (idem, function) = (self.idem(place), moved(&self.header.sig.ident, place));
@@ -201,7 +230,7 @@ pub(crate) fn at(place: Span) -> Span {
 }
 
 /// Returns this name with another span, resolved as before.
-fn moved(name: &Ident, place: Span) -> Ident {
+pub(crate) fn moved(name: &Ident, place: Span) -> Ident {
     let mut name = name.clone();
     name.set_span(name.span().located_at(place));
     name

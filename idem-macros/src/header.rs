@@ -20,7 +20,7 @@ const OF_ONE: &str =
     "a batch has many deliveries: take what you need of each into its message, and `State<T>` beside it";
 
 /// The length of the longest tuple that implements `Param`.
-const MAX_PARAMS: usize = 6;
+pub(crate) const MAX_PARAMS: usize = 6;
 
 /// Everything before the body.
 pub(crate) struct Header {
@@ -38,6 +38,8 @@ pub(crate) struct Shape {
     pub(crate) params: Vec<Type>,
     /// The connection type without its `&mut`, with `'static` for each lifetime.
     pub(crate) connection: Type,
+    /// Whether the function takes a batch.
+    pub(crate) is_batch: bool,
     /// The index of the connection among all parameters; the message is at 0.
     pub(crate) connection_at: usize,
     pub(crate) output: Type,
@@ -131,10 +133,10 @@ impl Header {
         let connection = made_static(exclusive(connection)?);
         let ReturnType::Type(_, output) = &self.sig.output else { return None };
         let input: Type = message?;
-        let message = match batched(&input) {
-            Some(message) => message.clone(),
-            None => input.clone(),
+        let (message, is_batch) = match batched(&input) {
+            Some(message) => (message.clone(), true),
+            None => (input.clone(), false),
         };
-        Some(Shape { message, input, params, connection, connection_at, output: Type::clone(output) })
+        Some(Shape { message, input, params, connection, is_batch, connection_at, output: Type::clone(output) })
     }
 }

@@ -1,10 +1,13 @@
-//! The `#[idempotent]` attribute and `#[derive(KeyPart)]`. Users import them from the facade `idem-rs`, as
-//! `idem::idempotent` and `idem::KeyPart`.
+//! The attributes `#[idempotent]` and `#[external]`, and `#[derive(KeyPart)]`. Users import them from the facade `idem-rs`, as
+//! `idem::idempotent`, `idem::external` and `idem::KeyPart`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod args;
+mod duration;
 mod expand;
+mod external;
+mod external_args;
 mod header;
 mod key;
 mod key_part;
@@ -20,6 +23,12 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand::idempotent(arguments.into(), item.into()).into()
+}
+
+#[doc = include_str!("../docs/external.md")]
+#[proc_macro_attribute]
+pub fn external(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    external::external(arguments.into(), item.into()).into()
 }
 
 #[doc = include_str!("../docs/key_part.md")]

@@ -40,7 +40,23 @@ pub(crate) fn is_of_one(ty: &Type) -> bool {
 }
 
 /// The extractors that describe a single delivery.
-const ONE: [&str; 6] = ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "Subject"];
+const ONE: [&str; 7] =
+    ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "OutboundKey", "PartitionKey", "Subject"];
+
+/// Returns whether the type is the answer of an external call, written by any path.
+pub(crate) fn is_called(ty: &Type) -> bool {
+    last(ty).is_some_and(|last| last.ident == "Called")
+}
+
+/// Returns the referent of a shared reference without a lifetime.
+pub(crate) fn shared(ty: &Type) -> Option<&Type> {
+    match ty {
+        Type::Reference(TypeReference { mutability: None, elem, .. }) => Some(elem),
+        Type::Group(group) => shared(&group.elem),
+        Type::Paren(paren) => shared(&paren.elem),
+        _ => None,
+    }
+}
 
 /// Returns whether the type is written as a `PhantomData`, by any path.
 pub(crate) fn is_phantom(ty: &Type) -> bool {

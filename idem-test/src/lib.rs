@@ -5,6 +5,7 @@
 //! | [`broker`] | tests that need a queue and its faults |
 //! | [`harness`] | users: runs one handler under every kind of delivery and crash |
 //! | [`conformance`] | authors of sources and stores |
+//! | [`provider`] | a payment provider, for tests of external calls |
 //! | [`tap`] | a source that wraps another one and overrides what a test needs |
 //! | `sink` | a sink in memory, for tests of relays |
 //! | `captured`, `subscribe`, `tapped_store` | the log of a test; a store that wraps another one |
@@ -17,6 +18,7 @@ pub mod broker;
 mod captured;
 pub mod conformance;
 pub mod harness;
+pub mod provider;
 mod sink;
 pub mod tap;
 mod tapped_store;

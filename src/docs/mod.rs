@@ -9,6 +9,9 @@ pub mod keys {}
 #[doc = include_str!("natural.md")]
 pub mod natural {}
 
+#[doc = include_str!("external.md")]
+pub mod external {}
+
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 

@@ -11,6 +11,7 @@
 mod attributes;
 mod batch_handlers;
 mod call;
+mod external;
 mod hygiene;
 mod key_parts;
 mod keys;

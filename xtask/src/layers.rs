@@ -9,7 +9,7 @@ use crate::cargo::root;
 use crate::imports::{absolute, collect, without_comments};
 
 /// Folders of `idem-core/src`. All other modules are below them and import from none of them.
-const LAYERS: [&str; 8] = ["runtime", "execute", "record", "process", "batch", "inbox", "relay", "worker"];
+const LAYERS: [&str; 9] = ["runtime", "execute", "record", "process", "batch", "inbox", "call", "relay", "worker"];
 
 /// Checks every import. The error lists each import from a higher layer.
 pub(crate) fn check() -> Result<()> {

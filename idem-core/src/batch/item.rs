@@ -56,7 +56,10 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn items(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Item<'_, S>> {
         let fits = |it: &Delivery| !it.redelivered() && it.refused.tries() == 0 && it.holds == 0;
         let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
-        let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?))).collect();
+        let fit = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?)));
+        // Those of a handler that makes an external call are stored first.
+        let works = fit.filter(|(_, work)| work.route.external.is_none());
+        let works: Vec<(usize, Work<'_, S>)> = works.collect();
         let identity = |place: usize| &works[place].1.identity;
         // Sorts indices, since the items are large. The sort is stable: the first of a key is the one that arrived
         // first.
@@ -89,8 +92,9 @@ impl<S: Store> Pipeline<S> {
         let item = |(at, row): (usize, &Row)| {
             let route = self.routes.get(row.identity.handler).filter(|_| row.identity.has_key())?;
             // A row that has lost its connection may be the one that breaks it, and would break it for all; one that
-            // the database has refused would be refused again.
-            if row.breaks > 0 || self.refusals.is_refused(row.id) {
+            // the database has refused would be refused again. One without the answer to its call is moved, alone.
+            let is_called = route.external.is_some() == row.answer.is_some();
+            if row.breaks > 0 || self.refusals.is_refused(row.id) || !is_called {
                 return None;
             }
             self.limit(&row.delivery).ok()?;

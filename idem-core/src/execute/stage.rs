@@ -93,7 +93,7 @@ impl<S: Store> Pipeline<S> {
             bell.ring();
         }
         if wakes.inbox {
-            self.scheduled.notify_one();
+            self.wake_inbox();
         }
     }
 }

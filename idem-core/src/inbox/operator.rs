@@ -1,6 +1,6 @@
 //! The operator's interface to the inbox.
 
-use crate::store::{Filter, Page, Replayed, ReplayedAll, Row, StoreError};
+use crate::store::{Filter, Page, Replayed, ReplayedAll, Resolution, Row, StoreError};
 use crate::{Error, Key, Store};
 
 /// The inbox of one consumer, for an operator: list, replay, discard. It needs no worker.
@@ -83,7 +83,7 @@ impl<S: Store> Inbox<S> {
     }
 
     /// Replays all dead letters that match, newest first, each in its own transaction, as [`replay`](Self::replay)
-    /// does. Those that need force or a new key are counted and left as they are. A message that dies again meanwhile
+    /// does. Those that need force, a new key or a look at the provider are counted and left as they are. A message that dies again meanwhile
     /// is not replayed a second time. If it fails in the middle, those before are replayed, and it can be repeated.
     ///
     /// # Errors
@@ -105,6 +105,7 @@ impl<S: Store> Inbox<S> {
                     Replayed::Due => all.due += 1,
                     Replayed::NeedsForce => all.needs_force += 1,
                     Replayed::NeedsKey | Replayed::KeyTaken => all.needs_key += 1,
+                    Replayed::Unresolved => all.unresolved += 1,
                     // Somebody else has replayed or discarded it.
                     Replayed::NotFound => {}
                 }
@@ -147,8 +148,39 @@ impl<S: Store> Inbox<S> {
         self.store.replay_as(&self.consumer, id, key).await.map_err(|fault| failed("replay a dead letter", fault))
     }
 
+    /// Tells what became of the external call of a dead letter, after a look at the provider: the message completes with an
+    /// answer, calls again under another key, or is discarded. Returns `false` if there is no such dead letter (any more), or if
+    /// it is to call again although it has an answer.
+    ///
+    /// It is the only way to change a dead letter with the reason [`Unresolved`](crate::Reason::Unresolved). Other dead letters of
+    /// a call can be resolved as well: a replay uses the same key again while the provider knows it, and asks or is unresolved
+    /// after that.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Inbox, Reason, Store, store::{Filter, Page, Resolution}};
+    /// # async fn known(_: &str) -> Option<String> { None }
+    /// # async fn resolve<S: Store>(inbox: Inbox<S>) -> Result<(), BoxError> {
+    /// for row in inbox.list(&Filter::new().reason(Reason::Unresolved), Page::default()).await? {
+    ///     let key = row.outbound.ok_or("it has called nobody")?.to_string();
+    ///     // What the page of the provider shows for this key.
+    ///     let resolution = match known(&key).await {
+    ///         Some(charge) => Resolution::answer(&charge)?,
+    ///         None => Resolution::CallAgain,
+    ///     };
+    ///     inbox.resolve(row.id, resolution).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn resolve(&self, id: i64, resolution: Resolution) -> Result<bool, Error> {
+        self.store.resolve(&self.consumer, id, &resolution).await.map_err(|fault| failed("resolve a dead letter", fault))
+    }
+
     /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates.
     /// Returns `false` if there is no such dead letter (any more).
+    /// One whose call may have had an effect is left alone as well: [`resolve`](Self::resolve) it.
     ///
     /// A scheduled message is left alone, and the answer is `false`: its handler may be running. It is a dead letter
     /// after its last attempt, or at once if its handler returns [`permanent`](crate::permanent).

@@ -103,7 +103,7 @@ impl<S: Store> Pipeline<S> {
             None
         });
         self.report_row(&row, work).await;
-        self.scheduled.notify_one();
+        self.wake_inbox();
     }
 
     /// Returns the handler whose codec has to prepare for a row that has no key.

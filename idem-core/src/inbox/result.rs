@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span};
 
-use crate::runtime::{Pipeline, Progress, warn_of_refusal};
+use crate::runtime::{Pipeline, Progress, jittered, warn_of_refusal};
 use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
+
+/// When a row is looked at again that is left to another version of the service.
+const OTHER_VERSION: Duration = Duration::from_secs(10);
 
 /// Whether the result of a row was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +50,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Does the work for a taken row, and reports its outcome, if it has one.
-    pub(super) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
+    pub(crate) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
         let span = telemetry::span(self.system, &self.consumer, &row.delivery);
         span.record("idem.handler", row.handler.as_str());
         span.record("idem.key", tracing::field::display(&row.identity.key));
@@ -81,6 +84,25 @@ impl<S: Store> Pipeline<S> {
             _ => Duration::from_millis(100),
         };
         self.record_result(row, &RowResult::GivenBack { due }).await;
+        None
+    }
+
+    /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer.
+    pub(super) async fn leave_to_call(&self, row: &Row) -> Option<Outcome> {
+        self.record_result(row, &RowResult::LeftToCall).await;
+        self.wake_inbox();
+        None
+    }
+
+    /// Gives back a row whose external call another version of the service has made: a handler without that call would ignore
+    /// its answer, and may call by itself.
+    pub(super) async fn leave_to_caller(&self, row: &Row) -> Option<Outcome> {
+        tracing::warn!(
+            id = row.id,
+            handler = row.handler,
+            "a message waits for a version of the service whose handler makes its external call"
+        );
+        self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION) }).await;
         None
     }
 

@@ -68,6 +68,12 @@ impl<S: Store> Pipeline<S> {
         if let Some((charge, since)) = self.unrecorded.take(row) {
             return self.charge_row(row, charge, since).await;
         }
+        if route.external.is_some() && row.answer.is_none() {
+            return self.leave_to_call(row).await;
+        }
+        if route.external.is_none() && row.outbound.is_some() {
+            return self.leave_to_caller(row).await;
+        }
         let taken = Instant::now();
         for rounds in 0.. {
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
@@ -138,7 +144,7 @@ impl<S: Store> Pipeline<S> {
         };
         match self.rekey(row, route, &identity).await {
             Ok(Some(outcome)) => {
-                self.scheduled.notify_one();
+                self.wake_inbox();
                 Some(outcome)
             }
             Ok(None) => self.refund_start(row).await,
@@ -156,12 +162,13 @@ impl<S: Store> Pipeline<S> {
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
         match &mut classified {
             Classified::New => {
-                let new = NewRow { identity, delivery, attempts, state: Ok(due), error: &row.error };
+                let new = NewRow::new(identity, delivery, Ok(due)).with_attempts(attempts, &row.error);
+                let new = if route.external.is_some() { new.with_call() } else { new };
                 self.store.insert(&mut txn, &new).await?;
             }
             Classified::TooOld(dead) => {
                 let state = Err(Reason::TooOld);
-                let new = NewRow { identity, delivery, attempts, state, error: &dead.error };
+                let new = NewRow::new(identity, delivery, state).with_attempts(attempts, &dead.error);
                 dead.row = Some(self.store.insert(&mut txn, &new).await?);
             }
             _ => {}

@@ -51,7 +51,7 @@ impl<S: Store> Taker<S> {
             }
             answer => answer,
         }?;
-        rows.iter_mut().for_each(|row| self.pipeline.recognize(&mut row.delivery));
+        rows.iter_mut().for_each(|row| self.pipeline.complete(row));
         Ok(rows)
     }
 }

@@ -142,7 +142,7 @@ impl<S: Store> Pipeline<S> {
             Ok(0) => {}
             Ok(rows) => {
                 tracing::info!(rows, "messages run now that a worker with an order had stored ahead of their turn");
-                self.scheduled.notify_one();
+                self.wake_inbox();
             }
             Err(fault) => tracing::debug!(%fault, "what was stored ahead of its turn is looked for later"),
         }

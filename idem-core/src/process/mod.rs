@@ -179,8 +179,10 @@ impl<S: Store> Pipeline<S> {
         if !carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]) {
             return Progress::Behind;
         }
+        // The row is the intent of its external call.
+        let stores_first = self.stores_first(delivery) || work.route.external.is_some();
         // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
-        let beside = (room.is_none() && !self.stores_first(delivery)).then_some(beside);
+        let beside = (room.is_none() && !stores_first).then_some(beside);
         let _room = self.room(room, delivery).await;
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let ran = match carried.charge.take() {
@@ -188,7 +190,7 @@ impl<S: Store> Pipeline<S> {
                 drop(beside);
                 Err(charge)
             }
-            None if self.stores_first(delivery) => Ok(self.enqueue(delivery, &work.identity).await),
+            None if stores_first => Ok(self.enqueue(delivery, &work.identity).await),
             None => self.run(beside, delivery, work.route, &work.identity, work.job).await.map_err(Box::new),
         };
         let step = match ran {

@@ -56,6 +56,6 @@ impl<S: Store> Pipeline<S> {
             tokio::time::sleep(hold_wait(holds)).await;
             holds += 1;
         }
-        self.scheduled.notify_one();
+        self.wake_inbox();
     }
 }

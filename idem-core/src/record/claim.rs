@@ -103,7 +103,7 @@ impl<S: Store> Pipeline<S> {
         reason: Reason,
         dead: &mut DeadByClaim,
     ) -> Result<(), StoreError> {
-        let row = NewRow { identity, delivery, attempts: 0, state: Err(reason), error: &dead.error };
+        let row = NewRow::new(identity, delivery, Err(reason)).with_attempts(0, &dead.error);
         dead.row = Some(self.store.insert(txn, &row).await?);
         Ok(())
     }

@@ -17,7 +17,7 @@ impl<S: Store> Pipeline<S> {
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| route.id);
         let identity = claimless(handler, delivery);
         let state = Err(unfit.reason);
-        let row = NewRow { identity: &identity, delivery, attempts: 0, state, error: &unfit.error };
+        let row = NewRow::new(&identity, delivery, state).with_attempts(0, &unfit.error);
         let mut txn = match self.store.begin(self.settings.handler_timeout).await {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),

@@ -55,7 +55,7 @@ impl<S: Store> Pipeline<S> {
         attempts: u32,
         ticket: &Ticket,
     ) -> Result<(), StoreError> {
-        let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error: ERROR };
+        let row = NewRow::new(identity, delivery, Err(Reason::Committed)).with_attempts(attempts, ERROR);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         let (handler, key) = (identity.handler, &identity.key);
         let is_left = self.store.reopen(&mut txn, handler, key, ticket).await?

@@ -112,7 +112,7 @@ impl<S: Store> Pipeline<S> {
         for (handler, unfit) in &shares.unfit {
             let identity = claimless(*handler, delivery);
             let (state, error) = (Err(unfit.reason), unfit.error.as_str());
-            let row = NewRow { identity: &identity, delivery, attempts: 0, state, error };
+            let row = NewRow::new(&identity, delivery, state).with_attempts(0, error);
             rows.push(self.store.insert(txn, &row).await?);
         }
         Ok(Written { classified, unfit: rows })
@@ -135,7 +135,7 @@ impl<S: Store> Pipeline<S> {
             telemetry::tell(Some(*row), 0, Err(unfit.reason), &unfit.error);
             outcomes.push((*handler, Outcome::Dead { reason: unfit.reason }));
         }
-        self.scheduled.notify_one();
+        self.wake_inbox();
         let is_new = !written.classified.is_empty() && written.classified.iter().all(|it| *it == Classified::New);
         Shared { outcomes, is_new }
     }

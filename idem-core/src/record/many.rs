@@ -21,10 +21,10 @@ impl Known {
         (self.identity.handler.0, self.identity.key.as_bytes())
     }
 
-    /// Returns its row, which is due now.
-    fn row(&self) -> NewRow<'_> {
-        let state = Ok(Duration::ZERO);
-        NewRow { identity: &self.identity, delivery: &self.delivery, attempts: 0, state, error: "" }
+    /// Returns its row, which is due now. `calls`: its handler makes an external call first.
+    fn row(&self, calls: bool) -> NewRow<'_> {
+        let row = NewRow::new(&self.identity, &self.delivery, Ok(Duration::ZERO));
+        if calls { row.with_call() } else { row }
     }
 }
 
@@ -82,7 +82,7 @@ impl<S: Store> Pipeline<S> {
         };
         committed(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
         if kept.contains(&Classified::New) {
-            self.scheduled.notify_one();
+            self.wake_inbox();
         }
         Ok(kept)
     }
@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
         let mut rows = Vec::with_capacity(messages.len());
         for (message, classified) in messages.iter().zip(&mut classified) {
             match classified {
-                Classified::New => rows.push(message.row()),
+                Classified::New => rows.push(message.row(self.routes.calls(message.identity.handler))),
                 // One by one, because their ids are logged; they are rare.
                 Classified::TooOld(dead) => {
                     self.insert_dead(txn, (&message.identity, &message.delivery), Reason::TooOld, dead).await?;

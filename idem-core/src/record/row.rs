@@ -72,7 +72,10 @@ impl<S: Store> Pipeline<S> {
             Classified::TooOld(dead) => state.map_or((state, error), |_| (Err(Reason::TooOld), dead.error.as_str())),
             known => return self.answer(txn, route, known).await,
         };
-        let row = NewRow { identity, delivery, attempts, state, error };
+        let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
+        // One that was stored ahead of its turn becomes due as an ordinary row.
+        let calls = state == Ok(Duration::ZERO) && route.external.is_some();
+        let row = if calls { row.with_call() } else { row };
         let id = match self.store.insert(&mut txn, &row).await {
             Ok(id) => id,
             Err(fault) => return self.abandon(txn, fault).await,
@@ -83,7 +86,7 @@ impl<S: Store> Pipeline<S> {
         telemetry::tell(Some(id), attempts, state, error);
         Progress::Done(match state {
             Ok(due) => {
-                self.scheduled.notify_one();
+                self.wake_inbox();
                 Outcome::Scheduled { attempt: attempts, due }
             }
             Err(reason) => Outcome::Dead { reason },

@@ -3,11 +3,14 @@
 //! Also here: the recognition of CloudEvents, the second decode before a message runs again, and the choice of the
 //! handler whose codec has to prepare.
 
+use std::sync::Arc;
+
 use tracing::Span;
 
+use crate::delivery::KeptCall;
 use crate::registry::{Job, NoJob, Unfit};
 use crate::routes::{Route, Work};
-use crate::store::Identity;
+use crate::store::{Identity, Row};
 use crate::{Delivery, Key, Reason, Store};
 
 use super::pipeline::Pipeline;
@@ -62,6 +65,14 @@ impl<S: Store> Pipeline<S> {
             return takers.next();
         }
         takers.find(|route| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared)))
+    }
+
+    /// Completes the delivery of a row that was taken: recognizes a CloudEvent, and adds what the row has kept of its external
+    /// call.
+    pub(crate) fn complete(&self, row: &mut Row) {
+        self.recognize(&mut row.delivery);
+        let kept = |outbound| Arc::new(KeptCall { outbound, answer: row.answer.clone() });
+        row.delivery.call = row.outbound.map(kept);
     }
 
     /// Checks whether the delivery can be accepted at all.

@@ -64,6 +64,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) single_stores: Permits,
     /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
     pub(crate) scheduled: Notify,
+    /// The same for rows whose handlers make an external call.
+    pub(crate) calls_due: Notify,
     /// The rows that ordered deliveries wait for.
     pub(crate) rows: Rows,
     /// The ordering keys, each with its deliveries that are not settled yet.
@@ -74,4 +76,12 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) draining: Draining,
     /// The shutdown timeout has elapsed: running work is cancelled.
     pub(crate) stop: CancellationToken,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Lets the inbox look for rows at once.
+    pub(crate) fn wake_inbox(&self) {
+        self.scheduled.notify_one();
+        self.calls_due.notify_one();
+    }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) linger: Duration,
     /// If `None`, the default depends on the mode.
     pub(crate) inbox_concurrency: Option<usize>,
+    /// How many external calls are made at once.
+    pub(crate) calls: usize,
     pub(crate) inbox: bool,
     pub(crate) handler_timeout: Duration,
     pub(crate) prepare_timeout: Duration,
@@ -46,6 +48,7 @@ impl Default for Settings {
             batch: 1,
             linger: Duration::ZERO,
             inbox_concurrency: None,
+            calls: 16,
             inbox: false,
             handler_timeout: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),
@@ -176,6 +179,9 @@ impl Settings {
         }
         if self.inbox_concurrency() == 0 {
             return refuse("`.inbox_concurrency(..)` must be at least 1: retries run from the inbox");
+        }
+        if self.calls == 0 {
+            return refuse("`.calls(..)` must be at least 1");
         }
         if [self.handler_timeout, self.prepare_timeout, self.lease, self.poll].iter().any(Duration::is_zero) {
             return refuse(

@@ -2,9 +2,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `transactions`, `claims`, `inbox_rows`, `outbox_rows`, `operator` | the five traits of a store |
+//! | `transactions`, `claims`, `inbox_rows`, `call_rows`, `outbox_rows`, `operator` | the six traits of a store |
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, and the leases of its lanes |
+//! | `call_answer` | the answer of an external call |
 //! | `unscheduled` | local messages that do not run |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
 //! | `own_claim`, `names` | claims in transactions of the application's own, and numbers of names |
@@ -16,6 +17,8 @@
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `postgres`, `sqlite` | the stores |
 
+mod call_answer;
+mod call_rows;
 mod claim;
 mod claims;
 mod connection_share;
@@ -55,6 +58,9 @@ pub mod postgres;
 pub mod sqlite;
 
 pub use crate::outbox::Bell;
+pub use call_answer::CallAnswer;
+pub(crate) use call_rows::called_for;
+pub use call_rows::{CallResult, CallRows, Caller, Resolution};
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState};
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};
@@ -96,9 +102,9 @@ pub use waiting::{Cures, HandlerRows, History, SEEN_RECENTLY};
 ///     Ok(Inbox::new(store, consumer).list(&Filter::new(), Page::new(1000)).await?.len())
 /// }
 /// ```
-pub trait Store: Transactions + Claims + InboxRows + OutboxRows + Operator {}
+pub trait Store: Transactions + Claims + InboxRows + CallRows + OutboxRows + Operator {}
 
-impl<S: Transactions + Claims + InboxRows + OutboxRows + Operator> Store for S {}
+impl<S: Transactions + Claims + InboxRows + CallRows + OutboxRows + Operator> Store for S {}
 
 /// A store that can provide the connection type that a handler uses.
 ///

@@ -2,7 +2,9 @@
 
 use crate::Key;
 
-use super::{Cures, Filter, HandlerId, HandlerRows, Page, Pruned, Replayed, Row, Stats, StoreError, Transactions};
+use super::{
+    Cures, Filter, HandlerId, HandlerRows, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError, Transactions,
+};
 
 /// The methods of a store for operators and for the worker's maintenance.
 pub trait Operator: Transactions {
@@ -27,7 +29,8 @@ pub trait Operator: Transactions {
         page: Page,
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
-    /// Makes a dead row due now, with no attempt, no start and no token.
+    /// Makes a dead row due now, with no attempt, no start and no token. A row of an external call that has no answer
+    /// goes back to its call phase, with its key.
     fn replay(&self, consumer: &str, id: i64, force: bool)
     -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 
@@ -40,8 +43,18 @@ pub trait Operator: Transactions {
     ) -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 
     /// Deletes a dead row, and sets `processed_at` of the claim that it owned, in one statement. `false` if there is no
-    /// such row.
+    /// such row, or if the effect of its external call is unknown.
     fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Does what an operator has decided about a dead row that has a key of an external call: the row is due now with this
+    /// answer, or with another key and no call begun, or discarded. `false` if there is no such row, or if it is to be called
+    /// again although it has an answer.
+    fn resolve(
+        &self,
+        consumer: &str,
+        id: i64,
+        resolution: &Resolution,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Deletes claims that are older than the retention of their handler, in small transactions, each of which also
     /// records the cutoff. Only one pruner works at a time, for all handlers; a second one returns immediately and reports

@@ -43,6 +43,7 @@ impl Page {
 ///     Replayed::Due => "it runs now",
 ///     Replayed::NeedsForce => "look at its effects, then `replay_by_force` or `discard` it",
 ///     Replayed::NeedsKey => "another message has its key: `replay_as` under a new one, or `discard` it",
+///     Replayed::Unresolved => "look at the provider, then `resolve` it",
 ///     _ => "somebody else has replayed or discarded it",
 /// })
 /// # }
@@ -61,6 +62,8 @@ pub enum Replayed {
     NeedsKey,
     /// The new key belongs to another message.
     KeyTaken,
+    /// Whether its external call had an effect is unknown: `resolve` it.
+    Unresolved,
 }
 
 /// The result of a replay of many dead letters.
@@ -81,4 +84,6 @@ pub struct ReplayedAll {
     pub needs_force: u64,
     /// How many were left because they need another key, see [`Replayed::NeedsKey`].
     pub needs_key: u64,
+    /// How many were left because the effect of their call is unknown, see [`Replayed::Unresolved`].
+    pub unresolved: u64,
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{Delivery, Reason};
 
-use super::Identity;
+use super::{CallAnswer, Identity};
 
 /// A row to insert.
 #[derive(Debug)]
@@ -22,17 +22,24 @@ pub struct NewRow<'a> {
     pub state: Result<Duration, Reason>,
     /// The error of the last attempt; empty if there was none.
     pub error: &'a str,
+    /// Whether its handler makes an external call first: the row begins in its [call phase](super::CallRows).
+    pub calls: bool,
 }
 
 impl<'a> NewRow<'a> {
     /// A row of a message that has no failed attempt and no error.
     pub fn new(identity: &'a Identity, delivery: &'a Delivery, state: Result<Duration, Reason>) -> Self {
-        Self { identity, delivery, attempts: 0, state, error: "" }
+        Self { identity, delivery, attempts: 0, state, error: "", calls: false }
     }
 
     /// Sets the number of failed attempts and the error of the last one.
     pub fn with_attempts(self, attempts: u32, error: &'a str) -> Self {
         Self { attempts, error, ..self }
+    }
+
+    /// Lets the row begin in its call phase.
+    pub fn with_call(self) -> Self {
+        Self { calls: true, ..self }
     }
 }
 
@@ -84,6 +91,15 @@ pub struct Row {
     pub died_at: Option<SystemTime>,
     /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take).
     pub waited: Option<Duration>,
+    /// How many external calls have begun since the last result, including one that is about to begin; `None` unless it is in
+    /// its [call phase](super::CallRows).
+    pub calls: Option<u32>,
+    /// The key under which the provider knows its external call: for an operator who asks the provider about it.
+    pub outbound: Option<Uuid>,
+    /// When the first call under this key was about to begin.
+    pub called_at: Option<SystemTime>,
+    /// The answer of its call, as JSON.
+    pub answer: Option<CallAnswer>,
 }
 
 impl Row {
@@ -105,6 +121,10 @@ impl Row {
             due_at: created_at,
             died_at: None,
             waited: None,
+            calls: None,
+            outbound: None,
+            called_at: None,
+            answer: None,
         }
     }
 
@@ -122,7 +142,7 @@ impl Row {
 
     /// Its approximate memory usage.
     pub fn bytes(&self) -> usize {
-        self.delivery.bytes()
+        self.delivery.bytes() + self.answer.as_ref().map_or(0, |answer| answer.as_bytes().len())
     }
 }
 
@@ -171,6 +191,9 @@ pub enum RowResult {
         /// The time until it may be taken again.
         due: Duration,
     },
+    /// Its handler makes an external call first, and the row has no answer: due now, in its [call phase](super::CallRows),
+    /// with no start and no break.
+    LeftToCall,
     /// It cannot be run: dead, without counting an attempt. Starts and lost connections stay, for an operator to see.
     Dead {
         /// The reason.

@@ -32,6 +32,9 @@ pub(crate) const TABLES: [Table; 4] = [
             "envelope",
             "payload",
             "error",
+            "outbound",
+            "called_at",
+            "answer",
         ],
     ),
 ];

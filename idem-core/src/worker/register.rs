@@ -61,6 +61,7 @@ pub(super) async fn register<S: Store>(
         retry: handler.limits().retry.unwrap_or(settings.retry),
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
+        external: handler.external(),
         history: OnceCell::new_with(histories.iter().any(|known| known.handler == handler.name()).then_some(())),
         handler: handler.clone(),
     };

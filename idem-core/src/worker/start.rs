@@ -17,7 +17,7 @@ use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
-use super::fitness;
+use super::{calls, fitness};
 use super::parts::Parts;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
@@ -105,6 +105,7 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     fitness::distinct(&parts.handlers, &parts.settings)?;
     fitness::timeouts(&parts.handlers)?;
     fitness::natural(&parts.handlers)?;
+    calls::check(&parts.handlers)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
     fitness::event_types(&parts.source, &parts.handlers, &parts.settings)?;
     fitness::keys(&parts.source, &parts.handlers, &parts.settings)
@@ -140,6 +141,7 @@ fn assemble<S: Store, Src: Source>(
         metrics: ConsumerMetrics::new(&consumer),
         lag: watch::Sender::new(source.lag()),
         scheduled: Notify::new(),
+        calls_due: Notify::new(),
         rows: Rows::default(),
         order: KeyQueue::default(),
         settled: AtomicU64::new(0),

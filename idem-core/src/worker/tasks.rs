@@ -68,6 +68,7 @@ fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrival
         spawn(&mut working, pipeline, "waiting", waiting);
     }
     spawn(&mut working, pipeline, "inbox", crate::inbox::run(pipeline.clone()));
+    spawn(&mut working, pipeline, "calls", crate::call::run(pipeline.clone()));
     working
 }
 

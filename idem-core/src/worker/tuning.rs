@@ -58,6 +58,20 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
+    /// Sets how many [external calls](crate::External) are made at once; 16 by default. A call holds no connection, so this
+    /// only bounds how much a provider gets at once from this worker. Zero is an error.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, orders: impl Source) {
+    /// // The provider allows 100 requests per second, and answers each within 200 ms.
+    /// let worker = Worker::new("billing", store, orders).calls(20);
+    /// # }
+    /// ```
+    pub fn calls(mut self, calls: usize) -> Self {
+        self.settings.calls = calls;
+        self
+    }
+
     /// Stores each message in the inbox, acks it, and then runs it from there, with the same handlers, tables and
     /// guarantee. Off by default: a message runs when it is delivered, and is acked when it is processed.
     ///

@@ -2,7 +2,7 @@
 
 use idem_core::store::{Claims, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
-use sqlx::{AssertSqlSafe, Executor};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::world::{World, world};
 
@@ -46,7 +46,7 @@ async fn a_newer_schema_is_refused_unless_it_says_that_it_supports_this_version(
     let Some(mut world) = world().await else { return };
     world.run("INSERT INTO migrations (version, name, supports) VALUES (7, 'later', 7)").await;
     let why = world.starts().await.unwrap();
-    for part in [world.schema.as_str(), "0007", "later", "0003"] {
+    for part in [world.schema.as_str(), "0007", "later", "0004"] {
         assert!(why.contains(part), "{why}");
     }
     world.run("UPDATE migrations SET supports = 1 WHERE version = 7").await;
@@ -143,5 +143,42 @@ async fn an_outbox_that_is_registered_again_draws_no_number() {
     }
     world.store.register_outbox("shipping").await.unwrap();
     assert_eq!(world.number("SELECT max(id)::bigint FROM outboxes").await, 2);
+    world.end().await;
+}
+
+/// Workers of the version before run beside the migration. It waits for a handler that has written to the inbox, and their
+/// statements do not wait behind it for long. They go on with the new columns, too.
+#[tokio::test]
+async fn columns_are_added_beside_workers_of_the_version_before() {
+    let Some(mut world) = world().await else { return };
+    world.run("DELETE FROM migrations WHERE version = 4; DROP INDEX inbox_messages_calls").await;
+    world.run("ALTER TABLE inbox_messages DROP COLUMN outbound, DROP COLUMN called_at, DROP COLUMN answer").await;
+    let mut handler = PgConnection::connect(&world.url).await.unwrap();
+    let locks = format!("BEGIN; LOCK TABLE {}.inbox_messages IN ROW EXCLUSIVE MODE", world.schema);
+    handler.execute(sqlx::raw_sql(AssertSqlSafe(locks))).await.unwrap();
+    let options = Postgres::options(&world.url).schema(&world.schema);
+    let start = tokio::spawn(async move { options.connect().await.map(drop) });
+    let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'inbox_messages'::regclass AND NOT granted";
+    while world.number(waits).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let insert = async |world: &mut World, key: i32| {
+        let began = std::time::Instant::now();
+        let columns = "handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, error";
+        let values = format!("1, int4send({key}), '', '', '', 0, 'scheduled', now(), ''");
+        world.run(&format!("INSERT INTO inbox_messages ({columns}) VALUES ({values})")).await;
+        began.elapsed()
+    };
+    for key in 0..5 {
+        let waited = insert(&mut world, key).await;
+        assert!(waited < std::time::Duration::from_secs(8), "{waited:?}");
+    }
+    assert!(!start.is_finished());
+    handler.execute("COMMIT").await.unwrap();
+    start.await.unwrap().unwrap();
+    insert(&mut world, 5).await;
+    let kept = "SELECT count(*) FROM inbox_messages WHERE starts = 0 AND outbound IS NULL AND answer IS NULL";
+    assert_eq!(world.number(kept).await, 6);
+    assert_eq!(world.starts().await, None);
     world.end().await;
 }

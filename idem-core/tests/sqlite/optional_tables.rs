@@ -26,12 +26,13 @@ pub(crate) async fn advances(dir: &Dir) -> Option<String> {
     }
 }
 
-/// A file as an earlier version of idem has left it.
+/// A file with the migrations that every worker needs.
 async fn first_migration() -> (Dir, sqlx::SqliteConnection) {
     let dir = Dir::new();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
-    let sql = sqlx::AssertSqlSafe(format!("PRAGMA journal_mode = WAL; {}", Sqlite::migrations()[0].sql));
+    let [first, .., calls] = Sqlite::migrations() else { panic!("there are more migrations") };
+    let sql = sqlx::AssertSqlSafe(format!("PRAGMA journal_mode = WAL; {} {}", first.sql, calls.sql));
     sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
     (dir, connection)
 }

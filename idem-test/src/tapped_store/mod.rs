@@ -1,5 +1,6 @@
 //! A store that wraps another one, except where its tap stops it or makes it fail.
 
+mod call_rows;
 mod claims;
 mod inbox_rows;
 mod operator;

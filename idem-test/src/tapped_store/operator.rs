@@ -1,7 +1,7 @@
 //! The operator calls of a tapped store.
 
 use idem_core::store::{
-    Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Row, Stats, StoreError,
+    Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError,
 };
 use idem_core::{Key, Store};
 
@@ -39,6 +39,10 @@ impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
 
     async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
         self.within.discard(consumer, id).await
+    }
+
+    async fn resolve(&self, consumer: &str, id: i64, resolution: &Resolution) -> Result<bool, StoreError> {
+        self.within.resolve(consumer, id, resolution).await
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

@@ -20,12 +20,14 @@
 //! | `load` | the amount of work |
 //! | `run`, `campaign` | one complete run, and one for each broker and mode |
 //! | `relay` | the run of the outbox |
+//! | `external` | the run of external calls |
 
 mod campaign;
 mod careless;
 mod disruptions;
 mod due;
 mod effects;
+mod external;
 mod fate;
 mod faults;
 mod handler;
@@ -101,6 +103,11 @@ enum Command {
     Nats(Options),
     /// PostgreSQL and Apache Kafka.
     Kafka(Options),
+    /// Pay for orders at a provider outside of the transaction, and kill the workers.
+    External(external::Settings),
+    /// Run one of the workers that pay.
+    #[command(hide = true)]
+    Payer { how: external::How, provider: std::net::SocketAddr },
     /// Run one of the workers.
     #[command(hide = true)]
     Worker {
@@ -183,6 +190,8 @@ async fn work(command: Command) -> Result<()> {
         Command::Rabbitmq(options) => one::<RabbitMq>(&options).await,
         Command::Nats(options) => one::<Nats>(&options).await,
         Command::Kafka(options) => one::<Kafka>(&options).await,
+        Command::External(settings) => external::run(&settings, any()).await,
+        Command::Payer { how, provider } => external::pay(how, provider).await,
         Command::Worker { broker, journal, mode } => match broker.as_str() {
             RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode).await,
             Nats::NAME => worker::run::<Nats>(&journal, mode).await,

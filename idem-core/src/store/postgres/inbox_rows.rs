@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::store::{
-    CRASHED_LEASES, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult, StoreError,
+    CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult, StoreError,
     TakeLimit, envelope,
 };
 
@@ -35,6 +35,9 @@ impl InboxRows for Postgres {
         let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
         let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
+        let kept = row.delivery.call.as_deref();
+        let query = query.bind(-i32::from(row.calls)).bind(kept.map(|call| call.outbound));
+        let query = query.bind(kept.and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes));
         let rows = txn.ask_payloads(query).await?;
         let row = rows.first().ok_or_else(many::not_stored)?;
         Ok(row.try_get(0)?)
@@ -125,11 +128,14 @@ impl InboxRows for Postgres {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+        if matches!(result, RowResult::LeftToCall) {
+            return self.leave_to_call(row).await;
+        }
         let (attempts, starts, breaks) = match result {
             RowResult::Failed { .. } => (1, 0, 0),
             RowResult::Broke { .. } => (0, 1, 1),
             RowResult::GivenBack { .. } => (0, 1, 0),
-            RowResult::Dead { .. } | RowResult::Released { .. } => (0, 0, 0),
+            RowResult::Dead { .. } | RowResult::Released { .. } | RowResult::LeftToCall => (0, 0, 0),
         };
         let (due, reason, error) = match result {
             RowResult::Failed { next: Ok(due), error } | RowResult::Broke { due, error } => {
@@ -139,6 +145,7 @@ impl InboxRows for Postgres {
                 (None, Some(reason.as_str()), Some(error))
             }
             RowResult::GivenBack { due } | RowResult::Released { due } => (Some(*due), None, None),
+            RowResult::LeftToCall => (None, None, None),
         };
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);

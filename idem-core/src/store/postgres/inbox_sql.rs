@@ -25,9 +25,10 @@ const _: () = assert!(MAX_STARTS == 4);
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
-        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error)
+        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error,
+         starts, outbound, answer)
     VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'scheduled' ELSE 'dead' END,
-            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9)
+            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9, $10, $11, $12)
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
 
@@ -120,7 +121,7 @@ pub(super) const EXTEND: &str = "
     FROM held WHERE i.id = held.id";
 
 pub(super) const REFUND_START: &str = "
-    UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
+    UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1 AND starts > 0";
 
 /// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are
 /// locked while they are searched: running rows are skipped and do not count against the limit. Materialized, since a

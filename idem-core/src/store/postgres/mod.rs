@@ -16,6 +16,7 @@
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
+//! | `calls`, `calls_sql` | inbox rows in their call phase |
 //! | `many`, `many_sql` | claims and inbox rows of several messages at once |
 //! | `operator`, `operator_sql` | stats, list, replay, discard |
 //! | `outbox`, `outbox_sql`, `relays` | the outbox, and the statements of its relays |
@@ -29,6 +30,8 @@
 mod address;
 mod answer;
 mod begin;
+mod calls;
+mod calls_sql;
 mod check;
 mod claims;
 mod claims_sql;

@@ -2,7 +2,9 @@
 
 use sqlx::Row as _;
 
-use crate::store::{Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Row, Stats, StoreError};
+use crate::store::{
+    Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError,
+};
 use crate::{Key, Reason};
 
 use super::rows::{self, duration, ids};
@@ -49,6 +51,7 @@ impl Operator for Postgres {
         let reason: String = row.try_get(0)?;
         Ok(match Reason::parse(&reason) {
             Some(Reason::Conflict) => Replayed::NeedsKey,
+            Some(Reason::Unresolved) => Replayed::Unresolved,
             Some(reason) if reason.needs_force() && !force => Replayed::NeedsForce,
             _ => Replayed::Due,
         })
@@ -61,7 +64,11 @@ impl Operator for Postgres {
     }
 
     async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id)).await?.is_empty())
+        Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id).bind(false)).await?.is_empty())
+    }
+
+    async fn resolve(&self, consumer: &str, id: i64, resolution: &Resolution) -> Result<bool, StoreError> {
+        self.resolve_call(consumer, id, resolution).await
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

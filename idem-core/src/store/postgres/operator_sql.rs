@@ -22,6 +22,10 @@ pub(super) fn list(state: &str) -> String {
 
 pub(super) const CONSUMERS: &str = "SELECT DISTINCT consumer FROM {schema}.handlers ORDER BY consumer";
 
+/// A row whose handler makes an external call, and that has no answer. It goes back to its call phase, with the key and the
+/// time of its first call.
+const CALLS: &str = "i.outbound IS NOT NULL AND i.answer IS NULL";
+
 /// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
 /// reset to 0. Earlier breaks are cleared.
 pub(super) fn replay() -> String {
@@ -32,14 +36,16 @@ pub(super) fn replay() -> String {
             WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0, attempts = 0,
-                breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
-            FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason NOT IN ('{}', '{}'))
+            SET state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, attempts = 0,
+                starts = CASE WHEN {CALLS} THEN -1 ELSE 0 END,
+                breaks = CASE WHEN NOT ({CALLS}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
+            FROM found WHERE i.id = found.id AND found.reason NOT IN ('{}', '{}') AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )
         SELECT reason FROM found",
         Reason::Crashed,
         Reason::BrokeConnection,
         Reason::Conflict,
+        Reason::Unresolved,
         Reason::Committed,
         Reason::TooOld,
     )
@@ -69,12 +75,14 @@ pub(super) fn replay_as() -> String {
 }
 
 /// The claim is dated only if the deleted row owned it. A conflict does not: the claim of its key belongs to another
-/// message. A row without a key finds no claim, since no claim has an empty key.
+/// message. A row without a key finds no claim, since no claim has an empty key. The third
+/// parameter: whether an operator resolves a call; otherwise a row whose call may have had an effect stays.
 pub(super) fn discard() -> String {
     format!(
         "WITH gone AS (
             DELETE FROM {{schema}}.inbox_messages AS i USING {{schema}}.handlers AS h
             WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead'
+              AND CASE WHEN $3 THEN i.outbound IS NOT NULL ELSE i.reason <> '{}' END
             RETURNING i.handler_id, i.key, i.reason
         ), dated AS (
             UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM gone
@@ -82,6 +90,7 @@ pub(super) fn discard() -> String {
               AND gone.reason <> '{}'
         )
         SELECT FROM gone",
+        Reason::Unresolved,
         Reason::Conflict
     )
 }

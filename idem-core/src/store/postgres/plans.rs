@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::store::Claims;
 
 use super::statement::quoted;
-use super::{Postgres, inbox_sql, many_sql, prune_sql};
+use super::{Postgres, calls_sql, inbox_sql, many_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
@@ -101,12 +101,18 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
         ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)"),
         ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())"),
+        ("calls", calls_sql::take(), "(int[], bigint, uuid, float8[])", "('{1,2}', 10, gen_random_uuid(), '{30,30}')"),
+        ("called", calls_sql::by_token(), "(uuid)", "(gen_random_uuid())"),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
         let (buffers, indexes) = explain(conn, &format!("EXECUTE {name}{values}")).await;
         println!("{name}: {buffers} buffers by {indexes:?}");
-        let index = if name == "ordinary" { "inbox_messages_ordinary" } else { "inbox_messages_suspect" };
+        let index = match name {
+            "ordinary" => "inbox_messages_ordinary",
+            "calls" | "called" => "inbox_messages_calls",
+            _ => "inbox_messages_suspect",
+        };
         assert!(indexes.iter().any(|used| used == index), "{name} does not use {index}: {indexes:?}");
         assert!(buffers < 1_000, "{name} reads {buffers} buffers");
     }

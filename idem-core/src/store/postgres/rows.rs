@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, Identity, Row, StoreError, envelope};
+use crate::store::{CallAnswer, HandlerId, Identity, Row, StoreError, envelope};
 use crate::{Fingerprint, Key, Reason};
 
 /// The columns that [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds, which need no
@@ -13,7 +13,8 @@ use crate::{Fingerprint, Key, Reason};
 pub(super) const COLUMNS: &str = "
     i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.token, i.starts, i.attempts, i.breaks,
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
-    (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint";
+    (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
+    i.outbound, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer";
 
 /// Decodes all rows.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
@@ -22,13 +23,14 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 
 /// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(17)?)), ..decode(row)? });
+    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(20)?)), ..decode(row)? });
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
 }
 
 fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
     let attempts = count(row.try_get(9)?);
     let reason: Option<String> = row.try_get(12)?;
+    let starts: i32 = row.try_get(8)?;
     Ok(Row {
         id: row.try_get(0)?,
         identity: Identity {
@@ -40,7 +42,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         handler: row.try_get(2)?,
         delivery: envelope::open(row.try_get(6)?, row.try_get(5)?, attempts),
         token: row.try_get(7)?,
-        starts: count(row.try_get(8)?),
+        starts: count(starts),
         attempts,
         breaks: count(row.try_get(10)?),
         deliveries: row.try_get::<i64, _>(11)?.unsigned_abs(),
@@ -51,6 +53,11 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         due_at: time(row.try_get(15)?),
         died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
         waited: None,
+        // -1 if none has begun.
+        calls: u32::try_from(-1 - i64::from(starts)).ok(),
+        outbound: row.try_get(17)?,
+        called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
+        answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(CallAnswer::new),
     })
 }
 

@@ -1,7 +1,9 @@
 //! The SQL statements, with the schema's name inserted.
 
 use super::statement::Statement;
-use super::{claims_sql, inbox_sql, local_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql, unclaimed};
+use super::{
+    calls_sql, claims_sql, inbox_sql, local_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql, unclaimed,
+};
 
 macro_rules! statements {
     ($($name:ident = $template:expr,)*) => {
@@ -60,6 +62,12 @@ statements! {
     make_all_due = inbox_sql::MAKE_ALL_DUE,
     refund_start = inbox_sql::REFUND_START,
     dead_letter_crashed = inbox_sql::dead_letter_crashed(),
+    take_calls = calls_sql::take(),
+    calls_by_token = calls_sql::by_token(),
+    record_call = calls_sql::RECORD,
+    renew_call = calls_sql::RENEW,
+    leave_to_call = calls_sql::LEAVE_TO_CALL,
+    resolve = calls_sql::RESOLVE,
     stats = operator_sql::STATS,
     consumers = operator_sql::CONSUMERS,
     list_dead = operator_sql::list("dead"),

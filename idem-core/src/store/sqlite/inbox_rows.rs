@@ -12,11 +12,12 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    CRASHED_AT_ONCE, CRASHED_LEASES, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS, NewRow, Row,
+    CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS, NewRow, Row,
     RowKind, RowResult, StoreError, TakeLimit, envelope,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
+    let kept = row.delivery.call.as_deref();
     let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT))
         .bind(row.identity.handler.0)
         .bind(row.identity.key.as_bytes())
@@ -26,7 +27,10 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.attempts)
         .bind(row.error)
         .bind(row.state.err().map(Reason::as_str))
-        .bind(row.state.map_or(0, millis));
+        .bind(row.state.map_or(0, millis))
+        .bind(-i64::from(row.calls))
+        .bind(kept.map(|call| call.outbound))
+        .bind(kept.and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes));
     query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 
@@ -150,6 +154,7 @@ impl InboxRows for Sqlite {
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         let (text, due, reason, error) = match result {
+            RowResult::LeftToCall => return self.leave_to_call(row).await,
             RowResult::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             RowResult::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
             RowResult::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),

@@ -4,9 +4,10 @@
 
 pub(super) const INSERT: &str = r#"
 INSERT INTO "idem_inbox_messages"
-    (handler_id, key, fingerprint, payload, envelope, attempts, error, state, reason, created_at, due_at, died_at)
+    (handler_id, key, fingerprint, payload, envelope, attempts, error, state, reason, created_at, due_at, died_at,
+     starts, outbound, answer)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'scheduled' ELSE 'dead' END, ?8,
-    {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END
+    {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END, ?10, ?11, ?12
 WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
@@ -144,7 +145,7 @@ WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AN
     AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL
     AND due_at > {now} AND due_at >= {now} + ?2 AND due_at < {now} + ?3"#;
 
-pub(super) const REFUND_START: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
+pub(super) const REFUND_START: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0"#;
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}

@@ -43,7 +43,8 @@ pub(super) async fn insert(
         let query = sqlx::query(store.prefix.sql(inbox_sql::INSERT)).bind(identity.handler.0);
         let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
         let query = query.bind(delivery.payload().as_ref()).bind(envelope::seal(delivery));
-        query.bind(0).bind(error).bind(reason).bind(0).execute(&mut *connection).await?;
+        let query = query.bind(0).bind(error).bind(reason).bind(0);
+        query.bind(0).bind(None::<uuid::Uuid>).bind(None::<&[u8]>).execute(&mut *connection).await?;
     }
     Ok(unscheduled)
 }

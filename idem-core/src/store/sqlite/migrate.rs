@@ -24,6 +24,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 2, name: "0002_outbox.sql", sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
     Migration { version: 3, name: "0003_latest.sql", sql: include_str!("../../../migrations/sqlite/0003_latest.sql") },
+    Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/sqlite/0004_calls.sql") },
 ];
 
 /// How to create what is missing.

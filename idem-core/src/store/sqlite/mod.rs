@@ -11,6 +11,7 @@
 //! | `transactions`, `txn` | begin, guard, commit, rollback |
 //! | `claims` | claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
+//! | `calls` | inbox rows in their call phase |
 //! | `operator` | stats, list, replay, discard |
 //! | `outbox`, `outbox_sql`, `local` | the outbox, and messages for other handlers |
 //! | `relays`, `relays_sql` | the statements of its relays |
@@ -21,6 +22,7 @@
 //! | `plans` | tests of query plans |
 
 mod answer;
+mod calls;
 mod claims;
 mod file;
 mod handle;

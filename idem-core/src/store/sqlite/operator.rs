@@ -6,12 +6,12 @@ use sqlx::sqlite::SqliteConnection;
 use super::sql::{duration, ids, row};
 use super::{Sqlite, claims, prune, register};
 use crate::store::{
-    ClaimState, Cures, Filter, HandlerId, HandlerRows, Identity, Operator, Page, Pruned, Replayed, Row, Stats,
-    StoreError,
+    ClaimState, Cures, Filter, HandlerId, HandlerRows, Identity, Operator, Page, Pruned, Replayed, Resolution, Row,
+    Stats, StoreError,
 };
 use crate::{Fingerprint, Key, Reason};
 
-/// Counts in the three partial indexes, so that payloads are not read.
+/// Counts in the four partial indexes, so that payloads are not read.
 pub(super) const STATS: &str = r#"
 SELECT
     (
@@ -20,6 +20,9 @@ SELECT
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
         WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
+    ) + (
+        SELECT count(*) FROM "idem_inbox_messages"
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts < 0
     ) AS scheduled,
     (
         SELECT count(*) FROM "idem_inbox_messages"
@@ -34,6 +37,10 @@ SELECT
             UNION ALL SELECT (
                 SELECT min(due_at) FROM "idem_inbox_messages"
                 WHERE handler_id = h.value AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
+            ) FROM json_each(?1) AS h
+            UNION ALL SELECT (
+                SELECT min(due_at) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state = 'scheduled' AND starts < 0
             ) FROM json_each(?1) AS h
         )
         WHERE due_at <= {now}
@@ -84,16 +91,20 @@ async fn find(
 }
 
 /// A row that ended processes or connections runs as a suspect again: breaks is set to 2 to mark it, because starts is
-/// reset to 0.
+/// reset to 0. A row whose handler makes an external call, and that has no answer, goes back to its call phase, with the
+/// key and the time of its first call.
 const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET state = 'scheduled', due_at = {now}, token = NULL, starts = 0, attempts = 0,
-    breaks = CASE WHEN reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
+UPDATE "idem_inbox_messages" SET state = 'scheduled', due_at = {now}, token = NULL, attempts = 0,
+    starts = CASE WHEN outbound IS NOT NULL AND answer IS NULL THEN -1 ELSE 0 END,
+    breaks = CASE WHEN (outbound IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 
+/// ?3: whether an operator resolves a call; otherwise a row whose call may have had an effect stays.
 const DISCARD: &str = r#"
 DELETE FROM "idem_inbox_messages"
 WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)
+    AND CASE WHEN ?3 THEN outbound IS NOT NULL ELSE reason <> 'unresolved' END
 RETURNING handler_id, key, reason"#;
 
 const DATE: &str = r#"
@@ -160,6 +171,7 @@ impl Operator for Sqlite {
             let answer = match find(self, txn.connection(), consumer, id).await? {
                 None => Replayed::NotFound,
                 Some(Dead { reason: Some(Reason::Conflict), .. }) => Replayed::NeedsKey,
+                Some(Dead { reason: Some(Reason::Unresolved), .. }) => Replayed::Unresolved,
                 Some(dead) if dead.reason.is_some_and(Reason::needs_force) && !force => Replayed::NeedsForce,
                 Some(_) => {
                     let query = sqlx::query(self.prefix.sql(REPLAY)).bind(id).bind(None::<&[u8]>);
@@ -195,12 +207,30 @@ impl Operator for Sqlite {
         Ok(answer)
     }
 
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
+        self.delete_dead(consumer, id, false).await
+    }
+
+    async fn resolve(&self, consumer: &str, id: i64, resolution: &Resolution) -> Result<bool, StoreError> {
+        match resolution {
+            Resolution::Answer(answer) => self.resolve_call(consumer, id, Some(answer)).await,
+            Resolution::CallAgain => self.resolve_call(consumer, id, None).await,
+            Resolution::Discard => self.delete_dead(consumer, id, true).await,
+        }
+    }
+
+    async fn prune(&self) -> Result<Pruned, StoreError> {
+        prune::prune(self).await
+    }
+}
+
+impl Sqlite {
     /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
     /// another message.
-    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
+    async fn delete_dead(&self, consumer: &str, id: i64, resolves: bool) -> Result<bool, StoreError> {
         let mut txn = self.transaction().await?;
         let work = async {
-            let query = sqlx::query(self.prefix.sql(DISCARD)).bind(id).bind(consumer);
+            let query = sqlx::query(self.prefix.sql(DISCARD)).bind(id).bind(consumer).bind(resolves);
             let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
             let key: &[u8] = row.try_get("key")?;
             let reason: &str = row.try_get("reason")?;
@@ -214,9 +244,5 @@ impl Operator for Sqlite {
         let discarded = work.await.map_err(|error| self.file.fault(error))?;
         self.finish(txn, discarded).await?;
         Ok(discarded)
-    }
-
-    async fn prune(&self) -> Result<Pruned, StoreError> {
-        prune::prune(self).await
     }
 }

@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
-use super::{claims, inbox_sql, migrate, operator, prune_sql};
+use super::{calls, claims, inbox_sql, migrate, operator, prune_sql};
 
 /// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
@@ -40,6 +40,15 @@ async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts
 }
 
 #[tokio::test]
+async fn calls_that_are_due_are_found_in_their_index() {
+    for text in [calls::DUE, calls::FIND] {
+        let plan = plan(text).await;
+        reads_no_table(&plan);
+        assert!(plan.contains("messages_calls (handler_id=? AND due_at<?)") && !plan.contains("TEMP B-TREE"), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn a_poll_and_dead_lettering_read_indexes_only() {
     let due = plan(inbox_sql::POLL_DUE).await;
     reads_no_table(&due);
@@ -59,6 +68,7 @@ async fn statements_for_each_message_scan_no_table() {
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
         inbox_sql::FAILED,
+        calls::RECORD,
         prune_sql::DELETE,
     ] {
         reads_no_table(&plan(text).await);
@@ -82,7 +92,7 @@ async fn prune_walks_by_the_primary_key() {
 #[tokio::test]
 async fn stats_are_counted_in_indexes() {
     let plan = plan(operator::STATS).await;
-    for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "dead"] {
+    for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "calls (handler_id=?)", "dead"] {
         assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
     }
     let rows = plan.lines().filter(|line| line.contains("idem_inbox_messages") && !line.contains("COVERING"));

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row as _};
 use uuid::Uuid;
 
-use crate::store::{HandlerId, Identity, Row, envelope};
+use crate::store::{CallAnswer, HandlerId, Identity, Row, envelope};
 use crate::{BoxError, Fingerprint, Key, Reason};
 
 /// The database's clock in milliseconds; it does not change within one statement (SQLite manual, "Date And Time
@@ -15,7 +15,7 @@ pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)"
 
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
 const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, deliveries,
-    reason, error, created_at, due_at, died_at,
+    reason, error, created_at, due_at, died_at, outbound, called_at, answer,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
 /// The prefix of the tables.
@@ -75,6 +75,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     let damaged = |error: BoxError| sqlx::Error::Decode(error);
     let key: &[u8] = row.try_get("key")?;
     let attempts = count(row, "attempts")?;
+    let starts: i64 = row.try_get("starts")?;
     let handler = i32::try_from(row.try_get::<i64, _>("handler_id")?).map_err(|error| damaged(error.into()))?;
     Ok(Row {
         id: row.try_get("id")?,
@@ -87,7 +88,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         handler: row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
         delivery: envelope::open(row.try_get("envelope")?, row.try_get("payload")?, attempts),
         token: row.try_get::<Option<Uuid>, _>("token")?,
-        starts: count(row, "starts")?,
+        starts: u32::try_from(starts).unwrap_or(0),
         attempts,
         breaks: count(row, "breaks")?,
         deliveries: u64::try_from(row.try_get::<i64, _>("deliveries")?).unwrap_or(0),
@@ -97,6 +98,11 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         due_at: time(row.try_get("due_at")?),
         died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
         waited: None,
+        // -1 if none has begun.
+        calls: u32::try_from(-1 - starts).ok(),
+        outbound: row.try_get::<Option<Uuid>, _>("outbound")?,
+        called_at: row.try_get::<Option<i64>, _>("called_at")?.map(time),
+        answer: row.try_get::<Option<Vec<u8>>, _>("answer")?.map(CallAnswer::new),
     })
 }
 

@@ -7,6 +7,7 @@ use idem_core::BoxError;
 use tokio::sync::watch;
 
 use crate::conformance::store::World;
+use crate::provider::Provider;
 
 /// The state that handlers and test share.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub(super) struct Desk {
     /// How many runs are waiting.
     pub(super) waiting: watch::Sender<usize>,
     pub(super) go: watch::Sender<bool>,
+    /// The payment provider of the handlers that call one.
+    pub(super) provider: Provider,
 }
 
 impl Desk {
@@ -29,6 +32,7 @@ impl Desk {
             handling: Arc::default(),
             waiting: watch::Sender::new(0),
             go: watch::Sender::new(false),
+            provider: Provider::new(),
         }
     }
 

@@ -169,6 +169,7 @@ impl<W: World> Line<W> {
             .linger(settings.linger)
             .concurrency(settings.concurrency)
             .inbox_concurrency(2)
+            .calls(settings.calls)
             .handler_timeout(settings.handler_timeout)
             .prepare_timeout(settings.prepare_timeout)
             .retry(settings.retry)

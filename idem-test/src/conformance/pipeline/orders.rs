@@ -97,6 +97,11 @@ impl Order {
         self.acts.get(run - 1).or(self.acts.last()).copied().unwrap_or(Act::Ok)
     }
 
+    /// The action of the handler in this run of a delivery.
+    pub(super) fn does_in(&self, run: usize, delivery: &Delivery) -> Act {
+        self.does(if self.by_attempt { delivery.attempt() as usize } else { run })
+    }
+
     pub(super) fn by_attempt(mut self) -> Self {
         self.by_attempt = true;
         self
@@ -145,8 +150,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
         let run = desk.run(&order.id);
         let name = if REFUND { format!("refund {}", order.id) } else { order.id.clone() };
         desk.write::<W>(&[&name], tx).await?;
-        let run = if order.by_attempt { delivery.attempt() as usize } else { run };
-        let act = order.does(run);
+        let act = order.does_in(run, &delivery);
         let nested = format!("INSERT INTO {} (name) VALUES ('nested')", desk.effects);
         match act {
             Act::Ok => {}

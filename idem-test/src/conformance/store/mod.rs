@@ -1,6 +1,7 @@
 //! The suite for stores: every rule of the protocol that a store can break.
 
 mod ahead;
+mod calls;
 mod claims;
 mod content;
 mod guard;
@@ -24,6 +25,7 @@ mod transactions;
 mod world;
 
 pub use ahead::*;
+pub use calls::*;
 pub use claims::*;
 pub use content::*;
 pub use guard::*;
@@ -154,6 +156,19 @@ macro_rules! store_suite {
             dead_letter_crashed_waits_for_three_leases
             dead_letter_crashed_takes_no_more_than_its_limit
             a_crashed_row_is_not_revived_by_its_old_holder
+            // calls
+            a_call_is_written_before_it_is_made
+            a_row_in_its_call_phase_is_taken_for_its_call_only
+            a_repeated_call_keeps_its_key
+            an_answer_makes_an_ordinary_row
+            a_call_in_doubt_leaves_its_lease_to_end
+            a_call_without_effect_leaves_its_key_unused
+            another_key_begins_anew
+            an_ordinary_row_is_left_to_its_call
+            an_unresolved_call_is_only_resolved
+            an_unresolved_call_is_discarded
+            a_replayed_call_keeps_its_key_and_its_answer
+            calls_are_taken_by_their_limit
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first

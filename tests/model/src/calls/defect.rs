@@ -29,7 +29,7 @@ impl Defect {
         (Self::NewKeyWithoutAsking, "a new key follows an old one without asking the provider", Property::ChargedOnce),
         (Self::CalledAtAfterTheCall, "the time of the first call is written after it", Property::ChargedOnce),
         (Self::KeptAnswerIgnored, "a call is repeated although its answer is kept", Property::AnswersKept),
-        (Self::AnswerNotKept, "the answer is not kept when the completion fails", Property::InnocentsLive),
+        (Self::AnswerNotKept, "the answer is not kept before the completion", Property::InnocentsLive),
         (Self::CompletedWithoutToken, "a completion does not delete its row by the token", Property::NothingTwice),
         (Self::BegunCallRepeated, "a call to a provider without keys is repeated", Property::ChargedOnce),
         (Self::LeaseShorterThanTheCall, "a lease ends before the call can have ended", Property::ChargedOnce),

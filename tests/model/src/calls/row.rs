@@ -97,10 +97,18 @@ fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
     });
 }
 
-/// Completes: the effect of the answer, the date of the claim and the delete of the row by its token, in one commit. If
-/// the handler fails, its failure is recorded with the answer.
+/// Keeps the answer, and completes with it when the row is taken again: the effect of the answer, the date of the claim and
+/// the delete of the row by its token, in one commit. If the handler fails, its failure is recorded, and the answer stays.
 pub(super) fn complete(steps: &mut Steps<'_>, worker: usize) {
     let (world, state) = (steps.world, steps.state);
+    if state.row.is_some_and(|row| !row.answer) && !world.has(Defect::AnswerNotKept) {
+        return record(steps, worker, "keeps the answer", |_, _, row| Row {
+            answer: true,
+            called: true,
+            holder: Holder::Nobody,
+            ..row
+        });
+    }
     let unfenced = world.has(Defect::CompletedWithoutToken);
     if !state.has_token(worker) && !unfenced {
         return forget(steps, worker, "has an answer, but the row no longer has its token");
@@ -111,7 +119,7 @@ pub(super) fn complete(steps: &mut Steps<'_>, worker: usize) {
         after.workers[worker] = Stage::Idle;
     });
     let Some(row) = state.row.filter(|_| state.left.failures > 0) else { return };
-    steps.setback(NAMES[worker], "fails to complete, and records the failure with the answer", 0, |after| {
+    steps.setback(NAMES[worker], "fails to complete, and records the failure", 0, |after| {
         after.left.failures -= 1;
         let answer = !world.has(Defect::AnswerNotKept);
         after.row = Some(Row { answer, called: true, holder: Holder::Nobody, ..row });

@@ -1,0 +1,42 @@
+-- idem, PostgreSQL, migration 4: external calls.
+--
+-- `Postgres::connect` runs this file. To run it manually, as the owner of the schema, in one transaction:
+--
+--   psql -v ON_ERROR_STOP=1 --single-transaction -c 'SET LOCAL search_path TO idem_store' -f 0004_calls.sql
+--
+-- Workers of the version before keep running, and never take a row whose call may have begun.
+
+-- New columns need the table for themselves. It is asked for one second at a time, so that the statements of workers that
+-- run meanwhile wait for at most that long behind this one, while it waits for their handlers.
+DO $$
+BEGIN
+    FOR attempt IN 1..60 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '1s';
+            LOCK TABLE inbox_messages IN ACCESS EXCLUSIVE MODE;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_catalog.pg_sleep(0.5);
+        END;
+    END LOOP;
+    RAISE EXCEPTION USING ERRCODE = '55P03',
+        MESSAGE = 'idem: the table inbox_messages was in use for 90 seconds, so that it could not get new columns',
+        HINT = 'Start again while no handler runs for longer than a second.';
+END $$;
+SET LOCAL lock_timeout = 0;
+
+-- A row whose handler makes an external call is in its call phase while `starts` is negative: -1 if no call has begun since
+-- the last result, and one less for each that has. No statement and no index of ordinary rows or suspects finds such a row,
+-- also none of a version that does not know calls. With its answer it becomes an ordinary row, with 0 starts.
+ALTER TABLE inbox_messages
+    -- The key under which the provider knows the call; kept over all calls, unless the provider says that there was none.
+    ADD COLUMN outbound  uuid,
+    -- When the first call under this key was about to begin.
+    ADD COLUMN called_at timestamptz,
+    -- The answer, as JSON.
+    ADD COLUMN answer    bytea;
+
+-- Finds the rows whose calls are due.
+CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, due_at) WHERE state = 'scheduled' AND starts < 0;
+
+INSERT INTO migrations (version, name, supports) VALUES (4, 'calls', 1);

@@ -1,0 +1,25 @@
+-- idem, SQLite, migration 4: external calls.
+--
+-- `Sqlite::connect` runs this file. To run it manually, in one transaction:
+--
+--   sqlite3 -bail orders.db 'BEGIN IMMEDIATE' '.read 0004_calls.sql' 'COMMIT'
+--
+-- For a prefix other than `idem_`, replace `"idem_` throughout. Workers of the version before keep running, and never take
+-- a row whose call may have begun.
+
+-- A row whose handler makes an external call is in its call phase while `starts` is negative: -1 if no call has begun since
+-- the last result, and one less for each that has. No statement and no index of ordinary rows or suspects finds such a row,
+-- also none of a version that does not know calls. With its answer it becomes an ordinary row, with 0 starts.
+--
+-- The key under which the provider knows the call; kept over all calls, unless the provider says that there was none.
+ALTER TABLE "idem_inbox_messages" ADD COLUMN outbound BLOB;
+-- When the first call under this key was about to begin.
+ALTER TABLE "idem_inbox_messages" ADD COLUMN called_at INTEGER;
+-- The answer, as JSON.
+ALTER TABLE "idem_inbox_messages" ADD COLUMN answer BLOB;
+
+-- Finds the rows whose calls are due. The columns behind due_at let SQLite count without reading the rows.
+CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, due_at, starts, state)
+    WHERE state = 'scheduled' AND starts < 0;
+
+INSERT INTO "idem_migrations" (version, name, supports) VALUES (4, 'calls', 1);

@@ -1,0 +1,127 @@
+//! The loop that takes rows whose calls are due.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::Store;
+use crate::runtime::{Pipeline, jittered};
+use crate::store::{Caller, Row, StoreError};
+
+use super::step::Taken;
+
+/// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
+/// each row is taken by one of them at a time.
+pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
+    let callers = pipeline.routes.callers();
+    if callers.is_empty() {
+        return;
+    }
+    let slots = Arc::new(Semaphore::new(pipeline.settings.calls));
+    Calls { pipeline, callers, slots }.serve().await;
+}
+
+struct Calls<S: Store> {
+    pipeline: Arc<Pipeline<S>>,
+    callers: Vec<Caller>,
+    slots: Arc<Semaphore>,
+}
+
+impl<S: Store> Calls<S> {
+    async fn serve(&self) {
+        let mut running = JoinSet::new();
+        while !self.pipeline.draining.has_begun() {
+            let round = self.round(&mut running).await;
+            let (more, failed) = (matches!(round, Ok(true)), round.is_err());
+            if let Err(fault) = round {
+                self.pipeline.outage.report(&fault);
+            }
+            while running.try_join_next().is_some() {}
+            if !more {
+                self.rest(failed).await;
+            }
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// Starts as many calls as can begin at once. Returns whether at least that many were due. While the outbox is full, none
+    /// starts.
+    async fn round(&self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
+        let Some(slots) = self.free().await else { return Ok(false) };
+        if self.pipeline.is_outbox_full() {
+            return Ok(false);
+        }
+        let (rows, taken) = self.take(slots.len()).await?;
+        let all = rows.len() == slots.len();
+        for (row, slot) in rows.into_iter().zip(slots) {
+            let pipeline = self.pipeline.clone();
+            running.spawn(async move {
+                pipeline.defect.task("calls", pipeline.call_row(&row, taken)).await;
+                drop(slot);
+            });
+        }
+        Ok(all)
+    }
+
+    /// Waits for a free slot, and while a suspect has the process to itself. Returns `None` if the worker drains.
+    async fn free(&self) -> Option<Vec<OwnedSemaphorePermit>> {
+        let draining = &self.pipeline.draining;
+        let first = tokio::select! {
+            slot = self.slots.clone().acquire_owned() => slot.ok()?,
+            () = draining.begun() => return None,
+        };
+        tokio::select! {
+            beside = self.pipeline.suspect_lock.direct() => drop(beside),
+            () = draining.begun() => return None,
+        }
+        let mut slots = vec![first];
+        while let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            slots.push(slot);
+        }
+        Some(slots)
+    }
+
+    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it.
+    async fn take(&self, limit: usize) -> Result<(Vec<Row>, Taken), StoreError> {
+        let Pipeline { store, own_statements, outage, draining, .. } = &*self.pipeline;
+        let token = Uuid::new_v4();
+        let own = own_statements.lock().await;
+        let taken = Taken::now();
+        let answer = store.take_calls(&self.callers, limit, token).await;
+        drop(own);
+        let mut rows = match answer {
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                outage.report(&fault);
+                tokio::select! {
+                    () = outage.over() => store.calls_by_token(token).await,
+                    () = draining.begun() => Ok(Vec::new()),
+                }
+            }
+            answer => answer,
+        }?;
+        rows.iter_mut().for_each(|row| self.pipeline.complete(row));
+        Ok((rows, taken))
+    }
+
+    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage.
+    async fn rest(&self, failed: bool) {
+        let Pipeline { calls_due, settings, outage, draining, .. } = &*self.pipeline;
+        let rest = async {
+            tokio::select! {
+                () = calls_due.notified() => {}
+                () = tokio::time::sleep(jittered(settings.poll)) => {}
+            }
+            if failed {
+                outage.over_or_trial().await;
+            } else {
+                outage.over().await;
+            }
+        };
+        tokio::select! {
+            () = rest => {}
+            () = draining.begun() => {}
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What follows from the reply of a call.
+
+use std::time::Duration;
+
+use crate::execute::{Conclusion, Failure, RunResult};
+use crate::external::{CallLimits, Doubt};
+use crate::routes::Route;
+use crate::runtime::{Charge, Pipeline};
+use crate::store::{CallAnswer, CallResult, Row};
+use crate::{BoxError, Outcome, Reason, Store};
+
+use super::result::unresolved;
+
+impl<S: Store> Pipeline<S> {
+    /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message.
+    pub(super) async fn keep_answer(&self, row: &Row, answer: CallAnswer) -> Option<Outcome> {
+        let (size, limit) = (answer.as_bytes().len(), self.settings.max_payload);
+        if size > limit {
+            let error = format!(
+                "the answer of the call has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`, or return less, \
+                 and replay the message"
+            );
+            return self.end_call(row, Reason::TooLarge, error).await;
+        }
+        if self.write_call(row, &CallResult::answered(answer)).await {
+            self.scheduled.notify_one();
+        } else {
+            tracing::warn!(id = row.id, "a call has returned after another worker had taken its row: its answer is not used");
+        }
+        None
+    }
+
+    /// Charges a call that has failed. `is_first`: none has begun under its key before.
+    pub(super) async fn call_failed(
+        &self,
+        (route, limits): (&Route<S>, &CallLimits),
+        row: &Row,
+        (doubt, error): (Doubt, BoxError),
+        is_first: bool,
+    ) -> Option<Outcome> {
+        let Charge { attempts, next, error } = self.charge_of(route, row, &error)?;
+        let charge = match (doubt, next) {
+            (Doubt::Permanent, _) => Charge { attempts, next: Err(Reason::Permanent), error },
+            // It must not be repeated, and nobody can be asked.
+            (Doubt::InDoubt, Ok(_) | Err(Reason::Exhausted)) if limits.key_life.is_none() && !limits.reconciles => {
+                Charge { attempts, next: Err(Reason::Unresolved), error: unresolved(limits, row, &error) }
+            }
+            (_, next) => Charge { attempts, next, error },
+        };
+        self.charge_call(row, charge, is_first && doubt == Doubt::NotDone, doubt == Doubt::InDoubt).await
+    }
+
+    /// Charges a question that has failed what became of a call. It may be asked again, and whatever ends that leaves it
+    /// unknown.
+    pub(super) async fn question_failed(
+        &self,
+        (route, limits): (&Route<S>, &CallLimits),
+        row: &Row,
+        error: BoxError,
+    ) -> Option<Outcome> {
+        let Charge { attempts, next, error } = self.charge_of(route, row, &error)?;
+        let charge = match next {
+            Ok(due) => Charge { attempts, next: Ok(due), error },
+            Err(_) => Charge { attempts, next: Err(Reason::Unresolved), error: unresolved(limits, row, &error) },
+        };
+        self.charge_call(row, charge, false, false).await
+    }
+
+    /// Leaves a row whose call was cut off by the end of the worker. No attempt is charged.
+    pub(super) async fn call_stopped(&self, row: &Row, in_doubt: bool) -> Option<Outcome> {
+        self.write_call(row, &CallResult { in_doubt, ..CallResult::given_back(Duration::ZERO) }).await;
+        None
+    }
+
+    /// Applies the retry policy of the handler.
+    fn charge_of(&self, route: &Route<S>, row: &Row, error: &BoxError) -> Option<Charge> {
+        match self.conclude(route, RunResult::Failed(Failure::of(error)), row.attempts, 0) {
+            Conclusion::Charge(charge) => Some(charge),
+            _ => None,
+        }
+    }
+}

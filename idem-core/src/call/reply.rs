@@ -1,0 +1,50 @@
+//! Waits for the reply of a call.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::FutureExt;
+
+use crate::external::{CallLimits, CallReply, Calling, Doubt};
+use crate::panic_text::panic_text;
+use crate::runtime::Pipeline;
+use crate::{BoxError, Store};
+
+/// How a call has ended.
+pub(super) enum Ended {
+    Replied(CallReply),
+    Failed(Doubt, BoxError),
+    /// The worker stops.
+    Stopped,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Waits for the reply of a call, or of the question what became of one, within its timeout. Here panics of calls are
+    /// caught.
+    pub(super) async fn reply(&self, limits: &CallLimits, mut calling: Calling) -> Ended {
+        let CallLimits { name, timeout, .. } = limits;
+        let ended = tokio::select! {
+            biased;
+            replied = AssertUnwindSafe(&mut calling).catch_unwind() => match replied {
+                Ok(Ok(reply)) => Ended::Replied(reply),
+                Ok(Err(error)) => {
+                    let (doubt, error) = error.into_parts();
+                    Ended::Failed(doubt, error)
+                }
+                Err(panic) => {
+                    let text = panic_text(panic.as_ref());
+                    Ended::Failed(Doubt::InDoubt, format!("the call `{name}` panicked: {text}").into())
+                }
+            },
+            () = tokio::time::sleep(*timeout) => {
+                let late = format!("the call `{name}` exceeded its timeout of {timeout:?}");
+                Ended::Failed(Doubt::InDoubt, late.into())
+            }
+            () = self.stop.cancelled() => Ended::Stopped,
+        };
+        // The drop runs user code too.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(calling))) {
+            tracing::warn!(panic = panic_text(panic.as_ref()), "a call panicked while it was dropped");
+        }
+        ended
+    }
+}

@@ -1,0 +1,76 @@
+//! Records and reports the results of calls.
+
+use std::time::Duration;
+
+use crate::external::CallLimits;
+use crate::runtime::{Charge, Pipeline, warn_of_refusal};
+use crate::store::{CallResult, Row};
+use crate::{Outcome, Reason, Store, telemetry};
+
+impl<S: Store> Pipeline<S> {
+    /// Records the result of a call, and retries until the database has answered. Returns whether it was written: if not, the
+    /// lease ends, and the call counts as one that may have had an effect.
+    pub(super) async fn write_call(&self, row: &Row, result: &CallResult) -> bool {
+        let write = || self.store.record_call(row, result);
+        match self.outage.insist_unless_refused(&self.stop, write).await {
+            Some(Ok(written)) => {
+                self.outage.works();
+                written
+            }
+            Some(Err(error)) => {
+                let (tries, _) = self.refusals.count(row.id);
+                warn_of_refusal(&row.delivery, tries, error.as_ref());
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Gives a row back that was not called. `is_first`: no call has begun under its key before.
+    pub(super) async fn give_back_call(&self, row: &Row, is_first: bool, due: Duration) -> Option<Outcome> {
+        self.write_call(row, &CallResult { is_unused: is_first, ..CallResult::given_back(due) }).await;
+        self.calls_due.notify_one();
+        None
+    }
+
+    /// Makes a row dead, without one more attempt.
+    pub(super) async fn end_call(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
+        let result = CallResult::dead(reason, error.clone());
+        self.write_charge(row, Charge { attempts: row.attempts, next: Err(reason), error }, result).await
+    }
+
+    /// Records a failed attempt of a call.
+    pub(super) async fn charge_call(
+        &self,
+        row: &Row,
+        charge: Charge,
+        is_unused: bool,
+        in_doubt: bool,
+    ) -> Option<Outcome> {
+        let error = Some(charge.error.clone());
+        let result = CallResult { answer: None, next: charge.next, error, is_attempt: true, is_unused, in_doubt };
+        self.write_charge(row, charge, result).await
+    }
+
+    async fn write_charge(&self, row: &Row, charge: Charge, result: CallResult) -> Option<Outcome> {
+        if !self.write_call(row, &result).await {
+            return None;
+        }
+        let Charge { attempts, next, error } = charge;
+        telemetry::tell(Some(row.id), attempts, next, &error);
+        Some(match next {
+            Ok(due) => Outcome::Scheduled { attempt: attempts, due },
+            Err(reason) => Outcome::Dead { reason },
+        })
+    }
+}
+
+/// The error of a message whose call may have had an effect that nobody can tell.
+pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
+    let key = row.outbound.map(|key| key.to_string()).unwrap_or_default();
+    format!(
+        "whether the call `{}` had an effect is unknown: {why}. Ask the provider about the key {key}, and tell the result by \
+         `Inbox::resolve`",
+        limits.name
+    )
+}

@@ -1,0 +1,134 @@
+//! Makes the call of one row.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::external::{CallLimits, CallReply, Calling, Doubt};
+use crate::registry::NoJob;
+use crate::routes::Route;
+use crate::runtime::Pipeline;
+use crate::store::{Row, called_for};
+use crate::{Outcome, PrepareError, Reason, Store};
+
+use super::reply::Ended;
+use super::result::unresolved;
+use super::step::{self, Step, Taken};
+
+/// Whether a row can be called or asked about.
+enum Begun {
+    Calling(Calling),
+    /// Its result is recorded.
+    Done(Option<Outcome>),
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Makes the call of a taken row, or asks what became of it, and records the result. In every case a result is recorded, or
+    /// the lease ends.
+    pub(super) async fn call_row(&self, row: &Row, taken: Taken) {
+        // Pinned first, like other large futures.
+        let work = pin!(self.call(row.clone(), taken));
+        self.report_row(row, work).await;
+    }
+
+    async fn call(&self, mut row: Row, mut taken: Taken) -> Option<Outcome> {
+        let route = self.routes.get(row.identity.handler)?;
+        let limits = route.external.as_ref()?;
+        // A suspect that has the process to itself could end it, and leave the call in doubt.
+        let _beside = self.suspect_lock.direct().await;
+        let mut age = called_for(&row, limits.lease());
+        loop {
+            let is_first = age.is_zero();
+            let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
+                // A drain begins no more calls.
+                Step::Call | Step::Ask | Step::GiveBack if self.draining.has_begun() => {
+                    return self.give_back_call(&row, is_first, Duration::ZERO).await;
+                }
+                Step::Call => false,
+                Step::Ask => true,
+                Step::GiveBack => return self.give_back_call(&row, is_first, Duration::ZERO).await,
+                Step::Dead(reason) => return self.end_call(&row, reason, why_dead(limits, &row, reason)).await,
+            };
+            let calling = match self.begin_call(route, limits, &row, (asks, is_first)).await {
+                Begun::Calling(calling) => calling,
+                Begun::Done(outcome) => return outcome,
+            };
+            match self.reply(limits, calling).await {
+                Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(&row, answer).await,
+                Ended::Replied(CallReply::Answer(Err(error))) => {
+                    let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
+                    return self.end_call(&row, Reason::Permanent, error).await;
+                }
+                Ended::Replied(CallReply::NotThere) => {
+                    (taken, age) = (Taken::now(), Duration::ZERO);
+                    if !self.renew(&mut row, limits).await {
+                        return None;
+                    }
+                }
+                Ended::Replied(CallReply::Unknown) => {
+                    let why = unresolved(limits, &row, "the provider does not know it either");
+                    return self.end_call(&row, Reason::Unresolved, why).await;
+                }
+                Ended::Failed(_, error) if asks => return self.question_failed((route, limits), &row, error).await,
+                Ended::Failed(doubt, error) => {
+                    return self.call_failed((route, limits), &row, (doubt, error), is_first).await;
+                }
+                Ended::Stopped => return self.call_stopped(&row, !asks).await,
+            }
+        }
+    }
+
+    /// Decodes the message, extracts the parameters, and begins the call or the question.
+    async fn begin_call(
+        &self,
+        route: &Route<S>,
+        limits: &CallLimits,
+        row: &Row,
+        (asks, is_first): (bool, bool),
+    ) -> Begun {
+        let fits = self.limit(&row.delivery).map_err(NoJob::from);
+        let begun = fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks));
+        Begun::Done(match begun {
+            Ok(Ok(calling)) => return Begun::Calling(calling),
+            Ok(Err(error)) if asks => self.question_failed((route, limits), row, error).await,
+            // Nothing was sent.
+            Ok(Err(error)) => self.call_failed((route, limits), row, (Doubt::NotDone, error), is_first).await,
+            Err(NoJob::Unfit(unfit)) => self.end_call(row, unfit.reason, unfit.error).await,
+            Err(NoJob::Unprepared | NoJob::Several) => self.prepare_call(route, row, is_first).await,
+        })
+    }
+
+    /// Lets the codec prepare, and gives the row back.
+    async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool) -> Option<Outcome> {
+        let (_, wait) = self.refusals.count(row.id);
+        match self.prepare(route, &row.delivery).await {
+            Ok(()) => self.give_back_call(row, is_first, Duration::ZERO).await,
+            Err(PrepareError::Unavailable(_)) => self.give_back_call(row, is_first, wait).await,
+            Err(PrepareError::Undecodable(error)) => {
+                self.end_call(row, Reason::Undecodable, crate::error::text(error.as_ref())).await
+            }
+        }
+    }
+
+    /// Gives a row another key, because no call under the one that it has had an effect. It is written before it is used.
+    async fn renew(&self, row: &mut Row, limits: &CallLimits) -> bool {
+        let outbound = Uuid::new_v4();
+        let write = || self.store.renew_call(row, outbound, limits.lease());
+        let renewed = self.outage.insist(&self.stop, write).await == Some(true);
+        row.outbound = Some(outbound);
+        self.complete(row);
+        renewed
+    }
+}
+
+fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
+    match reason {
+        Reason::Unresolved => unresolved(limits, row, "its key is too old to be used again, and no `reconcile` can be asked"),
+        _ => format!(
+            "the call `{}` began too often without a result, because processes ended meanwhile: replay the message if they were \
+             killed from outside",
+            limits.name
+        ),
+    }
+}

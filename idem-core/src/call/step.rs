@@ -1,0 +1,88 @@
+//! What follows for a row that was taken for its call.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::Reason;
+use crate::external::CallLimits;
+
+/// How often a call may begin without a result before its message is a dead letter, `crashed`. It counts more than the starts
+/// of a handler, because calls run beside each other, and most ends of a process in one are deployments.
+const MAX_CALLS: u32 = 10;
+
+/// When a row was taken, by the clocks of this process. The lease of the row began later.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    at: Instant,
+    /// It goes on while a virtual machine is suspended.
+    date: SystemTime,
+}
+
+impl Taken {
+    pub(super) fn now() -> Self {
+        Self { at: Instant::now(), date: SystemTime::now() }
+    }
+
+    /// Returns for how long the row has been taken.
+    pub(super) fn elapsed(self) -> Duration {
+        self.at.elapsed().max(self.date.elapsed().unwrap_or_default())
+    }
+}
+
+/// What follows for a row that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Call,
+    /// Ask the provider what became of the calls under this key.
+    Ask,
+    /// There is no time left in the lease: a call could still be under way when another worker begins one.
+    GiveBack,
+    Dead(Reason),
+}
+
+/// Decides about a row whose call has now begun `calls` times without a result, which was first called under its key this
+/// long ago, and has been taken for `waited`.
+pub(super) fn next(limits: &CallLimits, calls: u32, age: Duration, waited: Duration) -> Step {
+    if calls > MAX_CALLS {
+        return Step::Dead(Reason::Crashed);
+    }
+    if waited.saturating_add(limits.timeout) > limits.lease() {
+        return Step::GiveBack;
+    }
+    match (limits.is_usable(age), limits.reconciles) {
+        (true, _) => Step::Call,
+        (false, true) => Step::Ask,
+        (false, false) => Step::Dead(Reason::Unresolved),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const NOW: Duration = Duration::ZERO;
+
+    fn limits(key_life: Option<Duration>, reconciles: bool) -> CallLimits {
+        CallLimits { name: "charge", timeout: 20 * SECOND, key_life, reconciles, writes: false }
+    }
+
+    #[test]
+    fn a_row_is_called_while_its_key_is_known_and_asked_about_after_that() {
+        let (keyed, mail) = (limits(Some(100 * SECOND), true), limits(None, true));
+        let table = [
+            (keyed, 1, NOW, NOW, Step::Call),
+            (keyed, 10, 60 * SECOND, 10 * SECOND, Step::Call),
+            (keyed, 1, 61 * SECOND, NOW, Step::Ask),
+            (keyed, 1, NOW, 11 * SECOND, Step::GiveBack),
+            (keyed, 1, 61 * SECOND, 11 * SECOND, Step::GiveBack),
+            (keyed, 11, NOW, NOW, Step::Dead(Reason::Crashed)),
+            (mail, 1, NOW, NOW, Step::Call),
+            (mail, 2, SECOND, NOW, Step::Ask),
+            (limits(Some(100 * SECOND), false), 1, 61 * SECOND, NOW, Step::Dead(Reason::Unresolved)),
+            (limits(None, false), 2, SECOND, NOW, Step::Dead(Reason::Unresolved)),
+        ];
+        for (limits, calls, age, waited, expected) in table {
+            assert_eq!(next(&limits, calls, age, waited), expected, "{limits:?} {calls} {age:?} {waited:?}");
+        }
+    }
+}

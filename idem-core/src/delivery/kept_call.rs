@@ -1,0 +1,13 @@
+//! What an inbox row has kept of the external call of its message.
+
+use uuid::Uuid;
+
+use crate::store::CallAnswer;
+
+/// What an inbox row has kept of the external call of its message.
+#[derive(Clone)]
+pub(crate) struct KeptCall {
+    /// The key under which the provider knows it.
+    pub(crate) outbound: Uuid,
+    pub(crate) answer: Option<CallAnswer>,
+}

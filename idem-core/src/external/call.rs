@@ -1,0 +1,96 @@
+//! The trait that `#[external]` implements.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{BoxError, Param};
+
+use super::error::CallError;
+use super::found::Found;
+
+/// A call to another system, such as a payment provider. `#[external]` implements it for an empty struct with the function's
+/// name; a handler makes the call with `#[idempotent(.., call = charge)]`.
+///
+/// The call runs before the handler, with no transaction and no connection, at least once, each time under the same
+/// [`OutboundKey`](crate::OutboundKey). Its answer is committed before the handler runs, which gets it as [`Called`](crate::Called), in the transaction of the
+/// claim. A call that got no answer is repeated while the provider remembers the key; after that the provider is asked
+/// what became of it. If that cannot be known, the message is a dead letter, `unresolved`: it is never guessed.
+///
+/// The future is dropped at the timeout and at the shutdown timeout. Like an error, a panic and the end of the process, that
+/// leaves the effect in doubt.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use idem_core::{BoxError, CallError, External, Found, OutboundKey, State};
+/// # #[derive(Clone)] struct Bank;
+/// # impl Bank {
+/// #     async fn charge(&self, _: i64, _: &str) -> Result<String, BoxError> { Ok("ch_1".to_owned()) }
+/// #     async fn find(&self, _: &str) -> Result<Option<String>, BoxError> { Ok(None) }
+/// # }
+/// struct Order { cents: i64 }
+/// struct Charge;
+///
+/// impl External for Charge {
+///     const NAME: &'static str = "charge";
+///     const KEY_LIFE: Option<Duration> = Some(Duration::from_secs(24 * 3600));
+///     const RECONCILES: bool = true;
+///     type Message = Order;
+///     type Params = (OutboundKey, State<Bank>);
+///     type Answer = String;
+///
+///     async fn call(order: &Order, (key, State(bank)): Self::Params) -> Result<String, CallError> {
+///         Ok(bank.charge(order.cents, &key.to_string()).await?)
+///     }
+///
+///     async fn reconcile(_: &Order, (key, State(bank)): Self::Params) -> Result<Found<String>, BoxError> {
+///         Ok(bank.find(&key.to_string()).await?.map_or(Found::NotThere, Found::There))
+///     }
+/// }
+/// ```
+pub trait External: Send + Sync + 'static {
+    /// Its name, for the log.
+    const NAME: &'static str;
+
+    /// How long the provider remembers a key, from its first use. Less a tenth, a call may be repeated under it. `None`: the
+    /// provider knows no keys, and a call that was begun is never repeated by itself.
+    const KEY_LIFE: Option<Duration>;
+
+    /// How long one call, or one question what became of it, may take; 20 seconds by default.
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// Whether [`reconcile`](Self::reconcile) can be asked.
+    const RECONCILES: bool = false;
+
+    /// The message of the handler.
+    type Message: Send + Sync + 'static;
+
+    /// The parameters beside the message: `()`, or a tuple of extractors, of which one is the [`OutboundKey`](crate::OutboundKey).
+    type Params: Param;
+
+    /// The answer. It is stored as JSON.
+    type Answer: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// [`CallError::not_done`]: it certainly had no effect. [`CallError::permanent`]: no further call under this key can
+    /// succeed; the message is a dead letter. Any other error leaves the effect in doubt. Each counts as an attempt.
+    fn call(
+        message: &Self::Message,
+        params: Self::Params,
+    ) -> impl Future<Output = Result<Self::Answer, CallError>> + Send;
+
+    /// Asks the provider what became of the calls under this key. It must not change anything.
+    ///
+    /// # Errors
+    /// The provider could not be asked: it is asked again later. After the last attempt, the message is a dead letter,
+    /// `unresolved`.
+    fn reconcile(
+        _message: &Self::Message,
+        _params: Self::Params,
+    ) -> impl Future<Output = Result<Found<Self::Answer>, BoxError>> + Send {
+        async { Ok(Found::Unknown) }
+    }
+}

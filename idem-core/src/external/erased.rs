@@ -1,0 +1,97 @@
+//! A call without its types.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::store::CallAnswer;
+use crate::{BoxError, Extraction};
+
+use super::error::CallError;
+
+/// A call that was begun.
+pub(crate) type Calling = Pin<Box<dyn Future<Output = Result<CallReply, CallError>> + Send>>;
+
+/// What a call, or the question what became of it, has returned.
+pub(crate) enum CallReply {
+    /// The answer, as JSON, or why it has no JSON form.
+    Answer(Result<CallAnswer, serde_json::Error>),
+    NotThere,
+    Unknown,
+}
+
+/// How long a call may take, how it is repeated, and what its parameters do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallLimits {
+    pub(crate) name: &'static str,
+    pub(crate) timeout: Duration,
+    /// `None`: the provider knows no keys.
+    pub(crate) key_life: Option<Duration>,
+    pub(crate) reconciles: bool,
+    /// Whether a parameter needs a transaction.
+    pub(crate) writes: bool,
+}
+
+/// A call, for a worker with the state `S`.
+pub struct ErasedCall<S> {
+    pub(crate) limits: CallLimits,
+    /// The type of the message that it takes.
+    pub(crate) message: TypeId,
+    pub(crate) begin: Begin<S>,
+}
+
+/// Extracts the parameters, and begins the call, or, with `true`, the question what became of it.
+type Begin<S> = fn(Box<dyn Any + Send>, &Extraction<'_, S>, bool) -> Result<Calling, BoxError>;
+
+impl<S> fmt::Debug for ErasedCall<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErasedCall").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// How much longer than its timeout a row is taken for a call: until it is sent, and on its way after the timeout.
+const MARGIN: Duration = Duration::from_secs(10);
+
+impl CallLimits {
+    /// How long a row is taken for a call. No request of it is on its way after that.
+    pub(crate) fn lease(&self) -> Duration {
+        self.timeout.saturating_add(MARGIN)
+    }
+
+    /// Returns whether a call may be sent that was first made under its key this long ago, as of the take of its row: the
+    /// provider must still know the key when it arrives, within the lease. A tenth of the key's life is left out, since
+    /// clocks differ. Without a key, only the first call may be sent.
+    pub(crate) fn is_usable(&self, age: Duration) -> bool {
+        let usable = |life: Duration| age.saturating_add(self.lease()) <= life / 10 * 9;
+        self.key_life.map_or(age.is_zero(), usable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn limits(key_life: Option<Duration>) -> CallLimits {
+        CallLimits { name: "charge", timeout: Duration::from_secs(20), key_life, reconciles: true, writes: false }
+    }
+
+    #[test]
+    fn a_key_is_used_until_a_call_under_it_could_come_after_nine_tenths_of_its_life() {
+        let day = limits(Some(24 * HOUR));
+        let last = Duration::from_secs(24 * 3600 * 9 / 10 - 30);
+        assert!(day.is_usable(Duration::ZERO) && day.is_usable(last));
+        assert!(!day.is_usable(last + Duration::from_millis(1)));
+        let short = limits(Some(Duration::from_secs(34)));
+        assert!(short.is_usable(Duration::ZERO) && !short.is_usable(Duration::from_secs(1)));
+        assert!(!limits(Some(Duration::from_secs(33))).is_usable(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_call_without_a_key_is_not_repeated() {
+        assert!(limits(None).is_usable(Duration::ZERO));
+        assert!(!limits(None).is_usable(Duration::from_millis(1)));
+    }
+}

@@ -1,0 +1,25 @@
+//! Calls to other systems, which are made before a handler runs and outside of any transaction.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `call` | the trait of a call |
+//! | `outbound_key` | the key under which the other system knows a call |
+//! | `error`, `found` | how a call failed, and what the other system knows of one |
+//! | `called` | the answer, as a parameter of the handler |
+//! | `erased` | a call without its types |
+
+mod call;
+mod called;
+mod erased;
+mod error;
+mod found;
+mod outbound_key;
+
+pub use call::External;
+pub use called::{Called, CalledBy};
+pub use erased::ErasedCall;
+pub(crate) use erased::{CallLimits, CallReply, Calling};
+pub use error::CallError;
+pub(crate) use error::Doubt;
+pub use found::Found;
+pub use outbound_key::OutboundKey;

@@ -1,0 +1,69 @@
+//! The key under which another system knows a call.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::{BoxError, Extract, Extraction, Param, permanent};
+
+/// The key under which another system knows a call: a random UUID, which says nothing about the message. It is made once
+/// for a message, before its first call, and stays the same until the other system says that it knows no call under it.
+///
+/// As a parameter, it is that of the call, or that of the call which was made for this handler.
+///
+/// ```
+/// # use idem_core::OutboundKey;
+/// // A test calls the function with any key.
+/// let key = OutboundKey::new("a8098c1a-f86e-11da-bd1a-00112444be1e".parse()?);
+/// assert_eq!(key.to_string(), "a8098c1a-f86e-11da-bd1a-00112444be1e");
+/// assert_eq!(key.as_str(), "a8098c1a-f86e-11da-bd1a-00112444be1e");
+/// # Ok::<(), uuid::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OutboundKey {
+    id: Uuid,
+    text: [u8; 36],
+}
+
+impl OutboundKey {
+    /// A key, for a test that makes the call itself.
+    pub fn new(id: Uuid) -> Self {
+        let mut text = [0; 36];
+        id.hyphenated().encode_lower(&mut text);
+        Self { id, text }
+    }
+
+    /// Returns it as text: 36 lower-case characters.
+    pub fn as_str(&self) -> &str {
+        // It is ASCII.
+        std::str::from_utf8(&self.text).unwrap_or_default()
+    }
+
+    /// Returns it as a UUID.
+    pub fn as_uuid(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl fmt::Display for OutboundKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for OutboundKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OutboundKey").field(&self.id).finish()
+    }
+}
+
+impl Param for OutboundKey {
+    const NEEDS_CALL: bool = true;
+}
+
+impl<S> Extract<S> for OutboundKey {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        let none = || permanent("the handler has no call, and so no key for it: `#[idempotent(.., call = ..)]`");
+        from.delivery.call.as_deref().map(|call| Self::new(call.outbound)).ok_or_else(none)
+    }
+}

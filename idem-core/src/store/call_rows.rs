@@ -1,0 +1,130 @@
+//! Inbox rows in their call phase: taken, called, and with an answer.
+
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use crate::Reason;
+
+use super::{CallAnswer, HandlerId, Row, StoreError, Transactions};
+
+/// The inbox rows whose handlers make an external call first. Until such a row has an answer it is in its call phase, in
+/// which no method of [`InboxRows`](super::InboxRows) takes it or judges it. With its answer it is an ordinary row, whose
+/// run completes the message.
+///
+/// Each method is one committed statement or transaction.
+pub trait CallRows: Transactions {
+    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, a key and the time of the
+    /// first call where the row has none, and counts a call that begins. Rows that another transaction has locked are
+    /// skipped.
+    fn take_calls(
+        &self,
+        callers: &[Caller],
+        limit: usize,
+        token: Uuid,
+    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+
+    /// Returns the rows that have this token: those taken by a take whose response was lost.
+    fn calls_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+
+    /// Records the result of a call, and clears the token. `false` if the row no longer has this token: another worker may
+    /// have called meanwhile, under the same key.
+    fn record_call(&self, row: &Row, result: &CallResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Gives a row another key, which no call has used yet, and restarts its lease and the time of the first call. `false` if
+    /// the row no longer has this token: the key must not be used.
+    fn renew_call(
+        &self,
+        row: &Row,
+        outbound: Uuid,
+        lease: Duration,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+}
+
+/// A handler that makes external calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The handler.
+    pub handler: HandlerId,
+    /// How long a row stays taken for a call: longer than the call can take.
+    pub lease: Duration,
+}
+
+/// The result of a call, for a row in its call phase. Until it is written, the call counts as one that may have had an effect.
+// Exhaustive: a store that ignored a new part of it would call too often or lose an answer, so it must not compile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallResult {
+    /// The answer, as JSON: the row becomes an ordinary one without failed attempts. `None`: it stays in its call phase, with
+    /// no call begun since this result.
+    pub answer: Option<CallAnswer>,
+    /// The time until the row is due, or the reason for which it is dead.
+    pub next: Result<Duration, Reason>,
+    /// The error, if there was one.
+    pub error: Option<String>,
+    /// Whether this is one more failed attempt.
+    pub is_attempt: bool,
+    /// Whether no call has begun under the key of the row: the time of the first call is cleared.
+    pub is_unused: bool,
+    /// Whether the request may still be on its way: the row is not due before its lease has ended.
+    pub in_doubt: bool,
+}
+
+impl CallResult {
+    /// A result that changes nothing but the token and the time at which the row is due.
+    pub fn given_back(due: Duration) -> Self {
+        Self { answer: None, next: Ok(due), error: None, is_attempt: false, is_unused: false, in_doubt: false }
+    }
+
+    /// The answer.
+    pub fn answered(answer: CallAnswer) -> Self {
+        Self { answer: Some(answer), ..Self::given_back(Duration::ZERO) }
+    }
+
+    /// A dead row, without one more attempt.
+    pub fn dead(reason: Reason, error: String) -> Self {
+        Self { next: Err(reason), error: Some(error), ..Self::given_back(Duration::ZERO) }
+    }
+}
+
+/// What an operator decides about a dead row whose handler makes an external call, after a look at the provider.
+///
+/// ```
+/// # use idem_core::store::{CallAnswer, Resolution};
+/// #[derive(serde::Serialize)]
+/// struct Charge { id: &'static str }
+///
+/// // The provider's page shows the charge. The handler completes with it, and nothing is called.
+/// let resolution = Resolution::answer(&Charge { id: "ch_1" })?;
+/// assert_eq!(resolution, Resolution::Answer(CallAnswer::new(r#"{"id":"ch_1"}"#)));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resolution {
+    /// The call had an effect, and this is its answer, as JSON, as the function with `#[external]` would have returned it.
+    Answer(CallAnswer),
+    /// The call certainly had no effect, or its effect was undone: call again, under another key.
+    CallAgain,
+    /// Neither: delete the row. Copies of the message remain duplicates.
+    Discard,
+}
+
+impl Resolution {
+    /// The answer of the call.
+    ///
+    /// # Errors
+    /// It has no JSON form.
+    pub fn answer<T: serde::Serialize>(answer: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_vec(answer).map(|answer| Self::Answer(CallAnswer::new(answer)))
+    }
+}
+
+/// Takes of one row whose call has begun are further apart: a lease lies between them.
+const SAME_TAKE: Duration = Duration::from_secs(1);
+
+/// Returns how long ago the first call under the key of a row began, as of its take; zero if it is about to begin.
+pub(crate) fn called_for(row: &Row, lease: Duration) -> Duration {
+    let taken = row.due_at.checked_sub(lease).unwrap_or(SystemTime::UNIX_EPOCH);
+    let age = row.called_at.and_then(|called_at| taken.duration_since(called_at).ok()).unwrap_or_default();
+    if age < SAME_TAKE { Duration::ZERO } else { age }
+}

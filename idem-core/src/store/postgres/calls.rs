@@ -1,0 +1,61 @@
+//! Inbox rows in their call phase.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::store::{CallAnswer, CallResult, CallRows, Caller, Resolution, Row, StoreError};
+
+use super::Postgres;
+use super::answer::About;
+use super::rows::{self, secs};
+
+impl CallRows for Postgres {
+    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
+        let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let query = self.sql().take_calls.query().bind(handlers).bind(limit).bind(token).bind(leases);
+        rows::all(&self.ask(query).await?)
+    }
+
+    async fn calls_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        rows::all(&self.ask(self.sql().calls_by_token.query().bind(token)).await?)
+    }
+
+    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
+        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt } = result;
+        let query = self.sql().record_call.query().bind(row.id).bind(row.token).bind(i32::from(*is_attempt));
+        let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
+        let query = query.bind(next.err().map(crate::Reason::as_str)).bind(error.as_ref().map(String::as_bytes));
+        let query = query.bind(*is_unused).bind(*in_doubt);
+        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
+    }
+
+    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
+        let query = self.sql().renew_call.query().bind(row.id).bind(row.token).bind(outbound).bind(secs(lease));
+        Ok(!self.ask(query).await?.is_empty())
+    }
+}
+
+impl Postgres {
+    /// Moves a taken row to its call phase.
+    pub(super) async fn leave_to_call(&self, row: &Row) -> Result<bool, StoreError> {
+        Ok(!self.ask(self.sql().leave_to_call.query().bind(row.id).bind(row.token)).await?.is_empty())
+    }
+
+    /// Does what an operator has decided about a call.
+    pub(super) async fn resolve_call(
+        &self,
+        consumer: &str,
+        id: i64,
+        resolution: &Resolution,
+    ) -> Result<bool, StoreError> {
+        let query = match resolution {
+            Resolution::Answer(answer) => self.sql().resolve.query().bind(consumer).bind(id).bind(Some(answer.as_bytes())),
+            Resolution::CallAgain => self.sql().resolve.query().bind(consumer).bind(id).bind(None::<&[u8]>),
+            Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(true),
+        };
+        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
+    }
+}

@@ -1,0 +1,71 @@
+//! The statements of external calls.
+
+use super::rows::COLUMNS;
+
+/// The predicate of the index of rows in their call phase.
+const CALLING: &str = "i.state = 'scheduled' AND i.starts < 0";
+
+/// As the take of ordinary rows, handler by handler. $1 and $4: the handlers and their leases in seconds, $2 the limit, $3 the
+/// token. The time of the first call is written before the call.
+pub(super) fn take() -> String {
+    format!(
+        "WITH due AS MATERIALIZED (
+            SELECT found.id, found.lease FROM unnest($1::int[], $4::float8[]) AS handler (id, lease), LATERAL (
+                SELECT i.id, i.due_at, handler.lease FROM {{schema}}.inbox_messages AS i
+                WHERE i.handler_id = handler.id AND {CALLING} AND i.due_at <= now()
+                ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+            ) AS found ORDER BY found.due_at LIMIT $2
+        )
+        UPDATE {{schema}}.inbox_messages AS i
+        SET starts = i.starts - 1, token = $3, due_at = now() + due.lease * interval '1 second',
+            outbound = coalesce(i.outbound, pg_catalog.gen_random_uuid()), called_at = coalesce(i.called_at, now())
+        FROM due, {{schema}}.handlers AS h
+        WHERE i.id = due.id AND h.id = i.handler_id
+        RETURNING {COLUMNS}"
+    )
+}
+
+pub(super) fn by_token() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+        WHERE {CALLING} AND i.token = $1 ORDER BY i.id"
+    )
+}
+
+/// One statement for every result: $3 attempts to add, $4 the answer, $5 seconds until due, $6 the reason if dead, $7 the
+/// error, $8 whether no call has begun under the key, $9 whether the lease is left to end.
+pub(super) const RECORD: &str = "
+    UPDATE {schema}.inbox_messages SET
+        token = NULL,
+        starts = CASE WHEN $4::bytea IS NULL THEN -1 ELSE 0 END,
+        attempts = CASE WHEN $4 IS NULL THEN attempts + $3 ELSE 0 END,
+        answer = $4,
+        called_at = CASE WHEN NOT $8 THEN called_at END,
+        due_at = greatest(CASE WHEN $9 THEN due_at END, now() + $5::float8 * interval '1 second'),
+        reason = $6::text,
+        state = CASE WHEN $6 IS NULL THEN 'scheduled' ELSE 'dead' END,
+        died_at = CASE WHEN $6 IS NOT NULL THEN now() END,
+        error = coalesce($7, error)
+    WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
+
+pub(super) const RENEW: &str = "
+    UPDATE {schema}.inbox_messages
+    SET outbound = $3, called_at = now(), due_at = now() + $4::float8 * interval '1 second'
+    WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
+
+pub(super) const LEAVE_TO_CALL: &str = "
+    UPDATE {schema}.inbox_messages SET token = NULL, starts = -1, breaks = 0, due_at = now()
+    WHERE id = $1 AND token = $2 RETURNING 1";
+
+/// $3: the answer; null: another call, which needs another key. A row that has an answer is not called for again.
+pub(super) const RESOLVE: &str = "
+    UPDATE {schema}.inbox_messages AS i SET
+        state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0, due_at = now(),
+        starts = CASE WHEN $3::bytea IS NULL THEN -1 ELSE 0 END,
+        answer = $3,
+        outbound = CASE WHEN $3 IS NULL THEN pg_catalog.gen_random_uuid() ELSE i.outbound END,
+        called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END
+    FROM {schema}.handlers AS h
+    WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.outbound IS NOT NULL
+      AND ($3 IS NOT NULL OR i.answer IS NULL)
+    RETURNING 1";

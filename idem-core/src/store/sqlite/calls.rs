@@ -1,0 +1,154 @@
+//! Inbox rows in their call phase.
+
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnection;
+use uuid::Uuid;
+
+use crate::Reason;
+use crate::store::{CallAnswer, CallResult, CallRows, Caller, Row, StoreError};
+
+use super::Sqlite;
+use super::sql::{ids, millis, row, rows};
+
+pub(super) const DUE: &str = r#"
+SELECT EXISTS (
+    SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+        SELECT 1 FROM "idem_inbox_messages"
+        WHERE handler_id = h.value AND state = 'scheduled' AND starts < 0 AND due_at <= {now}
+    )
+)"#;
+
+pub(super) const FIND: &str = r#"
+SELECT id FROM "idem_inbox_messages" WHERE handler_id = ?1 AND state = 'scheduled' AND starts < 0 AND due_at <= {now}
+ORDER BY due_at LIMIT ?2"#;
+
+/// The time of the first call is written before the call.
+const TAKE: &str = r#"
+UPDATE "idem_inbox_messages" SET starts = starts - 1, token = ?2, due_at = {now} + ?3,
+    outbound = coalesce(outbound, ?4), called_at = coalesce(called_at, {now})
+WHERE id = ?1
+RETURNING {row}"#;
+
+const TAKEN: &str =
+    r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND state = 'scheduled' AND starts < 0"#;
+
+/// One statement for every result: ?3 attempts to add, ?4 the answer, ?5 the delay, ?6 the reason if dead, ?7 the error, ?8
+/// whether no call has begun under the key, ?9 whether the lease is left to end.
+pub(super) const RECORD: &str = r#"
+UPDATE "idem_inbox_messages" SET
+    token = NULL,
+    starts = CASE WHEN ?4 IS NULL THEN -1 ELSE 0 END,
+    attempts = CASE WHEN ?4 IS NULL THEN attempts + ?3 ELSE 0 END,
+    answer = ?4,
+    called_at = CASE WHEN NOT ?8 THEN called_at END,
+    due_at = max(CASE WHEN ?9 THEN due_at ELSE 0 END, {now} + ?5),
+    reason = ?6,
+    state = CASE WHEN ?6 IS NULL THEN 'scheduled' ELSE 'dead' END,
+    died_at = CASE WHEN ?6 IS NOT NULL THEN {now} END,
+    error = coalesce(?7, error)
+WHERE id = ?1 AND token = ?2 AND starts < 0"#;
+
+const RENEW: &str = r#"
+UPDATE "idem_inbox_messages" SET outbound = ?3, called_at = {now}, due_at = {now} + ?4
+WHERE id = ?1 AND token = ?2 AND starts < 0"#;
+
+const LEAVE_TO_CALL: &str = r#"
+UPDATE "idem_inbox_messages" SET token = NULL, starts = -1, breaks = 0, due_at = {now} WHERE id = ?1 AND token = ?2"#;
+
+/// ?3: the answer; null: another call, with the key ?4. A row that has an answer is not called for again.
+const RESOLVE: &str = r#"
+UPDATE "idem_inbox_messages" SET
+    state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0, due_at = {now},
+    starts = CASE WHEN ?3 IS NULL THEN -1 ELSE 0 END,
+    answer = ?3,
+    outbound = CASE WHEN ?3 IS NULL THEN ?4 ELSE outbound END,
+    called_at = CASE WHEN ?3 IS NOT NULL THEN called_at END
+WHERE id = ?1 AND state = 'dead' AND outbound IS NOT NULL AND (?3 IS NOT NULL OR answer IS NULL)
+    AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
+
+impl CallRows for Sqlite {
+    /// Reads first: each poll comes here, and there is one writer.
+    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
+        let mut reader = self.file.reader().await?;
+        let due = sqlx::query_scalar(self.prefix.sql(DUE)).bind(ids(&handlers)).fetch_one(&mut reader.connection).await;
+        let due: bool = due.map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        if !due {
+            return Ok(Vec::new());
+        }
+        let mut txn = self.transaction().await?;
+        let taken = take(self, txn.connection(), callers, limit, token).await.map_err(|error| self.file.fault(error))?;
+        self.finish(txn, !taken.is_empty()).await?;
+        Ok(taken)
+    }
+
+    /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
+    async fn calls_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        let mut connection = self.file.writer().await?;
+        let taken = sqlx::query(self.prefix.sql(TAKEN)).bind(token).fetch_all(connection.raw()).await;
+        let taken = taken.and_then(|taken| rows(&taken)).map_err(|error| self.file.fault(error))?;
+        connection.give_back();
+        Ok(taken)
+    }
+
+    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
+        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt } = result;
+        let query = sqlx::query(self.prefix.sql(RECORD))
+            .bind(row.id)
+            .bind(row.token)
+            .bind(i64::from(*is_attempt))
+            .bind(answer.as_ref().map(CallAnswer::as_bytes))
+            .bind(millis(next.unwrap_or_default()))
+            .bind(next.err().map(Reason::as_str))
+            .bind(error.as_deref())
+            .bind(*is_unused)
+            .bind(*in_doubt);
+        Ok(self.change_of_message(query).await? == 1)
+    }
+
+    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
+        let query = sqlx::query(self.prefix.sql(RENEW)).bind(row.id).bind(row.token).bind(outbound);
+        Ok(self.change(query.bind(millis(lease))).await? == 1)
+    }
+}
+
+async fn take(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    callers: &[Caller],
+    limit: usize,
+    token: Uuid,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let mut taken = Vec::new();
+    for caller in callers {
+        let left = i64::try_from(limit - taken.len()).unwrap_or(i64::MAX);
+        let due = sqlx::query_scalar::<_, i64>(store.prefix.sql(FIND)).bind(caller.handler.0).bind(left);
+        for id in due.fetch_all(&mut *connection).await? {
+            let query = sqlx::query(store.prefix.sql(TAKE)).bind(id).bind(token).bind(millis(caller.lease));
+            taken.push(row(&query.bind(Uuid::new_v4()).fetch_one(&mut *connection).await?)?);
+        }
+    }
+    Ok(taken)
+}
+
+impl Sqlite {
+    /// Moves a taken row to its call phase.
+    pub(super) async fn leave_to_call(&self, row: &Row) -> Result<bool, StoreError> {
+        let query = sqlx::query(self.prefix.sql(LEAVE_TO_CALL)).bind(row.id).bind(row.token);
+        Ok(self.change(query).await? == 1)
+    }
+
+    /// Gives a dead row of a call its answer, or lets it call again.
+    pub(super) async fn resolve_call(
+        &self,
+        consumer: &str,
+        id: i64,
+        answer: Option<&CallAnswer>,
+    ) -> Result<bool, StoreError> {
+        let query = sqlx::query(self.prefix.sql(RESOLVE)).bind(id).bind(consumer);
+        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(Uuid::new_v4());
+        Ok(self.change_of_message(query).await? == 1)
+    }
+}

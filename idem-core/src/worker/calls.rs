@@ -1,0 +1,59 @@
+//! Checks before the start of the external calls of a worker's handlers.
+
+use std::sync::Arc;
+
+use crate::external::CallLimits;
+use crate::registry::Registered;
+use crate::{Error, Store};
+
+/// Checks that each handler's external call can be made and repeated.
+pub(super) fn check<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+    handlers.iter().try_for_each(|handler| {
+        let flaw = match handler.external() {
+            None if handler.needs_call() => Some(
+                "takes the key of an external call, and makes none: name the call, `#[idempotent(.., call = ..)]`".to_owned(),
+            ),
+            None => None,
+            Some(limits) => flaw(handler.as_ref(), &limits),
+        };
+        match flaw {
+            None => Ok(()),
+            Some(flaw) => Err(Error::Config(format!("the handler {:?} {flaw}", handler.name()))),
+        }
+    })
+}
+
+/// Returns what is wrong with a call and its handler.
+fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<String> {
+    let CallLimits { name, timeout, key_life, writes, .. } = limits;
+    if handler.is_natural() {
+        return Some(format!(
+            "is natural and makes the call `{name}`: a copy of a message would call again. Remove `natural`"
+        ));
+    }
+    if handler.takes_batch() {
+        return Some(format!(
+            "takes a batch and makes the call `{name}`, which is made for one message: let it take one message"
+        ));
+    }
+    if !handler.call_fits() {
+        return Some(format!("makes the call `{name}`, which takes another message"));
+    }
+    if *writes {
+        return Some(format!(
+            "makes the call `{name}`, which takes `Outbox` or `Latest`: a call has no transaction. Take it in the handler"
+        ));
+    }
+    if timeout.is_zero() {
+        return Some(format!("makes the call `{name}`, whose timeout is zero: give it a longer time"));
+    }
+    let too_short = key_life.is_some_and(|_| !limits.is_usable(std::time::Duration::ZERO));
+    too_short.then(|| {
+        format!(
+            "makes the call `{name}`, which may take {timeout:?}, and 10 seconds until it is sent. Its `key_life` of {:?}, less a \
+             tenth, is shorter, so the provider could forget a key before the call arrives: lower the timeout, or make it a call \
+             without a key, `once`",
+            key_life.unwrap_or_default()
+        )
+    })
+}

@@ -1,0 +1,104 @@
+//! The grammar of the arguments of `#[external(...)]`.
+
+use std::time::Duration;
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser, Result};
+use syn::{Error, Ident, Path, Token};
+
+use crate::args::{flag, set};
+use crate::duration::{Time, time};
+
+const ARGUMENTS: &str = "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..` or `crate = ..`";
+
+const NO_KEY_LIFE: &str = "a call needs the time for which the provider remembers a key, `#[external(key_life = \"24h\")]`; if it \
+                           knows no keys, `#[external(once)]`";
+const BOTH: &str = "a provider that knows no keys remembers none: remove `once`, or remove `key_life`";
+
+/// The timeout of a call that names none.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How much longer than its timeout a call may be under way, as the worker counts.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// The arguments that could be parsed.
+#[derive(Default)]
+pub(crate) struct Args {
+    pub(crate) key_life: Option<Time>,
+    /// The word itself.
+    once: Option<Ident>,
+    pub(crate) timeout: Option<Time>,
+    pub(crate) reconcile: Option<Path>,
+    pub(crate) krate: Option<Path>,
+    /// Whether the life of a key is given, valid or not, or may have been meant.
+    lived: bool,
+}
+
+impl Args {
+    /// Parses all arguments. Invalid arguments are omitted, and their errors are added to `errors`.
+    pub(crate) fn parse(tokens: TokenStream, errors: &mut Vec<Error>) -> Self {
+        let mut args = Self::default();
+        let parser = |input: ParseStream<'_>| {
+            while !input.is_empty() {
+                if let Err(error) = args.argument(input) {
+                    errors.push(error);
+                    while !input.is_empty() && !input.peek(Token![,]) {
+                        input.parse::<TokenTree>()?;
+                    }
+                }
+                input.parse::<Option<Token![,]>>()?;
+            }
+            Ok(())
+        };
+        let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
+        errors.extend(unread);
+        args.check(errors);
+        args
+    }
+
+    fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
+        if !input.peek(Ident::peek_any) {
+            self.lived = true;
+            return Err(input.error(format!("expected {ARGUMENTS}")));
+        }
+        let word = input.call(Ident::parse_any)?;
+        match word.to_string().as_str() {
+            "key_life" => {
+                self.lived = true;
+                set(&mut self.key_life, &word, input, time)
+            }
+            "once" => {
+                self.lived = true;
+                flag(&mut self.once, &word, input)
+            }
+            "timeout" => set(&mut self.timeout, &word, input, time),
+            "reconcile" => set(&mut self.reconcile, &word, input, Path::parse_mod_style),
+            "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
+            other => {
+                self.lived = true;
+                Err(Error::new(word.span(), format!("unknown argument `{other}`; expected {ARGUMENTS}")))
+            }
+        }
+    }
+
+    /// Checks that the arguments go together.
+    fn check(&self, errors: &mut Vec<Error>) {
+        if !self.lived {
+            errors.push(Error::new(Span::call_site(), NO_KEY_LIFE));
+        }
+        if let (Some(once), Some(_)) = (&self.once, &self.key_life) {
+            errors.push(Error::new(once.span(), BOTH));
+        }
+        let Some(life) = &self.key_life else { return };
+        let timeout = self.timeout.as_ref().map_or(TIMEOUT, |timeout| timeout.value);
+        if life.value / 10 * 9 < timeout.saturating_add(MARGIN) {
+            let text = format!(
+                "the provider could forget a key before a call arrives, which may take {timeout:?}, and {MARGIN:?} until it is \
+                 sent: that must be less than nine tenths of `key_life`. Lower the timeout, or make it a call without a key, \
+                 `once`"
+            );
+            errors.push(Error::new(life.text.span(), text));
+        }
+    }
+}

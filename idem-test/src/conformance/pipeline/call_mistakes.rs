@@ -1,0 +1,87 @@
+//! Handlers whose external calls cannot be made, which are refused when the worker starts.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use idem_core::{
+    Batch, BoxError, CallError, CalledBy, Delivery, External, Handler, Input, Key, KeyError, Outbox, OutboundKey, Param,
+    Worker,
+};
+
+use crate::conformance::store::World;
+
+use super::desk::Desk;
+use super::line::Line;
+use super::orders::Order;
+use super::settings::Settings;
+
+/// A call whose parameters are `P`, under a key that lives for so many seconds.
+struct Call<P, const LIFE: u64>(PhantomData<fn() -> P>);
+
+impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
+    const NAME: &'static str = "call";
+    const KEY_LIFE: Option<Duration> = Some(Duration::from_secs(LIFE));
+
+    type Message = Order;
+    type Params = P;
+    type Answer = ();
+
+    async fn call(_: &Order, _: P) -> Result<(), CallError> {
+        Ok(())
+    }
+}
+
+/// A handler of this input with these parameters.
+struct Calls<W, I, P, const NATURAL: bool>(PhantomData<fn() -> (W, I, P)>);
+
+impl<W: World, I: Input<Order>, P: Param, const NATURAL: bool> Handler for Calls<W, I, P, NATURAL> {
+    const NAME: &'static str = "calls";
+    const NATURAL: bool = NATURAL;
+
+    type Message = Order;
+    type Input = I;
+    type Params = P;
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(_: I, _: P, _: &mut W::Connection) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+type Day<P = OutboundKey> = CalledBy<Call<P, 86_400>>;
+
+/// The error with which a worker with this handler refuses to start.
+async fn refused<W: World, H>(line: &Line<W>) -> String
+where
+    H: Handler<Message = Order, Connection = W::Connection>,
+    H::Params: idem_core::Extract<Desk>,
+{
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    line.run_until_stopped(worker.handler::<H>(), Settings::default()).refused().await
+}
+
+/// Each error names the mistake, and nothing has run.
+pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    let natural = refused::<W, Calls<W, Order, Day, true>>(&line).await;
+    let batch = refused::<W, Calls<W, Batch<Order>, Day, false>>(&line).await;
+    let short = refused::<W, Calls<W, Order, CalledBy<Call<OutboundKey, 33>>, false>>(&line).await;
+    let staging = refused::<W, Calls<W, Order, Day<(OutboundKey, Outbox)>, false>>(&line).await;
+    let without = refused::<W, Calls<W, Order, OutboundKey, false>>(&line).await;
+    let says = [
+        (natural, "Remove `natural`"),
+        (batch, "let it take one message"),
+        (short, "lower the timeout"),
+        (staging, "a call has no transaction"),
+        (without, "name the call"),
+    ];
+    for (error, part) in says {
+        assert!(error.contains("\"calls\"") && error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(line.queue.counts().acks, 0);
+}

@@ -1,0 +1,34 @@
+//! The rows in their call phase of a tapped store.
+
+use std::time::Duration;
+
+use idem_core::Store;
+use idem_core::store::{CallResult, CallRows, Caller, Row, StoreError};
+use uuid::Uuid;
+
+use super::{StoreTap, TappedStore};
+
+impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
+    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        self.tap.before("take_calls", &[]).await?;
+        let taken = self.tap.statement(self.within.take_calls(callers, limit, token)).await?;
+        if !taken.is_empty() {
+            self.tap.before("taken_calls", &[]).await?;
+        }
+        Ok(taken)
+    }
+
+    async fn calls_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        self.within.calls_by_token(token).await
+    }
+
+    async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
+        self.tap.before("record_call", row.identity.key.as_bytes()).await?;
+        self.tap.statement(self.within.record_call(row, result)).await
+    }
+
+    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
+        self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
+        self.tap.statement(self.within.renew_call(row, outbound, lease)).await
+    }
+}

@@ -1,0 +1,18 @@
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+#[derive(serde::Deserialize)]
+struct Event {
+    id: u64,
+}
+
+async fn charge(_: &Event, _: OutboundKey) -> Result<u64, CallError> {
+    Ok(7)
+}
+
+#[idempotent(key = id, call = charge)]
+async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn main() {}

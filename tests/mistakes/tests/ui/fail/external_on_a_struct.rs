@@ -1,0 +1,6 @@
+use idem::prelude::*;
+
+#[external(once)]
+struct Charge;
+
+fn main() {}

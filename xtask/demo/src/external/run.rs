@@ -1,0 +1,112 @@
+//! A run with external calls, and one with a naive handler.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use idem_test::provider::Provider;
+use tokio::process::{Child, Command};
+use tokio::task::spawn_blocking;
+
+use super::payer::How;
+use super::plan::Plan;
+use super::provider;
+use super::rows::{Outcome, Rows};
+use crate::servers::DATABASE;
+
+
+/// The settings of a run.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Settings {
+    #[arg(long, default_value_t = 20_000)]
+    messages: u64,
+    #[arg(long, default_value_t = 50)]
+    kills: u32,
+    /// The seed; the same seed gives the same random choices.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// How many workers run at once.
+const WORKERS: usize = 2;
+/// How long a run may take.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Runs both, and fails if a message is charged twice or not at all, or if the naive handler charges each once.
+pub(crate) async fn run(settings: &Settings, seed: u64) -> Result<()> {
+    println!("seed {seed}");
+    let server = spawn_blocking(idem_services::Postgres::start).await??;
+    let mut random = fastrand::Rng::with_seed(settings.seed.unwrap_or(seed));
+    let plan = Plan::new(settings.messages, &mut random);
+    let (outcome, provider) = once(server.url(), How::Called, settings, &plan, &mut random).await?;
+    let (twice, none) = charged(&provider, settings.messages);
+    println!(
+        "external calls: {} paid, charged twice {twice}, not charged {none}, unresolved {} of {} held; {outcome:?}",
+        outcome.paid, outcome.unresolved, plan.held.len()
+    );
+    let small = Settings { messages: settings.messages / 10, kills: settings.kills.div_ceil(5), ..settings.clone() };
+    let few = Plan::new(small.messages, &mut random);
+    let (naive, provider) = once(server.url(), How::Naive, &small, &few, &mut random).await?;
+    let (doubles, _) = charged(&provider, small.messages);
+    println!("naive handler:  {} paid, charged twice {doubles}; {naive:?}", naive.paid);
+    let held = i64::try_from(plan.held.len())?;
+    let all = i64::try_from(settings.messages)?;
+    if (twice, none, outcome.paid_twice, outcome.dead) != (0, 0, 0, 0) || outcome.unresolved != held {
+        bail!("not all is as it must be");
+    }
+    if outcome.paid + outcome.unresolved != all || doubles == 0 {
+        bail!("{} of {all} are paid, and the naive handler has charged {doubles} twice", outcome.paid);
+    }
+    Ok(())
+}
+
+/// How many of the messages were charged more than once, and how many never.
+fn charged(provider: &Provider, messages: u64) -> (usize, usize) {
+    let mut charges: HashMap<String, usize> = HashMap::new();
+    provider.ledger().into_iter().for_each(|charge| *charges.entry(charge.body).or_default() += 1);
+    let twice = charges.values().filter(|times| **times > 1).count();
+    (twice, usize::try_from(messages).unwrap_or(usize::MAX).saturating_sub(charges.len()))
+}
+
+/// Runs workers until no message is scheduled, and kills them meanwhile.
+async fn once(
+    database: &str,
+    how: How,
+    settings: &Settings,
+    plan: &Plan,
+    random: &mut fastrand::Rng,
+) -> Result<(Outcome, Provider)> {
+    let rows = Rows::new(database, how, settings.messages).await?;
+    let provider = plan.provider();
+    let address = provider::serve(provider.clone()).await?.to_string();
+    let start = || -> Result<Child> {
+        let name = if how == How::Called { "called" } else { "naive" };
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["payer", name, &address]).env(DATABASE, database).kill_on_drop(true);
+        Ok(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    };
+    let mut workers = (0..WORKERS).map(|_| start()).collect::<Result<Vec<_>>>()?;
+    let (began, mut kills) = (Instant::now(), 0);
+    loop {
+        tokio::time::sleep(Duration::from_millis(random.u64(300..900))).await;
+        rows.hold(&plan.held).await?;
+        if kills < settings.kills {
+            let place = random.usize(..WORKERS);
+            workers[place].kill().await?;
+            workers[place] = start()?;
+            kills += 1;
+        }
+        if kills == settings.kills && rows.scheduled().await? == 0 && rows.call_again().await? == 0 {
+            break;
+        }
+        if began.elapsed() > LIMIT {
+            bail!("{} messages are still scheduled after {LIMIT:?}", rows.scheduled().await?);
+        }
+    }
+    println!("{how:?}: {} messages and {kills} kills in {:?}", settings.messages, began.elapsed());
+    for mut worker in workers {
+        worker.kill().await?;
+    }
+    Ok((rows.outcome().await?, provider))
+}
