@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::trace::ProcessTrace;
+
 /// The point at which a worker's process ends as if by SIGKILL. All its tasks vanish, and it sends nothing to the
 /// broker or the database.
 ///
@@ -48,12 +50,18 @@ pub(crate) struct Fate(Arc<Inner>);
 struct Inner {
     point: Option<Crash>,
     dead: watch::Sender<bool>,
+    trace: Option<ProcessTrace>,
 }
 
 impl Fate {
-    /// A process that ends at this point, or never if `None`.
-    pub(super) fn new(point: Option<Crash>) -> Self {
-        Self(Arc::new(Inner { point, dead: watch::Sender::new(false) }))
+    /// A process that ends at this point, or never if `None`, and the trace into which it writes its steps.
+    pub(super) fn new(point: Option<Crash>, trace: Option<ProcessTrace>) -> Self {
+        Self(Arc::new(Inner { point, dead: watch::Sender::new(false), trace }))
+    }
+
+    /// The trace of the process, if there is one.
+    pub(super) fn traced(&self) -> Option<&ProcessTrace> {
+        self.0.trace.as_ref()
     }
 
     /// Reaches a point: returns, or waits forever if the process is dead.

@@ -7,6 +7,7 @@ use std::task::Poll;
 use idem_core::BoxError;
 
 use crate::tapped_store::StoreTap;
+use crate::trace::ProcessTrace;
 
 use super::crash::{Crash, Fate};
 
@@ -14,6 +15,10 @@ use super::crash::{Crash, Fate};
 impl StoreTap for Fate {
     fn reach(&self, point: Crash) -> impl Future<Output = ()> + Send {
         Fate::reach(self, point)
+    }
+
+    fn trace(&self) -> Option<&ProcessTrace> {
+        self.traced()
     }
 
     async fn handle<R>(&self, run: R) -> Result<(), BoxError>

@@ -7,6 +7,7 @@ use idem_core::store::{Filter, Page, Row};
 use idem_core::{Error, Inbox, Outcome, Store};
 use tokio::sync::{oneshot, watch};
 
+use crate::trace::Trace;
 use crate::{Broker, Publication};
 
 use super::Crash;
@@ -41,6 +42,7 @@ pub struct Trial<S> {
     inbox: Inbox<S>,
     launch: Launch,
     watched: Watched,
+    trace: Option<Trace>,
     // Declared last: it runs when nothing here is connected any more.
     _cleanup: Cleanup,
 }
@@ -62,12 +64,13 @@ pub(super) struct Watched {
 }
 
 impl<S: Store> Trial<S> {
-    pub(super) fn made(store: &S, launch: Launch, cleanup: Cleanup) -> Self {
+    pub(super) fn made(store: &S, launch: Launch, trace: Option<Trace>, cleanup: Cleanup) -> Self {
         Self {
             broker: Broker::new(),
             inbox: Inbox::new(store, CONSUMER),
             launch,
             watched: Watched::default(),
+            trace,
             _cleanup: cleanup,
         }
     }
@@ -110,10 +113,26 @@ impl<S: Store> Trial<S> {
         process.stop().await
     }
 
+    /// Runs a worker until a process of it reaches this point, and ends it there.
+    ///
+    /// # Errors
+    /// Fails if the worker cannot start, or ends by itself.
+    #[doc(hidden)]
+    pub async fn run_into(&self, crash: Crash) -> Result<(), Error> {
+        let mut process = self.start(Some(crash), 4)?;
+        let fate = process.fate.clone();
+        tokio::select! {
+            biased;
+            () = fate.sealed() => Ok(()),
+            ended = process.ended() => ended,
+        }
+    }
+
     pub(crate) fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
         let start = Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency };
         let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
-        Process::start(Fate::new(crash), launch)
+        let fate = Fate::new(crash, self.trace.as_ref().map(Trace::process));
+        Process::start(fate, launch)
             .map_err(|error| Error::Config(format!("a runtime for a worker could not be made: {error}")))
     }
 

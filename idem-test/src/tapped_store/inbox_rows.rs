@@ -11,19 +11,25 @@ use uuid::Uuid;
 
 use crate::harness::Crash;
 
+use super::doing::OF_ROW;
+use super::taking::{answered, crashed, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<i64, StoreError> {
         self.tap.before("insert", row.identity.key.as_bytes()).await?;
-        self.within.insert(&mut txn.within, row).await
+        let inserted = self.within.insert(&mut txn.within, row).await?;
+        txn.doing.inserted(row);
+        Ok(inserted)
     }
 
     async fn insert_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
         for row in rows {
             self.tap.before("insert", row.identity.key.as_bytes()).await?;
         }
-        self.within.insert_many(&mut txn.within, rows).await
+        self.within.insert_many(&mut txn.within, rows).await?;
+        rows.iter().for_each(|row| txn.doing.inserted(row));
+        Ok(())
     }
 
     async fn count_duplicate(
@@ -45,7 +51,10 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
-        let started = self.within.start(&mut txn.within, row).await?;
+        let step = self.begins("started", &row.identity, String::new()).await;
+        let started = self.within.start(&mut txn.within, row).await;
+        txn.doing.begun(step, &row.identity, OF_ROW, matches!(started, Ok(true)));
+        let started = started?;
         if started {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -53,7 +62,16 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
-        let started = self.within.start_many(&mut txn.within, rows).await?;
+        let mut steps = Vec::with_capacity(rows.len());
+        for row in rows {
+            steps.push(self.begins("started", &row.identity, String::new()).await);
+        }
+        let started = self.within.start_many(&mut txn.within, rows).await;
+        for (place, (step, row)) in steps.into_iter().zip(rows).enumerate() {
+            let has = started.as_ref().is_ok_and(|started| started[place]);
+            txn.doing.begun(step, &row.identity, OF_ROW, has);
+        }
+        let started = started?;
         if started.contains(&true) {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -77,15 +95,24 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        self.within.take(handlers, kind, limit, token, lease).await
+        let step = self.begins_any(if kind == RowKind::Suspect { "reserved" } else { "taken" }).await;
+        let rows = self.within.take(handlers, kind, limit, token, lease).await;
+        self.takes.answered(step, kind, token, &rows);
+        rows
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.within.count_start(row, lease).await
+        let step = self.begins("counted", &row.identity, String::new()).await;
+        let counted = self.within.count_start(row, lease).await;
+        answered(step, counted.as_ref().copied());
+        counted
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.within.uncount_start(row, lease).await
+        let step = self.begins("uncounted", &row.identity, String::new()).await;
+        let uncounted = self.within.uncount_start(row, lease).await;
+        answered(step, uncounted.as_ref().copied());
+        uncounted
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -93,12 +120,18 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        self.within.rows_by_token(token).await
+        let rows = self.within.rows_by_token(token).await?;
+        self.takes.found(token, &rows);
+        Ok(rows)
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         self.tap.before("record_result", row.identity.key.as_bytes()).await?;
-        self.within.record_result(row, result).await
+        let (name, values) = recorded(row, result);
+        let step = self.begins(name, &row.identity, values).await;
+        let recorded = self.within.record_result(row, result).await;
+        answered(step, recorded.as_ref().copied());
+        recorded
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
@@ -115,10 +148,16 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        self.within.refund_start(row).await
+        let step = self.begins("refunded", &row.identity, String::new()).await;
+        let refunded = self.within.refund_start(row).await;
+        answered(step, refunded.as_ref().map(|()| true));
+        refunded
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
-        self.within.dead_letter_crashed(handlers, lease).await
+        let step = self.begins_any("crashed").await;
+        let rows = self.within.dead_letter_crashed(handlers, lease).await;
+        crashed(step, &rows);
+        rows
     }
 }

@@ -1,10 +1,12 @@
-//! A store that wraps another one, except where its tap stops it or makes it fail.
+//! A store that wraps another one, except where its tap stops it or makes it fail. It can write what it does into a trace.
 
 mod claims;
+mod doing;
 mod inbox_rows;
 mod operator;
 mod outbox_rows;
 mod over;
+mod taking;
 mod tapped;
 mod transactions;
 

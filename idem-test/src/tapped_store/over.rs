@@ -31,7 +31,7 @@ impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<
     }
 
     async fn handle(input: H::Input, params: H::Params, tx: &mut TappedTxn<S::Txn, T>) -> Result<(), BoxError> {
-        let TappedTxn { within, tap } = tx;
+        let TappedTxn { within, tap, .. } = tx;
         tap.handle(H::handle(input, params, S::connection(within))).await
     }
 }

@@ -1,9 +1,13 @@
 //! A tapped store, and its tap.
 
-use idem_core::store::StoreError;
+use idem_core::store::{Identity, StoreError};
 use idem_core::{BoxError, HasConnection, Store};
 
 use crate::harness::Crash;
+use crate::trace::{ProcessTrace, Step, Subject};
+
+use super::doing::Doing;
+use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
@@ -16,6 +20,11 @@ pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
     /// Runs at each point at which a process can crash.
     fn reach(&self, _point: Crash) -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+
+    /// The trace into which the steps of this store are written, if there is one.
+    fn trace(&self) -> Option<&ProcessTrace> {
+        None
     }
 
     /// Runs a handler.
@@ -33,11 +42,40 @@ pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
 pub(crate) struct TappedStore<S, T> {
     pub(super) within: S,
     pub(super) tap: T,
+    pub(super) takes: Takes,
 }
 
 impl<S, T> TappedStore<S, T> {
     pub(crate) fn new(within: S, tap: T) -> Self {
-        Self { within, tap }
+        Self { within, tap, takes: Takes::default() }
+    }
+}
+
+impl<S, T: StoreTap> TappedStore<S, T> {
+    /// Wraps a transaction that has just begun.
+    pub(super) fn txn<X>(&self, within: X) -> TappedTxn<X, T> {
+        TappedTxn { within, tap: self.tap.clone(), doing: Doing::new(self.tap.trace()) }
+    }
+
+    /// Writes that a step about this message begins, if there is a trace.
+    pub(super) async fn begins(&self, step: &'static str, identity: &Identity, values: String) -> Option<Step> {
+        let (process, of) = (self.tap.trace()?, Subject::of(identity)?);
+        process.alive().await;
+        Some(process.begin(step, of, values))
+    }
+
+    /// Returns while the process of the trace is alive.
+    pub(super) async fn alive(&self) {
+        if let Some(process) = self.tap.trace() {
+            process.alive().await;
+        }
+    }
+
+    /// Writes that a step begins whose keys only its answer tells.
+    pub(super) async fn begins_any(&self, step: &'static str) -> Option<Step> {
+        let process = self.tap.trace()?;
+        process.alive().await;
+        Some(process.begin_any(step))
     }
 }
 
@@ -45,6 +83,7 @@ impl<S, T> TappedStore<S, T> {
 pub(crate) struct TappedTxn<X, T> {
     pub(super) within: X,
     pub(super) tap: T,
+    pub(super) doing: Doing,
 }
 
 /// Returns the transaction itself, because [`Over`](super::Over) needs the tap that comes with it.

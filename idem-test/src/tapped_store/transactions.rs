@@ -30,7 +30,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     async fn begin(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         let within = self.within.begin(handler_timeout).await?;
-        Ok(TappedTxn { within, tap: self.tap.clone() })
+        Ok(self.txn(within))
     }
 
     async fn check_between(&self, txn: &mut Self::Txn) -> Result<TxnState, StoreError> {
@@ -39,7 +39,11 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
 
     async fn commit(&self, txn: Self::Txn) -> CommitResult {
         self.tap.reach(Crash::BeforeCommit).await;
-        let committed = self.within.commit(txn.within).await;
+        let TappedTxn { within, doing, .. } = txn;
+        self.alive().await;
+        let ending = doing.commits();
+        let committed = self.within.commit(within).await;
+        ending.committed(&committed);
         self.tap.reach(Crash::AfterCommit).await;
         committed
     }
@@ -53,7 +57,12 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
-        self.within.rollback(txn.within).await
+        let TappedTxn { within, doing, .. } = txn;
+        self.alive().await;
+        let ending = doing.rolls_back();
+        let rolled_back = self.within.rollback(within).await;
+        ending.rolled_back(&rolled_back);
+        rolled_back
     }
 
     fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {

@@ -10,6 +10,9 @@
 //! | `relay::{staging, lane, publish}` | the outbox: staged, published in the order of each key, deleted |
 //! | `calls::{row, provider}` | calls to a provider outside of the transaction, under a key that the row keeps |
 //!
+//! `messages::traces` checks that what real workers did is a path of `messages`: `--check FILE` reads a trace, of which
+//! idem-test writes one (`Trial`, in `tests/traces.rs` of this package).
+//!
 //! In each part, `state` is what can change, `defect` lists the rules that can be broken, and `world` or `worlds` has what
 //! is searched: messages, and how many failures of each kind may come. `property` lists what must hold.
 //!
@@ -31,12 +34,14 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let (mut small, mut traces) = (false, false);
-    for argument in std::env::args().skip(1) {
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--small" => small = true,
             "--traces" => traces = true,
+            "--check" => return check(&arguments.collect::<Vec<_>>()),
             unknown => {
-                eprintln!("{unknown}: only --small and --traces are known");
+                eprintln!("{unknown}: only --small, --traces and --check FILE are known");
                 return ExitCode::FAILURE;
             }
         }
@@ -45,6 +50,29 @@ fn main() -> ExitCode {
         0 => ExitCode::SUCCESS,
         wrong => {
             eprintln!("{wrong} cases are not as they must be");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Checks a trace that is in these files, for example in one of each process.
+fn check(files: &[String]) -> ExitCode {
+    let texts: Result<Vec<_>, _> = files.iter().map(std::fs::read_to_string).collect();
+    let text = match texts {
+        Ok(texts) => texts.concat(),
+        Err(error) => {
+            eprintln!("a trace cannot be read: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match messages::check_trace(&text) {
+        Ok(checked) => {
+            let messages::Checked { keys, lines, places } = checked;
+            println!("{keys} keys, {lines} lines: each key is a path of the model; {places} places were searched");
+            ExitCode::SUCCESS
+        }
+        Err(refusal) => {
+            eprintln!("{refusal}");
             ExitCode::FAILURE
         }
     }

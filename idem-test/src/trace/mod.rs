@@ -1,0 +1,18 @@
+//! The trace of a trial: what its workers did, step by step, as `tests/model` of the repository checks it against the
+//! model of the protocol. Not part of the public API.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `book` | the text, and the time |
+//! | `subject` | the key and the message of a step |
+//! | `process` | the steps of one process |
+//! | `operator` | the steps of an operator, and what is left at the end |
+
+mod book;
+mod operator;
+mod process;
+mod subject;
+
+pub use book::Trace;
+pub(crate) use process::{ProcessTrace, Step};
+pub(crate) use subject::Subject;

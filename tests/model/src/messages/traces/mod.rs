@@ -1,0 +1,53 @@
+//! Traces of real workers: whether the lines of each key are a path of the model.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `line`, `values`, `seen` | a line, and what it says |
+//! | `world` | the messages and processes of one key, and the scenario that they make |
+//! | `table` | which line each step of the model is |
+//! | `at`, `moves` | a place on the way, and the next ones: the steps are those of the model |
+//! | `replay` | the search for an order of the lines that is a path |
+//! | `refusal` | the report if there is none |
+//!
+//! Workers write a line before they send a statement, and again when its answer is there. Of two statements the order in
+//! which the database committed them is certain only if one had its answer before the other began. So every order that the
+//! times permit is tried. Steps that write nothing are not in the trace; the search may take them at any time.
+
+mod at;
+mod line;
+mod moves;
+mod refusal;
+mod replay;
+mod seen;
+mod table;
+mod values;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+use world::World;
+
+/// What was checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Checked {
+    /// Keys.
+    pub(crate) keys: usize,
+    /// Lines of these keys.
+    pub(crate) lines: usize,
+    /// Places that the searches reached.
+    pub(crate) places: usize,
+}
+
+/// Checks the trace in this text. The error is that the lines of a key are no path of the model, or cannot be read.
+pub(crate) fn check_trace(text: &str) -> Result<Checked, String> {
+    let lines = line::read(text)?;
+    let mut checked = Checked::default();
+    for (key, lines) in line::by_key(&lines) {
+        let world = World::new(key, lines)?;
+        checked.keys += 1;
+        checked.lines += world.lines.len();
+        checked.places += replay::replay(&world)?;
+    }
+    Ok(checked)
+}

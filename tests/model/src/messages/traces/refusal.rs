@@ -1,0 +1,63 @@
+//! The report of a trace that is no path of the model.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::at::At;
+use super::moves::slot_of;
+use super::table;
+use super::world::World;
+use crate::messages::slot::worker;
+use crate::search::Model;
+use crate::step::Step;
+
+/// Says which line is not possible, behind which one, and what would have been, at the farthest places.
+pub(super) fn refusal(world: &World, farthest: &[At]) -> String {
+    let stops: BTreeSet<_> = farthest.iter().filter_map(|at| at.due(world)).collect();
+    let mut text = format!("the lines of the key {:?} are no path of the model.\n", world.key);
+    let mut tell = |what: &str, line: usize| {
+        let of = &world.lines[line];
+        let _ = writeln!(text, "{what} record {}: {}", of.number, of.text);
+    };
+    for stop in &stops {
+        tell("Not possible:", *stop);
+    }
+    if let Some(at) = farthest.first() {
+        let done = (0..world.lines.len()).filter(|line| at.is_done(*line) && world.lines[*line].end.is_some());
+        match done.max_by_key(|line| world.lines[*line].end) {
+            Some(last) => tell("Behind", last),
+            None => text.push_str("It is the first one.\n"),
+        }
+    }
+    text.push_str("Possible would have been:\n");
+    for step in possible(world, farthest) {
+        let _ = writeln!(text, "  {step}");
+    }
+    text
+}
+
+/// The steps that are lines, at these places.
+fn possible(world: &World, farthest: &[At]) -> BTreeSet<String> {
+    let mut steps = BTreeSet::new();
+    for at in farthest {
+        world.scenario.steps(&at.state, &mut |step, _| {
+            let lines = table::shown(step.what).unwrap_or_default().iter().any(|shown| shown.line().is_some());
+            if lines {
+                steps.insert(told(world, at, step));
+            }
+        });
+    }
+    steps
+}
+
+/// A step in words, with the names of the trace.
+fn told(world: &World, at: &At, step: Step) -> String {
+    let process = slot_of(step).map(|slot| at.workers[worker(slot)]);
+    let who = match process {
+        Some(Some(process)) => format!("{}: ", world.processes[process]),
+        Some(None) => "a process: ".to_owned(),
+        None => String::new(),
+    };
+    let message = world.messages.get(usize::from(step.message)).map_or("?", String::as_str);
+    format!("{who}{}", step.what.replace('_', message))
+}
