@@ -44,7 +44,7 @@ impl Crash {
 /// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
 /// dying process does no other work.
 #[derive(Debug, Clone)]
-pub(crate) struct Fate(Arc<Inner>);
+pub struct Fate(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {

@@ -52,6 +52,7 @@ mod process;
 mod sending;
 mod source;
 mod store;
+mod traced;
 mod trial;
 
 pub use bench::Bench;
@@ -60,4 +61,6 @@ pub use crash::Crash;
 pub use fresh_schema::FreshSchema;
 pub use one_effect::ToPublication;
 pub use sending::Sending;
+#[doc(hidden)]
+pub use traced::{TracedHandler, TracedProcess, TracedSource, TracedStore};
 pub use trial::Trial;

@@ -13,15 +13,22 @@ use super::crash::{Crash, Fate};
 pub(super) type Identify = Arc<dyn Fn(&Delivery) -> Option<(Key, Fingerprint)> + Send + Sync>;
 
 /// The source of a process: its acks stop at the point at which the process ends.
-pub(super) struct Receiving {
+pub struct Receiving {
     pub(super) fate: Fate,
     pub(super) identify: Identify,
     /// Whether its worker stores each message before it runs.
     pub(super) inbox: bool,
 }
 
+impl std::fmt::Debug for Receiving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiving").field("fate", &self.fate).finish_non_exhaustive()
+    }
+}
+
 /// A delivery that is not settled yet.
-pub(super) struct Received {
+#[derive(Debug)]
+pub struct Received {
     fate: Fate,
     /// Its message, and its number in the trace.
     traced: Option<(Subject, u64)>,
@@ -45,9 +52,9 @@ impl Tap for Receiving {
 
 /// Every ack reaches `AfterAck` once it has returned, and waits there forever if the process ends at that point.
 impl AckTap for Received {
-    async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
+    async fn ack<A: Acker>(mut self, acker: A) -> Result<Settled, BoxError> {
         let mut step = None;
-        if let (Some(process), Some((of, number))) = (self.fate.traced(), self.traced) {
+        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.fate.traced()) {
             process.alive().await;
             step = Some(process.begin("acked", of, format!("delivery={number}")));
         }
@@ -59,5 +66,14 @@ impl AckTap for Received {
         }
         self.fate.reach(Crash::AfterAck).await;
         settled
+    }
+}
+
+/// It was not acked: it is lost, or was released.
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.fate.traced()) {
+            process.begin("gone", of, format!("delivery={number}")).done();
+        }
     }
 }

@@ -11,6 +11,7 @@ pub(super) const OF_CLAIM: &str = "of=claim";
 pub(super) const OF_ROW: &str = "of=row";
 
 /// What an open transaction has written. If it is dropped, the transaction is rolled back at some later time.
+#[derive(Debug)]
 pub(super) struct Doing {
     process: Option<ProcessTrace>,
     /// The messages whose handlers run in it, with the kind of the transaction.

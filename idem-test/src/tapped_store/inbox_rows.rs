@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::harness::Crash;
 
 use super::doing::OF_ROW;
-use super::taking::{answered, crashed, recorded};
+use super::taking::{answered, crashed, leased, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
@@ -97,12 +97,12 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     ) -> Result<Vec<Row>, StoreError> {
         let step = self.begins_any(if kind == RowKind::Suspect { "reserved" } else { "taken" }).await;
         let rows = self.within.take(handlers, kind, limit, token, lease).await;
-        self.takes.answered(step, kind, token, &rows);
+        self.takes.answered(step, kind, (token, lease), &rows);
         rows
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let step = self.begins("counted", &row.identity, String::new()).await;
+        let step = self.begins("counted", &row.identity, leased(lease)).await;
         let counted = self.within.count_start(row, lease).await;
         answered(step, counted.as_ref().copied());
         counted

@@ -10,5 +10,5 @@ mod taking;
 mod tapped;
 mod transactions;
 
-pub(crate) use over::Over;
-pub(crate) use tapped::{StoreTap, TappedStore, TappedTxn};
+pub use over::Over;
+pub use tapped::{StoreTap, TappedStore, TappedTxn};

@@ -1,15 +1,25 @@
 //! Statements that take or change rows, for the trace of a process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use idem_core::store::{Row, RowKind, RowResult, StoreError};
 use uuid::Uuid;
 
 use crate::trace::{Step, Subject};
 
-/// The takes that had no answer, by their tokens.
-#[derive(Clone, Default)]
-pub(super) struct Takes(Arc<Mutex<Vec<(Uuid, RowKind, Step)>>>);
+/// The takes that had no answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Takes(Arc<Mutex<Vec<Unanswered>>>);
+
+/// A take that had no answer. Its rows are found by its token.
+#[derive(Debug)]
+struct Unanswered {
+    step: Step,
+    kind: RowKind,
+    token: Uuid,
+    lease: Duration,
+}
 
 impl Takes {
     /// The answer of a take is there.
@@ -17,35 +27,45 @@ impl Takes {
         &self,
         step: Option<Step>,
         kind: RowKind,
-        token: Uuid,
+        (token, lease): (Uuid, Duration),
         answer: &Result<Vec<Row>, StoreError>,
     ) {
         match (step, answer) {
-            (Some(step), Ok(rows)) => taken(step, kind, rows),
+            (Some(step), Ok(rows)) => taken(step, kind, lease, rows),
             (Some(step), Err(error)) if is_refused(error) => step.nothing(),
-            (Some(step), Err(_)) => self.0.lock().unwrap_or_else(PoisonError::into_inner).push((token, kind, step)),
+            (Some(step), Err(_)) => self.open().push(Unanswered { step, kind, token, lease }),
             (None, _) => {}
         }
     }
 
     /// The rows of a take without an answer were found by its token.
     pub(super) fn found(&self, token: Uuid, rows: &[Row]) {
-        let mut takes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = takes.iter().position(|(of, ..)| *of == token) {
-            let (_, kind, step) = takes.remove(place);
-            taken(step, kind, rows);
+        let mut open = self.open();
+        if let Some(place) = open.iter().position(|take| take.token == token) {
+            let Unanswered { step, kind, lease, .. } = open.remove(place);
+            taken(step, kind, lease, rows);
         }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Unanswered>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn taken(step: Step, kind: RowKind, rows: &[Row]) {
+fn taken(step: Step, kind: RowKind, lease: Duration, rows: &[Row]) {
     let name = if kind == RowKind::Suspect { "reserved" } else { "taken" };
     for row in rows {
         let Some(of) = Subject::of(&row.identity) else { continue };
         let Row { starts, attempts, breaks, .. } = row;
-        step.also(name, of, format!("starts={starts} attempts={attempts} breaks={breaks}"));
+        let lease = leased(lease);
+        step.also(name, of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}"));
     }
     step.nothing();
+}
+
+/// The value of a step that begins a lease.
+pub(super) fn leased(lease: Duration) -> String {
+    format!("lease={}", lease.as_millis())
 }
 
 /// The answer of a statement that makes crashed rows dead letters is there.

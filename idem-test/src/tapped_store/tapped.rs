@@ -10,7 +10,7 @@ use super::doing::Doing;
 use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
-pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
+pub trait StoreTap: Clone + Send + Sync + 'static {
     /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim`, `existing_claim`, `known` and
     /// `insert` with the key of the message.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
@@ -38,8 +38,8 @@ pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
 
 /// A store that forwards all calls to the wrapped store through its tap. Its handlers are [`Over`](super::Over) those
 /// of that store.
-#[derive(Clone)]
-pub(crate) struct TappedStore<S, T> {
+#[derive(Debug, Clone)]
+pub struct TappedStore<S, T> {
     pub(super) within: S,
     pub(super) tap: T,
     pub(super) takes: Takes,
@@ -80,7 +80,8 @@ impl<S, T: StoreTap> TappedStore<S, T> {
 }
 
 /// A transaction of the wrapped store, with the tap.
-pub(crate) struct TappedTxn<X, T> {
+#[derive(Debug)]
+pub struct TappedTxn<X, T> {
     pub(super) within: X,
     pub(super) tap: T,
     pub(super) doing: Doing,

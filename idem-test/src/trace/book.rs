@@ -1,8 +1,11 @@
 //! The text of a trace.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::UNIX_EPOCH;
 
 use super::subject::Subject;
 
@@ -14,7 +17,10 @@ pub struct Trace(Arc<Mutex<Book>>);
 #[derive(Debug, Default)]
 pub(super) struct Book {
     text: String,
-    began: Option<Instant>,
+    /// Where they are written instead, at once, so that a process that is killed loses none.
+    file: Option<File>,
+    /// In front of numbers and names, so that those of several files differ.
+    prefix: String,
     time: u64,
     steps: u64,
     processes: u64,
@@ -26,7 +32,17 @@ impl Trace {
         Self::default()
     }
 
-    /// The records so far.
+    /// A trace in a new file. `prefix` is in front of all names in it: files of one machine whose prefixes differ are
+    /// one trace together, in any order.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn in_file(path: impl AsRef<Path>, prefix: impl Into<String>) -> io::Result<Self> {
+        let book = Book { file: Some(File::create(path)?), prefix: prefix.into(), ..Book::default() };
+        Ok(Self(Arc::new(Mutex::new(book))))
+    }
+
+    /// The records so far, unless they are in a file.
     pub fn text(&self) -> String {
         self.book().text.clone()
     }
@@ -40,13 +56,14 @@ impl Book {
     /// The name of another process.
     pub(super) fn name(&mut self) -> String {
         self.processes += 1;
-        format!("p{}", self.processes)
+        format!("{}p{}", self.prefix, self.processes)
     }
 
-    /// The time, in nanoseconds since the trace began. No two are equal, and they are in the order of the calls.
+    /// The time in nanoseconds, by the clock that all processes of the machine share. No two are equal here, and they are
+    /// in the order of the calls.
     pub(super) fn now(&mut self) -> u64 {
-        let elapsed = self.began.get_or_insert_with(Instant::now).elapsed().as_nanos();
-        self.time = (self.time + 1).max(u64::try_from(elapsed).unwrap_or(u64::MAX));
+        let since = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+        self.time = (self.time + 1).max(u64::try_from(since).unwrap_or(u64::MAX));
         self.time
     }
 
@@ -54,20 +71,29 @@ impl Book {
     pub(super) fn begins(&mut self, begin: u64, process: &str, step: &str, of: &Subject, values: &str) -> u64 {
         self.steps += 1;
         let (number, Subject { key, message }) = (self.steps, of);
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.text, ">\t{number}\t{begin}\t{process}\t{step}\t{message}\t{values}\t{key}");
+        let prefix = &self.prefix;
+        let record = format!(">\t{prefix}{number}\t{begin}\t{process}\t{step}\t{message}\t{values}\t{key}\n");
+        self.write(&record);
         number
     }
 
     /// Writes that the answer of a step is there.
     pub(super) fn ends(&mut self, number: u64) {
-        let now = self.now();
-        let _ = writeln!(self.text, "<\t{number}\t{now}");
+        let record = format!("<\t{}{number}\t{}\n", self.prefix.clone(), self.now());
+        self.write(&record);
     }
 
     /// Writes that a step did nothing.
     pub(super) fn is_nothing(&mut self, number: u64) {
-        let now = self.now();
-        let _ = writeln!(self.text, "<\t{number}\t{now}\tnothing");
+        let record = format!("<\t{}{number}\t{}\tnothing\n", self.prefix.clone(), self.now());
+        self.write(&record);
+    }
+
+    fn write(&mut self, record: &str) {
+        match &mut self.file {
+            // A trace with a gap is refused.
+            Some(file) => drop(file.write_all(record.as_bytes())),
+            None => drop(self.text.write_str(record)),
+        }
     }
 }

@@ -6,13 +6,18 @@
 //! | `book` | the text, and the time |
 //! | `subject` | the key and the message of a step |
 //! | `process` | the steps of one process |
+//! | `killed` | the ends of processes that could not write them |
 //! | `operator` | the steps of an operator, and what is left at the end |
+//!
+//! `Trial` writes one, and so does a worker over a [`TracedProcess`](crate::harness::TracedProcess).
 
 mod book;
+mod killed;
 mod operator;
 mod process;
 mod subject;
 
 pub use book::Trace;
-pub(crate) use process::{ProcessTrace, Step};
+pub use process::ProcessTrace;
+pub(crate) use process::Step;
 pub(crate) use subject::Subject;

@@ -8,7 +8,7 @@ use super::subject::Subject;
 
 /// The steps of one process. Clones are the same process.
 #[derive(Debug, Clone)]
-pub(crate) struct ProcessTrace(Arc<Inner>);
+pub struct ProcessTrace(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {

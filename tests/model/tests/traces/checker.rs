@@ -1,38 +1,31 @@
-//! Runs the checker, which is the program of this package.
+//! Runs the checker, and keeps what it was wrong about.
 
-use std::process::{Command, Output};
-
+use idem_model::check_trace;
 use uuid::Uuid;
 
 /// Asserts that a trace is accepted.
+#[track_caller]
 pub(crate) fn accepted(trace: &str) {
-    let (file, output) = check(trace);
-    let told = told(&output);
-    assert!(output.status.success(), "{told}\nThe trace is in {file}.");
-    println!("{told}");
-    // What is left over is no failure.
-    let _ = std::fs::remove_file(file);
+    match check_trace(trace) {
+        Ok(checked) => println!("{checked}"),
+        Err(refusal) => panic!("{refusal}\nThe trace is in {}.", kept(trace)),
+    }
 }
 
 /// Asserts that a trace is refused, with a report that names the key, a record, and what was possible.
 #[track_caller]
 pub(crate) fn refused(trace: &str, why: &str) {
-    let (file, output) = check(trace);
-    let told = told(&output);
-    assert!(!output.status.success(), "{why}, and it was accepted: {file}");
+    let Err(refusal) = check_trace(trace) else {
+        panic!("{why}, and it was accepted. The trace is in {}.", kept(trace))
+    };
     for part in ["the key \"", "Not possible: record ", "Possible would have been:"] {
-        assert!(told.contains(part), "{why}: {told}\nThe trace is in {file}.");
+        assert!(refusal.contains(part), "{why}: {refusal}\nThe trace is in {}.", kept(trace));
     }
-    let _ = std::fs::remove_file(file);
 }
 
-fn check(trace: &str) -> (String, Output) {
+/// Writes a trace to a file, and returns its name.
+fn kept(trace: &str) -> String {
     let file = std::env::temp_dir().join(format!("idem-trace-{}", Uuid::new_v4().simple()));
     std::fs::write(&file, trace).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_idem-model")).arg("--check").arg(&file).output().unwrap();
-    (file.display().to_string(), output)
-}
-
-fn told(output: &Output) -> String {
-    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
+    file.display().to_string()
 }

@@ -19,13 +19,16 @@ pub(super) struct At {
     pub(super) workers: [Option<usize>; WORKERS],
     /// The line by which each delivery of the model was received.
     pub(super) held: [Option<usize>; DELIVERIES],
+    /// When the lease of each row ends, at the earliest.
+    pub(super) leased: [u64; MESSAGES],
 }
 
 impl At {
     /// Before the first line: an empty database, and nothing at the broker.
     pub(super) fn first(world: &World) -> Self {
         let done = vec![0; world.lines.len().div_ceil(64)];
-        let mut first = Self { state: world.scenario.first(), done, workers: [None; WORKERS], held: [None; DELIVERIES] };
+        let (state, leased) = (world.scenario.first(), [0; MESSAGES]);
+        let mut first = Self { state, done, workers: [None; WORKERS], held: [None; DELIVERIES], leased };
         first.state.deliveries = [Place::Settled; DELIVERIES];
         first.forget();
         first

@@ -5,7 +5,7 @@
 //! | `line`, `values`, `seen` | a line, and what it says |
 //! | `world` | the messages and processes of one key, and the scenario that they make |
 //! | `table` | which line each step of the model is |
-//! | `at`, `moves` | a place on the way, and the next ones: the steps are those of the model |
+//! | `at`, `moves`, `lease` | a place on the way, and the next ones: the steps are those of the model |
 //! | `replay` | the search for an order of the lines that is a path |
 //! | `refusal` | the report if there is none |
 //!
@@ -14,6 +14,7 @@
 //! times permit is tried. Steps that write nothing are not in the trace; the search may take them at any time.
 
 mod at;
+mod lease;
 mod line;
 mod moves;
 mod refusal;
@@ -29,18 +30,29 @@ mod tests;
 use world::World;
 
 /// What was checked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Checked {
-    /// Keys.
-    pub(crate) keys: usize,
-    /// Lines of these keys.
-    pub(crate) lines: usize,
-    /// Places that the searches reached.
-    pub(crate) places: usize,
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Checked {
+    /// The number of keys.
+    pub keys: usize,
+    /// The number of their lines.
+    pub lines: usize,
+    /// How many places the searches reached.
+    pub places: usize,
 }
 
-/// Checks the trace in this text. The error is that the lines of a key are no path of the model, or cannot be read.
-pub(crate) fn check_trace(text: &str) -> Result<Checked, String> {
+impl std::fmt::Display for Checked {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { keys, lines, places } = self;
+        write!(out, "{keys} keys with {lines} lines are paths of the model; {places} places were searched")
+    }
+}
+
+/// Checks the trace in this text.
+///
+/// # Errors
+/// The lines of a key are no path of the model: names the key, the first line that is in no order of them, and the steps
+/// that were possible instead. Or a line cannot be read, or is no step of the model.
+pub fn check_trace(text: &str) -> Result<Checked, String> {
     let lines = line::read(text)?;
     let mut checked = Checked::default();
     for (key, lines) in line::by_key(&lines) {

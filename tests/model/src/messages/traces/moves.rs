@@ -1,6 +1,7 @@
 //! The next places: one step of the model each, which a line says or which writes nothing.
 
 use super::at::At;
+use super::lease;
 use super::seen::Seen;
 use super::table::{self, PAUSED, RECEIVES, Shown, TAKEN_BACK};
 use super::world::World;
@@ -20,6 +21,7 @@ pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {
         let process = world.process_of[line];
         match of.step {
             Seen::Left if at.agrees(of) => reach(at.clone().behind(line)),
+            Seen::Gone => gone(world, at, line).into_iter().for_each(&mut *reach),
             // A process without work needs no step of the model.
             Seen::Died if at.knows(world, process) && !works(at, process) => reach(at.clone().bury(world, process).behind(line)),
             _ => {}
@@ -43,6 +45,20 @@ fn received(world: &World, at: &At) -> Option<At> {
     let mut next = at.clone();
     next.state.deliveries[delivery] = Place::Queued(of.values.stores);
     next.held[delivery] = Some(line);
+    Some(next.behind(line))
+}
+
+/// A delivery that is gone makes room for another one. One that the worker of the model has is taken back before.
+fn gone(world: &World, at: &At, line: usize) -> Option<At> {
+    let mut next = at.clone();
+    let is = |of: Option<usize>| of.is_some_and(|of| is_same(world, line, of));
+    if let Some(delivery) = at.held.iter().position(|of| is(*of)) {
+        if matches!(at.state.deliveries[delivery], Place::Held(_)) {
+            return None;
+        }
+        next.held[delivery] = None;
+        next.state.deliveries[delivery] = Place::Settled;
+    }
     Some(next.behind(line))
 }
 
@@ -99,6 +115,7 @@ fn lines(world: &World, at: &At, step: Step, after: &State, shown: Shown, reach:
             let Some(workers) = at.bound(world, worker(slot), process) else { continue };
             next.workers = workers;
         }
+        lease::note(&mut next, &world.lines[line], step.message);
         reach(next.behind(line));
     }
 }
@@ -123,6 +140,7 @@ fn fits(world: &World, at: &At, line: usize, step: Step, after: &State) -> bool 
         && agrees(values.dead, row.map(|row| row.dead.is_some()))
         && agrees(values.of_row, task.map(|task| matches!(task.work, Work::Row(..))))
         && agrees(values.broke, task.map(|task| task.stage == Stage::Broke))
+        && lease::going_on(at, &world.lines[line], step.message).is_none()
 }
 
 /// The slot that takes a step; `None` if no slot does.
@@ -137,8 +155,11 @@ fn changed(at: &At, after: &State) -> Option<usize> {
 
 /// Whether a line is the ack of the delivery that another line received.
 fn is_ack_of(world: &World, ack: usize, received: usize) -> bool {
+    world.lines[ack].step == Seen::Acked && is_same(world, ack, received)
+}
+
+/// Whether two lines are about the same delivery.
+fn is_same(world: &World, one: usize, other: usize) -> bool {
     let number = |line: usize| world.lines[line].values.delivery;
-    world.lines[ack].step == Seen::Acked
-        && world.process_of[ack] == world.process_of[received]
-        && number(ack) == number(received)
+    world.process_of[one] == world.process_of[other] && number(one) == number(other)
 }

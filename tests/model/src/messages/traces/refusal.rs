@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::at::At;
+use super::lease;
 use super::moves::slot_of;
 use super::table;
 use super::world::World;
@@ -29,11 +30,24 @@ pub(super) fn refusal(world: &World, farthest: &[At]) -> String {
             None => text.push_str("It is the first one.\n"),
         }
     }
+    let due = farthest.iter().filter_map(|at| Some((at, at.due(world)?)));
+    if due.into_iter().any(|(at, line)| is_leased(world, at, line)) {
+        text.push_str("The lease of another holder of the row was not over.\n");
+    }
     text.push_str("Possible would have been:\n");
     for step in possible(world, farthest) {
         let _ = writeln!(text, "  {step}");
     }
     text
+}
+
+/// Whether a line takes a row during a lease.
+fn is_leased(world: &World, at: &At, line: usize) -> bool {
+    let messages = 0..u8::try_from(world.messages.len()).unwrap_or_default();
+    messages.into_iter().any(|message| {
+        world.message_of[line].is_none_or(|of| of == message)
+            && lease::going_on(at, &world.lines[line], message).is_some()
+    })
 }
 
 /// The steps that are lines, at these places.

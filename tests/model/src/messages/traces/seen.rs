@@ -25,6 +25,8 @@ pub(super) enum Seen {
     DeadCommitted,
     /// The broker got the ack.
     Acked,
+    /// The worker gave a delivery up, or the broker has taken it back.
+    Gone,
     /// The row was taken, and its start counted.
     Taken,
     /// The row, a suspect, was reserved.
@@ -64,6 +66,7 @@ const NAMES: &[(&str, Seen)] = &[
     ("conflict", Seen::Conflict),
     ("dead-committed", Seen::DeadCommitted),
     ("acked", Seen::Acked),
+    ("gone", Seen::Gone),
     ("taken", Seen::Taken),
     ("reserved", Seen::Reserved),
     ("counted", Seen::Counted),
@@ -82,10 +85,5 @@ impl Seen {
     /// The step of this name; `None` if the model does not know it.
     pub(super) fn parse(name: &str) -> Option<Self> {
         NAMES.iter().find(|(of, _)| *of == name).map(|(_, seen)| *seen)
-    }
-
-    /// Its name.
-    pub(super) fn name(self) -> &'static str {
-        NAMES.iter().find(|(_, seen)| *seen == self).map_or("?", |(name, _)| name)
     }
 }

@@ -156,6 +156,16 @@ fn a_suspect_is_reserved_counted_and_run() {
 }
 
 #[test]
+fn a_row_that_is_taken_during_a_lease_is_refused() {
+    // The steps of these tests take a nanosecond.
+    let taken = ["p taken starts=1 attempts=0 breaks=0 lease=1000", "p? died"];
+    let refusal = refused(&[&STORED[..], &taken, &["q reserved starts=1"]].concat(), "10: q reserved");
+    assert!(refusal.contains("lease of another holder"), "{refusal}");
+    let given_back = ["p taken starts=1 lease=1000", "p given-back", "q taken starts=1 lease=1000"];
+    accepted(&[&STORED[..], &given_back].concat());
+}
+
+#[test]
 fn a_failure_is_recorded_once_and_with_its_attempt() {
     let failed = ["p rolled-back of=claim", "p failed attempts=1 dead=no"];
     let direct = [&DIRECT[..2], &failed, &DIRECT[3..]].concat();
@@ -179,6 +189,15 @@ fn a_commit_without_an_answer_may_have_been_done() {
     accepted(&[&unanswered[..], &["p stored", "p acked delivery=1"]].concat());
     accepted(&[&unanswered[..], &["p? died", "q received delivery=1 stores=yes", "q stored"]].concat());
     accepted(&[&unanswered[..], &["p? died", "q received delivery=1 stores=yes", "q acked delivery=1"]].concat());
+}
+
+#[test]
+fn a_delivery_that_is_gone_comes_again() {
+    let gone = ["p received delivery=1 stores=no", "p gone delivery=1"];
+    let again = ["q received delivery=1 stores=yes", "q stored", "q acked delivery=1"];
+    accepted(&[&gone[..], &again].concat());
+    accepted(&[&DIRECT[..3], &gone[1..], &["q received delivery=1 stores=yes", "q acked delivery=1"]].concat());
+    refused(&[&gone[..], &["p claimed"]].concat(), "5: p claimed");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(super) struct Values {
     pub(super) of_row: Option<bool>,
     /// Whether the run that is recorded lost its connection, and did not fail.
     pub(super) broke: Option<bool>,
+    /// How long the lease of the row lasts from now on, in milliseconds.
+    pub(super) lease: Option<u64>,
     /// The state of the row: none, scheduled or dead.
     pub(super) row: Option<String>,
     /// The state of the claim: none, undated or dated.
@@ -48,6 +50,7 @@ impl Values {
             "delivery" => self.delivery = Some(value.parse().ok()?),
             "of" => self.of_row = Some(yes("row", "claim")?),
             "result" => self.broke = Some(yes("broke", "failed")?),
+            "lease" => self.lease = Some(value.parse().ok()?),
             "row" => self.row = Some(value.to_owned()),
             "claim" => self.claim = Some(value.to_owned()),
             _ => return None,
