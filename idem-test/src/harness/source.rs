@@ -61,7 +61,7 @@ impl AckTap for Received {
         let settled = acker.ack().await;
         match (step, &settled) {
             (Some(step), Ok(Settled::Sent | Settled::Confirmed)) => step.done(),
-            (Some(step), Ok(Settled::Stale)) => step.nothing(),
+            (Some(step), Ok(Settled::Stale)) => step.done_as("gone"),
             _ => {}
         }
         self.fate.reach(Crash::AfterAck).await;

@@ -135,15 +135,18 @@ impl At {
     }
 
     /// Whether the rows and the claim are those of a line about the end.
-    pub(super) fn agrees(&self, line: &Line) -> bool {
-        let mut rows = self.state.rows.iter().flatten();
+    pub(super) fn agrees(&self, world: &World, line: usize) -> bool {
+        let key = world.key_of[line];
+        let of_key = |(place, _): &(usize, _)| world.messages.get(*place).is_some_and(|(of, _)| *of == key);
+        let mut rows = self.state.rows.iter().enumerate().filter(of_key).filter_map(|(_, row)| *row);
         let row = match (rows.clone().count(), rows.any(|row| row.dead.is_none())) {
             (0, _) => "none",
             (_, true) => "scheduled",
             (_, false) => "dead",
         };
-        let claim = self.state.claims[0].map_or("none", |claim| if claim.date.is_some() { "dated" } else { "undated" });
+        let claim = self.state.claims[key].map_or("none", |claim| if claim.date.is_some() { "dated" } else { "undated" });
         let same = |said: &Option<String>, is: &str| said.as_deref().is_none_or(|said| said == is);
+        let line = &world.lines[line];
         line.step == Seen::Left && same(&line.values.row, row) && same(&line.values.claim, claim)
     }
 }

@@ -65,22 +65,22 @@ pub(super) fn read(text: &str) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// The lines of each key, in order of their begins, with the ends of its processes. A line without a key and without an
-/// answer may belong to each key that has lines before and behind it.
-pub(super) fn by_key(lines: &[Line]) -> BTreeMap<&str, Vec<Line>> {
-    let mut keys: BTreeMap<&str, Vec<Line>> = BTreeMap::new();
-    for line in lines.iter().filter(|line| !line.key.is_empty()) {
-        keys.entry(line.key.as_str()).or_default().push(line.clone());
-    }
-    for of in keys.values_mut() {
-        let first = of.iter().map(|line| line.begin).min().unwrap_or_default();
-        let last = of.iter().map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
-        let any = |line: &&Line| line.key.is_empty() && line.step != Seen::Died && (first..=last).contains(&line.begin);
-        of.extend(lines.iter().filter(any).cloned());
-        let processes: BTreeSet<String> = of.iter().map(|line| line.process.clone()).collect();
-        let died = |line: &&Line| line.step == Seen::Died && processes.contains(&line.process);
-        of.extend(lines.iter().filter(died).cloned());
-        of.sort_by_key(|line| (line.begin, line.number));
-    }
-    keys
+/// The keys that have lines.
+pub(super) fn keys(lines: &[Line]) -> BTreeSet<&str> {
+    lines.iter().map(|line| line.key.as_str()).filter(|key| !key.is_empty()).collect()
+}
+
+/// The lines of these keys, in order of their begins, with the ends of their processes. A line without a key and without
+/// an answer may belong to each key that has lines before and behind it.
+pub(super) fn of_keys(lines: &[Line], keys: &[&str]) -> Vec<Line> {
+    let mut of: Vec<Line> = lines.iter().filter(|line| keys.contains(&line.key.as_str())).cloned().collect();
+    let first = of.iter().map(|line| line.begin).min().unwrap_or_default();
+    let last = of.iter().map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
+    let any = |line: &&Line| line.key.is_empty() && line.step != Seen::Died && (first..=last).contains(&line.begin);
+    of.extend(lines.iter().filter(any).cloned());
+    let processes: BTreeSet<String> = of.iter().map(|line| line.process.clone()).collect();
+    let died = |line: &&Line| line.step == Seen::Died && processes.contains(&line.process);
+    of.extend(lines.iter().filter(died).cloned());
+    of.sort_by_key(|line| (line.begin, line.number));
+    of
 }

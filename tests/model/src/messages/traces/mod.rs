@@ -3,7 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | `line`, `values`, `seen` | a line, and what it says |
-//! | `world` | the messages and processes of one key, and the scenario that they make |
+//! | `world` | the messages and processes of one key, or of two, and the scenario that they make |
+//! | `pairs` | which keys are checked together |
 //! | `table` | which line each step of the model is |
 //! | `at`, `moves`, `lease` | a place on the way, and the next ones: the steps are those of the model |
 //! | `replay` | the search for an order of the lines that is a path |
@@ -17,6 +18,7 @@ mod at;
 mod lease;
 mod line;
 mod moves;
+mod pairs;
 mod refusal;
 mod replay;
 mod seen;
@@ -36,14 +38,20 @@ pub struct Checked {
     pub keys: usize,
     /// The number of their lines.
     pub lines: usize,
+    /// The number of pairs of a suspect and another key.
+    pub pairs: usize,
     /// How many places the searches reached.
     pub places: usize,
 }
 
 impl std::fmt::Display for Checked {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { keys, lines, places } = self;
-        write!(out, "{keys} keys with {lines} lines are paths of the model; {places} places were searched")
+        let Self { keys, lines, pairs, places } = self;
+        write!(
+            out,
+            "{keys} keys with {lines} lines are paths of the model, and so are {pairs} pairs of a suspect and another key; \
+             {places} places were searched"
+        )
     }
 }
 
@@ -55,11 +63,15 @@ impl std::fmt::Display for Checked {
 pub fn check_trace(text: &str) -> Result<Checked, String> {
     let lines = line::read(text)?;
     let mut checked = Checked::default();
-    for (key, lines) in line::by_key(&lines) {
-        let world = World::new(key, lines)?;
+    for key in line::keys(&lines) {
+        let world = World::new(&[key], line::of_keys(&lines, &[key]))?;
         checked.keys += 1;
         checked.lines += world.lines.len();
         checked.places += replay::replay(&world)?;
+    }
+    for pair in pairs::pairs(&lines) {
+        checked.pairs += 1;
+        checked.places += replay::replay(&World::new(&pair, line::of_keys(&lines, &pair))?)?;
     }
     Ok(checked)
 }

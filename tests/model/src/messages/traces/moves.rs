@@ -20,7 +20,7 @@ pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {
     for (line, of) in at.open(world) {
         let process = world.process_of[line];
         match of.step {
-            Seen::Left if at.agrees(of) => reach(at.clone().behind(line)),
+            Seen::Left if at.agrees(world, line) => reach(at.clone().behind(line)),
             Seen::Gone => gone(world, at, line).into_iter().for_each(&mut *reach),
             // A process without work needs no step of the model.
             Seen::Died if at.knows(world, process) && !works(at, process) => reach(at.clone().bury(world, process).behind(line)),

@@ -15,7 +15,7 @@ use crate::step::Step;
 /// Says which line is not possible, behind which one, and what would have been, at the farthest places.
 pub(super) fn refusal(world: &World, farthest: &[At]) -> String {
     let stops: BTreeSet<_> = farthest.iter().filter_map(|at| at.due(world)).collect();
-    let mut text = format!("the lines of the key {:?} are no path of the model.\n", world.key);
+    let mut text = format!("the lines of {} are no path of the model.\n", world.name);
     let mut tell = |what: &str, line: usize| {
         let of = &world.lines[line];
         let _ = writeln!(text, "{what} record {}: {}", of.number, of.text);
@@ -72,6 +72,6 @@ fn told(world: &World, at: &At, step: Step) -> String {
         Some(None) => "a process: ".to_owned(),
         None => String::new(),
     };
-    let message = world.messages.get(usize::from(step.message)).map_or("?", String::as_str);
+    let message = world.messages.get(usize::from(step.message)).map_or("?", |(_, name)| name.as_str());
     format!("{who}{}", step.what.replace('_', message))
 }

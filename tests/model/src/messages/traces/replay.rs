@@ -38,7 +38,7 @@ pub(super) fn replay(world: &World) -> Result<usize, String> {
             }
         });
         if places.len() > LIMIT {
-            return Err(format!("the key {:?} has too many possible orders: {LIMIT} were not enough", world.key));
+            return Err(format!("{}: too many orders are possible, {LIMIT} places were not enough", world.name));
         }
     }
     Err(refusal(world, &farthest))

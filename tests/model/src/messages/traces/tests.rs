@@ -14,8 +14,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes records of lines `process step values`, of the message `m` and the key `k`. A `?` behind the process: no
-    /// answer.
+    /// Writes records of lines `process step values`, of the message `m` and the key `k`; or `step/message`, `step@key`. A
+    /// `?` behind the process: no answer.
     fn all(lines: &[&str]) -> String {
         let mut writer = Self::default();
         lines.iter().for_each(|line| writer.line(line));
@@ -34,10 +34,10 @@ impl Writer {
         let process = parts.next().unwrap_or_default().trim_end_matches('?');
         let (step, values) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let (message, step) = step.split_once('/').map_or(("m", step), |(step, message)| (message, step));
-        let message = if step == "died" { "" } else { message };
+        let (key, step) = step.split_once('@').map_or(("k", step), |(step, key)| (key, step));
+        let (key, message) = if step == "died" { ("", "") } else { (key, message) };
         self.steps += 1;
         self.time += 1;
-        let key = if step == "died" { "" } else { "k" };
         self.text += &format!(">\t{}\t{}\t{process}\t{step}\t{message}\t{values}\t{key}\n", self.steps, self.time);
         self.steps
     }
@@ -153,6 +153,25 @@ fn a_suspect_is_reserved_counted_and_run() {
     // A process that lives has not lost its row to a crash, but it may have been paused.
     accepted(&[&STORED[..], &RUN[..1], &suspect[1..]].concat());
     refused(&[&STORED[..], &RUN[..2], &suspect[1..]].concat(), "11: q reserved m");
+}
+
+#[test]
+fn a_suspect_of_two_starts_has_its_process_to_itself() {
+    let twice = ["p? died", "q reserved starts=1", "q counted", "q started", "q? died"];
+    let suspect = [&STORED[..], &RUN[..2], &twice, &["r reserved starts=2", "r counted", "r started"]].concat();
+    let other = ["r received@j delivery=1 stores=no", "r claimed@j", "r committed@j of=claim"];
+    let end = ["r committed of=row"];
+    accepted(&[&suspect[..], &end, &other].concat());
+    let refusal = check_trace(&Writer::all(&[&suspect[..], &other, &end].concat())).unwrap_err();
+    assert!(refusal.contains("the keys [\"j\", \"k\"] together"), "{refusal}");
+    assert!(refusal.contains(": r claimed m"), "{refusal}");
+    // One with a single start keeps out rows only.
+    let once = [&STORED[..], &RUN[..2], &twice[..4]].concat();
+    let beside = ["q received@j delivery=1 stores=no", "q claimed@j", "q committed@j of=claim"];
+    accepted(&[&once[..], &beside, &["q committed of=row"]].concat());
+    let row = ["q received@j delivery=1 stores=yes", "q stored@j", "q taken@j starts=1"];
+    let refusal = check_trace(&Writer::all(&[&once[..], &row, &["q committed of=row"]].concat())).unwrap_err();
+    assert!(refusal.contains(": q taken m starts=1"), "{refusal}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The world of one key: its messages and processes, as its lines name them.
+//! The world of one key, or of two: the messages and processes, as the lines name them.
 
 use super::line::Line;
 use super::seen::Seen;
@@ -14,37 +14,49 @@ pub(super) const LEFT: Left =
 /// How many deliveries of each message may be unsettled at once, by the number of messages.
 const COPIES: [&[u8]; MESSAGES] = [&[4], &[3, 2], &[2, 2, 1]];
 
-/// The lines of one key, and the scenario that they must be a path of.
+/// The lines of one key, or of two, and the scenario that they must be a path of.
 pub(super) struct World {
-    pub(super) key: String,
+    /// The keys, for a report.
+    pub(super) name: String,
     pub(super) lines: Vec<Line>,
     /// The process of each line, by its place among the names.
     pub(super) process_of: Vec<usize>,
+    /// The key of each line, by its place; 0 if it may be any.
+    pub(super) key_of: Vec<usize>,
     /// The message of each line, unless it may be any.
     pub(super) message_of: Vec<Option<u8>>,
     /// The names of the processes.
     pub(super) processes: Vec<String>,
-    /// The names of the messages: their fingerprints.
-    pub(super) messages: Vec<String>,
+    /// The names of the messages: their keys and fingerprints.
+    pub(super) messages: Vec<(usize, String)>,
     /// Handlers that may do anything: the lines say what they did.
     pub(super) scenario: Scenario,
 }
 
 impl World {
     /// The world of these lines. The error is that the model has no room for so many messages.
-    pub(super) fn new(key: &str, lines: Vec<Line>) -> Result<Self, String> {
+    pub(super) fn new(keys: &[&str], lines: Vec<Line>) -> Result<Self, String> {
+        let name = match keys {
+            [key] => format!("the key {key:?}"),
+            keys => format!("the keys {keys:?} together"),
+        };
         let (mut processes, mut messages) = (Vec::new(), Vec::new());
         let process_of = lines.iter().map(|line| place(&mut processes, &line.process)).collect();
-        let message = |line: &Line| (!line.message.is_empty()).then(|| place(&mut messages, &line.message));
-        let places: Vec<Option<usize>> = lines.iter().map(message).collect();
-        let Some(copies) = messages.len().checked_sub(1).and_then(|more| COPIES.get(more)) else {
-            return Err(format!("the key {key:?} has {} messages: the model has 1 to {MESSAGES}", messages.len()));
+        let key_of: Vec<usize> =
+            lines.iter().map(|line| keys.iter().position(|key| *key == line.key).unwrap_or_default()).collect();
+        let message = |(line, key): (&Line, &usize)| {
+            (!line.message.is_empty()).then(|| place(&mut messages, &(*key, line.message.clone())))
         };
-        let new = |copies: &u8| Message::new(0, Handler::Anything).copies(*copies);
-        let known: Vec<Message> = copies.iter().map(new).collect();
+        let places: Vec<Option<usize>> = lines.iter().zip(&key_of).map(message).collect();
+        let Some(copies) = messages.len().checked_sub(1).and_then(|more| COPIES.get(more)) else {
+            return Err(format!("{name}: {} messages, and the model has 1 to {MESSAGES}", messages.len()));
+        };
+        let key = |place: usize| messages.get(place).and_then(|(key, _)| u8::try_from(*key).ok()).unwrap_or_default();
+        let new = |(place, copies): (usize, &u8)| Message::new(key(place), Handler::Anything).copies(*copies);
+        let known: Vec<Message> = copies.iter().enumerate().map(new).collect();
         let message_of = places.into_iter().map(|place| place.and_then(|place| u8::try_from(place).ok())).collect();
         let scenario = Scenario::new("a trace", known.leak(), LEFT);
-        Ok(Self { key: key.to_owned(), lines, process_of, message_of, processes, messages, scenario })
+        Ok(Self { name, lines, process_of, key_of, message_of, processes, messages, scenario })
     }
 
     /// The line that says that a process has ended.
@@ -54,9 +66,9 @@ impl World {
 }
 
 /// The place of a name, which is added if it is new.
-fn place(names: &mut Vec<String>, name: &str) -> usize {
+fn place<T: Clone + PartialEq>(names: &mut Vec<T>, name: &T) -> usize {
     names.iter().position(|of| of == name).unwrap_or_else(|| {
-        names.push(name.to_owned());
+        names.push(name.clone());
         names.len() - 1
     })
 }
