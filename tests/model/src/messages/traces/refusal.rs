@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::at::At;
 use super::lease;
 use super::moves::slot_of;
+use super::seen::Seen;
 use super::table;
 use super::world::World;
 use crate::messages::slot::worker;
@@ -55,8 +56,9 @@ fn possible(world: &World, farthest: &[At]) -> BTreeSet<String> {
     let mut steps = BTreeSet::new();
     for at in farthest {
         world.scenario.steps(&at.state, &mut |step, _| {
-            let lines = table::shown(step.what).unwrap_or_default().iter().any(|shown| shown.line().is_some());
-            if lines {
+            let mut lines = table::shown(step.what).unwrap_or_default().iter().filter_map(|shown| shown.line());
+            // A process may always end.
+            if lines.any(|(seen, _)| seen != Seen::Died) {
                 steps.insert(told(world, at, step));
             }
         });
