@@ -56,7 +56,8 @@ impl Setting {
 
     /// Reads the settings of this process.
     pub fn from_env() -> Self {
-        let [broker, address, name, database, schema, mode, traces] = VARIABLES.map(|name| std::env::var(name).unwrap());
+        let [broker, address, name, database, schema, mode, traces] =
+            VARIABLES.map(|name| std::env::var(name).unwrap());
         let mode = Mode::parse(&mode).unwrap();
         Self { broker: broker.leak(), address, name, database, schema, mode, traces }
     }

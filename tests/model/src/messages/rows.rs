@@ -200,13 +200,7 @@ fn given_up(_: &Scenario, after: &mut State, message: u8) {
 }
 
 fn fail(after: &mut State, message: u8, dead: Option<Reason>) {
-    after.change(message, |row| Row {
-        dead,
-        holder: Holder::Nobody,
-        starts: 0,
-        breaks: 0,
-        attempts: row.attempts + 1,
-    });
+    after.change(message, |row| Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts: row.attempts + 1 });
     after.facts[usize::from(message)].open = 0;
 }
 

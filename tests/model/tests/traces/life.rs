@@ -155,7 +155,11 @@ impl<W: World> Life<W> {
     /// How many claims there are of this key.
     async fn claims(&self, id: &str, more: &str) -> i64 {
         // The worlds are those of two databases, of which one writes one transaction at a time.
-        let key = if W::FEATURES.concurrent { format!("convert_to('{id}', 'UTF8')") } else { format!("CAST('{id}' AS BLOB)") };
+        let key = if W::FEATURES.concurrent {
+            format!("convert_to('{id}', 'UTF8')")
+        } else {
+            format!("CAST('{id}' AS BLOB)")
+        };
         let claims = self.world.own("processed_messages");
         self.world.number(&format!("SELECT count(*) FROM {claims} WHERE key = {key} {more}")).await
     }

@@ -68,7 +68,8 @@ async fn a_trace_without_one_of_its_steps_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trace_with_two_steps_exchanged_is_refused() {
     let trace = short().await;
-    for (first, second) in [("committed", "acked"), ("claimed", "committed"), ("taken", "started"), ("stored", "acked")] {
+    for (first, second) in [("committed", "acked"), ("claimed", "committed"), ("taken", "started"), ("stored", "acked")]
+    {
         let exchanged = trace.exchanged(first, second).unwrap_or_else(|| panic!("no {first} and {second}"));
         refused(&exchanged, &format!("{first} and {second} are exchanged"));
     }

@@ -144,7 +144,8 @@ impl At {
             (_, true) => "scheduled",
             (_, false) => "dead",
         };
-        let claim = self.state.claims[key].map_or("none", |claim| if claim.date.is_some() { "dated" } else { "undated" });
+        let claim =
+            self.state.claims[key].map_or("none", |claim| if claim.date.is_some() { "dated" } else { "undated" });
         let same = |said: &Option<String>, is: &str| said.as_deref().is_none_or(|said| said == is);
         let line = &world.lines[line];
         line.step == Seen::Left && same(&line.values.row, row) && same(&line.values.claim, claim)

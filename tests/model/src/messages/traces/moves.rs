@@ -23,7 +23,9 @@ pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {
             Seen::Left if at.agrees(world, line) => reach(at.clone().behind(line)),
             Seen::Gone => gone(world, at, line).into_iter().for_each(&mut *reach),
             // A process without work needs no step of the model.
-            Seen::Died if at.knows(world, process) && !works(at, process) => reach(at.clone().bury(world, process).behind(line)),
+            Seen::Died if at.knows(world, process) && !works(at, process) => {
+                reach(at.clone().bury(world, process).behind(line))
+            }
             _ => {}
         }
     }
@@ -95,7 +97,9 @@ fn lines(world: &World, at: &At, step: Step, after: &State, shown: Shown, reach:
     let Some((seen, answered)) = shown.line() else { return };
     let is = |line: &usize| {
         let of = &world.lines[*line];
-        of.step == seen && answered.is_none_or(|answered| of.end.is_some() == answered) && fits(world, at, *line, step, after)
+        of.step == seen
+            && answered.is_none_or(|answered| of.end.is_some() == answered)
+            && fits(world, at, *line, step, after)
     };
     if seen == Seen::Acked {
         // An ack changes nothing in the database, so that only its end counts: by then, it must have been possible.

@@ -46,7 +46,10 @@ const TABLE: &[(&str, &[Shown])] = &[
     ("finds the claim of another message: _ is a conflict, and dead", &[Line(Seen::Conflict)]),
     ("stores _ as a row", &[Line(Seen::Stored)]),
     ("records the failure of _ as a row", &[Line(Seen::Failed)]),
-    ("asks the fate of its transaction: the handler of _ committed it, and the message is dead", &[Answered(Seen::DeadCommitted)]),
+    (
+        "asks the fate of its transaction: the handler of _ committed it, and the message is dead",
+        &[Answered(Seen::DeadCommitted)],
+    ),
     ("writes that _ is dead, and gets no answer", &[Unanswered(Seen::DeadCommitted)]),
     ("finds that the claim of _ has changed since the handler's COMMIT", &[Free]),
     ("acks _", &[Line(Seen::Acked)]),

@@ -67,7 +67,8 @@ fn refused_text(text: &str, at: &str) -> String {
     refusal
 }
 
-const DIRECT: [&str; 4] = ["p received delivery=1 stores=no", "p claimed", "p committed of=claim", "p acked delivery=1"];
+const DIRECT: [&str; 4] =
+    ["p received delivery=1 stores=no", "p claimed", "p committed of=claim", "p acked delivery=1"];
 const STORED: [&str; 3] = ["p received delivery=1 stores=yes", "p stored", "p acked delivery=1"];
 const RUN: [&str; 3] = ["p taken starts=1 attempts=0 breaks=0", "p started", "p committed of=row"];
 
@@ -148,7 +149,8 @@ fn a_start_that_is_not_counted_is_refused() {
 
 #[test]
 fn a_suspect_is_reserved_counted_and_run() {
-    let suspect = ["p? died", "q reserved starts=1 attempts=0 breaks=0", "q counted", "q started", "q committed of=row"];
+    let suspect =
+        ["p? died", "q reserved starts=1 attempts=0 breaks=0", "q counted", "q started", "q committed of=row"];
     accepted(&[&STORED[..], &RUN[..2], &suspect].concat());
     // A process that lives has not lost its row to a crash, but it may have been paused.
     accepted(&[&STORED[..], &RUN[..1], &suspect[1..]].concat());
