@@ -218,7 +218,7 @@ fn a_delivery_that_is_gone_comes_again() {
     let again = ["q received delivery=1 stores=yes", "q stored", "q acked delivery=1"];
     accepted(&[&gone[..], &again].concat());
     accepted(&[&DIRECT[..3], &gone[1..], &["q received delivery=1 stores=yes", "q acked delivery=1"]].concat());
-    refused(&[&gone[..], &["p claimed"]].concat(), "5: p claimed");
+    refused(&[&gone[..], &["q claimed"]].concat(), "5: q claimed");
 }
 
 #[test]
