@@ -16,11 +16,11 @@ impl Trace {
             if let (">", Some(process)) = (kind, parts.get(3)) {
                 process_of.insert(number, *process);
             }
-            let Some(process) = process_of.get(number) else { continue };
+            let Some(process) = process_of.get(number).copied() else { continue };
             let time = time.parse().unwrap_or_default();
             last.entry(process).and_modify(|last| *last = time.max(*last)).or_insert(time);
             if parts.get(4) == Some(&"died") {
-                ended.push(*process);
+                ended.push(process);
             }
         }
         let mut whole = text.to_owned();
