@@ -17,7 +17,7 @@ impl Trace {
                 process_of.insert(number, *process);
             }
             let Some(process) = process_of.get(number).copied() else { continue };
-            let time = time.parse().unwrap_or_default();
+            let time: u64 = time.parse().unwrap_or_default();
             last.entry(process).and_modify(|last| *last = time.max(*last)).or_insert(time);
             if parts.get(4) == Some(&"died") {
                 ended.push(process);
