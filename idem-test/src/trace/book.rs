@@ -1,8 +1,7 @@
 //! The text of a trace.
 
-use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
@@ -93,7 +92,7 @@ impl Book {
         match &mut self.file {
             // A trace with a gap is refused.
             Some(file) => drop(file.write_all(record.as_bytes())),
-            None => drop(self.text.write_str(record)),
+            None => self.text.push_str(record),
         }
     }
 }
