@@ -8,7 +8,7 @@
 //! | [`provider`] | a payment provider, for tests of external calls |
 //! | [`tap`] | a source that wraps another one and overrides what a test needs |
 //! | `sink` | a sink in memory, for tests of relays |
-//! | `captured`, `subscribe`, `tapped_store` | the log of a test; a store that wraps another one |
+//! | `captured`, `subscribe`, `tapped_store`, `trace` | the log of a test; a store that wraps another one, and can write what it does |
 //!
 //! No test sleeps and hopes: each waits for a signal of the broker or of the store.
 
@@ -22,6 +22,8 @@ pub mod provider;
 mod sink;
 pub mod tap;
 mod tapped_store;
+#[doc(hidden)]
+pub mod trace;
 
 pub use broker::{Broker, Counts, Publication, Queue};
 pub use captured::{Captured, captured, subscribe};

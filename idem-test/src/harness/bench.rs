@@ -11,10 +11,12 @@ use tokio::sync::oneshot;
 
 use crate::Tapped;
 use crate::tapped_store::{Over, TappedStore};
+use crate::trace::Trace;
 
 use super::connect::{Connect, Connecting};
 use super::fate::Fate;
 use super::process::Running;
+use super::source::{Identify, Receiving};
 use super::trial::{CONSUMER, QUEUE, Start, Subject, Trial};
 
 /// A trial without a handler yet; what the worker has can still be set. The [module](super) has an example.
@@ -32,6 +34,7 @@ struct Settings {
     inbox: bool,
     batch: usize,
     route_by: RouteBy,
+    trace: Option<Trace>,
 }
 
 /// The part of a message that selects its handler.
@@ -47,7 +50,7 @@ impl Trial<()> {
     /// Sqlite::options(&url).connect()`.
     #[allow(clippy::new_ret_no_self, reason = "as for a worker, the handler comes last")]
     pub fn new<F>(connect: F) -> Bench<F> {
-        let settings = Settings { inbox: false, batch: 1, route_by: RouteBy::EventType };
+        let settings = Settings { inbox: false, batch: 1, route_by: RouteBy::EventType, trace: None };
         Bench { connect, state: (), codec: Arc::new(Json), settings }
     }
 }
@@ -100,6 +103,13 @@ impl<F, St, C> Bench<F, St, C> {
         self
     }
 
+    /// Writes the steps of each process into this trace. The messages are then decoded once more.
+    #[doc(hidden)]
+    pub fn trace(mut self, trace: &Trace) -> Self {
+        self.settings.trace = Some(trace.clone());
+        self
+    }
+
     /// Sets the handler. The worker reads CloudEvents if the handler's key is that of a CloudEvent.
     ///
     /// # Errors
@@ -118,17 +128,23 @@ impl<F, St, C> Bench<F, St, C> {
         let cleanup = connect.cleanup();
         let store = connect.connect().await?;
         let connect = Arc::new(connect);
-        let inbox = settings.inbox;
+        let (inbox, trace) = (settings.inbox, settings.trace.clone());
+        let reader = codec.clone();
+        let identify: Identify = Arc::new(move |delivery: &Delivery| {
+            let message = reader.decode(delivery).ok()?;
+            Some((H::key(&message, delivery).ok()?, H::fingerprint(delivery)))
+        });
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
             let (connect, state, codec) = (connect.clone(), state.clone(), Shared(codec.clone()));
-            let settings = settings.clone();
+            let (settings, identify) = (settings.clone(), identify.clone());
             Box::pin(async move {
                 let store = connect.connect().await?;
                 if fate.is_counted() {
                     warm(&store).await?;
                 }
                 let store = TappedStore::new(store, fate.clone());
-                let source = Tapped::new(start.broker.queue(QUEUE), fate);
+                let receiving = Receiving { fate, identify, inbox: settings.inbox };
+                let source = Tapped::new(start.broker.queue(QUEUE), receiving);
                 let watched = start.watched;
                 let quick = RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(10));
                 let worker = Worker::new(CONSUMER, store, source).state(state).codec(codec).handler::<Over<
@@ -160,7 +176,7 @@ impl<F, St, C> Bench<F, St, C> {
             })
         };
         let subject = Subject { name: H::NAME, is_natural: H::NATURAL, stages: H::Params::STAGES, inbox };
-        Ok(Trial::made(&store, Box::new(launch), subject, cleanup))
+        Ok(Trial::made(&store, Box::new(launch), (subject, trace), cleanup))
     }
 }
 

@@ -7,18 +7,21 @@ use std::task::Poll;
 
 use tokio::sync::watch;
 
+use crate::trace::ProcessTrace;
+
 use super::crash::Crash;
 use super::polls::{Call, Point, Polls};
 
 /// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
 /// dying process does no other work.
 #[derive(Debug, Clone)]
-pub(crate) struct Fate(Arc<Inner>);
+pub struct Fate(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     death: Death,
     dead: watch::Sender<bool>,
+    trace: Option<ProcessTrace>,
 }
 
 #[derive(Debug)]
@@ -29,18 +32,23 @@ enum Death {
 }
 
 impl Fate {
-    /// A process that ends at this point, or never if `None`.
-    pub(super) fn new(point: Option<Crash>) -> Self {
-        Self::of(point.map_or(Death::Never, Death::At))
+    /// A process that ends at this point, or never if `None`, and the trace into which it writes its steps.
+    pub(super) fn new(point: Option<Crash>, trace: Option<ProcessTrace>) -> Self {
+        Self::of(point.map_or(Death::Never, Death::At), trace)
     }
 
-    /// A process that ends before this poll, or never if `None`.
+    /// A process that ends before this poll, or never if `None`. It writes no trace.
     pub(super) fn before_poll(point: Option<Point>) -> Self {
-        Self::of(point.map_or(Death::Never, |point| Death::BeforePoll(Polls::until(point))))
+        Self::of(point.map_or(Death::Never, |point| Death::BeforePoll(Polls::until(point))), None)
     }
 
-    fn of(death: Death) -> Self {
-        Self(Arc::new(Inner { death, dead: watch::Sender::new(false) }))
+    fn of(death: Death, trace: Option<ProcessTrace>) -> Self {
+        Self(Arc::new(Inner { death, dead: watch::Sender::new(false), trace }))
+    }
+
+    /// The trace of the process, if there is one.
+    pub(super) fn traced(&self) -> Option<&ProcessTrace> {
+        self.0.trace.as_ref()
     }
 
     /// Reaches a point: returns, or waits forever if the process is dead.

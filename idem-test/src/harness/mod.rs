@@ -63,6 +63,7 @@ mod sending;
 mod source;
 mod staged;
 mod store;
+mod traced;
 mod trial;
 
 pub use bench::Bench;
@@ -74,4 +75,6 @@ pub use fresh_schema::FreshSchema;
 pub use one_effect::ToPublication;
 pub use phase::Phase;
 pub use sending::Sending;
+#[doc(hidden)]
+pub use traced::{TracedHandler, TracedProcess, TracedSource, TracedStore};
 pub use trial::Trial;

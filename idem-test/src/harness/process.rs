@@ -55,6 +55,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if let Some(process) = self.fate.traced() {
+            process.end();
+        }
         // Dropping a runtime blocks and panics inside another one; and nothing waits for a killed process.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

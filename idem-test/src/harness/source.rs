@@ -1,26 +1,81 @@
 //! A source whose acks stop at a point.
 
-use idem_core::{Acker, BoxError, Delivery, Settled};
+use std::sync::Arc;
+
+use idem_core::{Acker, BoxError, Delivery, Fingerprint, Key, Settled};
 
 use crate::tap::{AckTap, Tap};
+use crate::trace::Subject;
 
 use super::crash::Crash;
 use super::fate::Fate;
 use super::polls::Call;
 
-/// Every ack reaches `AfterAck` once it has returned, and waits there forever if the process ends at that point.
-impl Tap for Fate {
-    type Ack = Self;
+/// Reads the key and the fingerprint of a delivery; `None` if it has no key. Only a trace needs it.
+pub(super) type Identify = Arc<dyn Fn(&Delivery) -> Option<(Key, Fingerprint)> + Send + Sync>;
 
-    fn receive(&mut self, delivery: Delivery) -> (Delivery, Self) {
-        (delivery, self.clone())
+/// The source of a process: its acks stop at the point at which the process ends.
+pub struct Receiving {
+    pub(super) fate: Fate,
+    pub(super) identify: Identify,
+    /// Whether its worker stores each message before it runs.
+    pub(super) inbox: bool,
+}
+
+impl std::fmt::Debug for Receiving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiving").field("fate", &self.fate).finish_non_exhaustive()
     }
 }
 
-impl AckTap for Fate {
-    async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
-        let settled = self.polled(Call::Other, acker.ack()).await;
-        self.reach(Crash::AfterAck).await;
+/// A delivery that is not settled yet.
+#[derive(Debug)]
+pub struct Received {
+    fate: Fate,
+    /// Its message, and its number in the trace.
+    traced: Option<(Subject, u64)>,
+}
+
+impl Tap for Receiving {
+    type Ack = Received;
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, Received) {
+        let received = || {
+            let process = self.fate.traced()?;
+            let (key, fingerprint) = (self.identify)(&delivery)?;
+            let of = Subject::new(&key, &fingerprint);
+            let number = process.received(of.clone(), self.inbox || delivery.redelivered());
+            Some((of, number))
+        };
+        let traced = received();
+        (delivery, Received { fate: self.fate.clone(), traced })
+    }
+}
+
+/// Every ack reaches `AfterAck` once it has returned, and waits there forever if the process ends at that point.
+impl AckTap for Received {
+    async fn ack<A: Acker>(mut self, acker: A) -> Result<Settled, BoxError> {
+        let mut step = None;
+        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.fate.traced()) {
+            process.alive().await;
+            step = Some(process.begin("acked", of, format!("delivery={number}")));
+        }
+        let settled = self.fate.polled(Call::Other, acker.ack()).await;
+        match (step, &settled) {
+            (Some(step), Ok(Settled::Sent | Settled::Confirmed)) => step.done(),
+            (Some(step), Ok(Settled::Stale)) => step.done_as("gone"),
+            _ => {}
+        }
+        self.fate.reach(Crash::AfterAck).await;
         settled
+    }
+}
+
+/// It was not acked: it is lost, or was released.
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let (Some((of, number)), Some(process)) = (self.traced.take(), self.fate.traced()) {
+            process.begin("gone", of, format!("delivery={number}")).done();
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::task::Poll;
 use idem_core::BoxError;
 
 use crate::tapped_store::StoreTap;
+use crate::trace::ProcessTrace;
 
 use super::crash::Crash;
 use super::fate::Fate;
@@ -16,6 +17,10 @@ use super::polls::Call;
 impl StoreTap for Fate {
     fn reach(&self, point: Crash) -> impl Future<Output = ()> + Send {
         Fate::reach(self, point)
+    }
+
+    fn trace(&self) -> Option<&ProcessTrace> {
+        self.traced()
     }
 
     async fn handle<R>(&self, run: R) -> Result<(), BoxError>

@@ -7,6 +7,7 @@ use idem_core::store::{Filter, Page, Row};
 use idem_core::{Error, Inbox, Outcome, Store};
 use tokio::sync::{oneshot, watch};
 
+use crate::trace::Trace;
 use crate::{Broker, Publication};
 
 use super::Crash;
@@ -45,6 +46,7 @@ pub struct Trial<S> {
     launch: Launch,
     pub(super) subject: Subject,
     watched: Watched,
+    trace: Option<Trace>,
     // Declared last: it runs when nothing here is connected any more.
     _cleanup: Cleanup,
 }
@@ -84,7 +86,12 @@ pub(super) struct Watched {
 }
 
 impl<S: Store> Trial<S> {
-    pub(super) fn made(store: &S, launch: Launch, subject: Subject, cleanup: Cleanup) -> Self {
+    pub(super) fn made(
+        store: &S,
+        launch: Launch,
+        (subject, trace): (Subject, Option<Trace>),
+        cleanup: Cleanup,
+    ) -> Self {
         Self {
             broker: Broker::new(),
             store: store.clone(),
@@ -92,6 +99,7 @@ impl<S: Store> Trial<S> {
             launch,
             subject,
             watched: Watched::default(),
+            trace,
             _cleanup: cleanup,
         }
     }
@@ -134,10 +142,26 @@ impl<S: Store> Trial<S> {
         process.stop().await
     }
 
+    /// Runs a worker until a process of it reaches this point, and ends it there.
+    ///
+    /// # Errors
+    /// Fails if the worker cannot start, or ends by itself.
+    #[doc(hidden)]
+    pub async fn run_into(&self, crash: Crash) -> Result<(), Error> {
+        let mut process = self.start(Some(crash), 4)?;
+        let fate = process.fate.clone();
+        tokio::select! {
+            biased;
+            () = fate.sealed() => Ok(()),
+            ended = process.ended() => ended,
+        }
+    }
+
     pub(crate) fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
         let start = self.start_of(concurrency, LEASE);
         let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
-        Process::start(Fate::new(crash), launch).map_err(no_runtime)
+        let fate = Fate::new(crash, self.trace.as_ref().map(Trace::process));
+        Process::start(fate, launch).map_err(no_runtime)
     }
 
     /// Starts a process that dies at this point, or never if `None`.

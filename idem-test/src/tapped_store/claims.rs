@@ -8,8 +8,20 @@ use idem_core::store::{
 use idem_core::{Error, Key, Store};
 
 use crate::harness::Crash;
+use crate::trace::Step;
 
+use super::doing::OF_CLAIM;
 use super::{StoreTap, TappedStore, TappedTxn};
+
+impl<S: Store, T: StoreTap> TappedStore<S, T> {
+    /// Writes that a claim begins behind which the handler runs. One that waits for a row is a part of the commit.
+    async fn claims(&self, identity: &Identity, state: ClaimState) -> Option<Step> {
+        match state {
+            ClaimState::Processed => self.begins("claimed", identity, String::new()).await,
+            ClaimState::Waiting => None,
+        }
+    }
+}
 
 impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
@@ -40,7 +52,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         state: ClaimState,
     ) -> Result<Claimed, StoreError> {
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let claimed = self.tap.statement(self.within.claim(&mut txn.within, identity, state)).await?;
+        let step = self.claims(identity, state).await;
+        let claimed = self.tap.statement(self.within.claim(&mut txn.within, identity, state)).await;
+        txn.doing.begun(step, identity, OF_CLAIM, claimed.as_ref().is_ok_and(Claimed::is_new));
+        let claimed = claimed?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -55,12 +70,21 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
     ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let (within, claimed) =
-            self.tap.statement(self.within.begin_with_claim(handler_timeout, identity, state)).await?;
+        let step = self.claims(identity, state).await;
+        let begun = self.tap.statement(self.within.begin_with_claim(handler_timeout, identity, state)).await;
+        let (within, claimed) = match begun {
+            Ok(begun) => begun,
+            Err(fault) => {
+                step.into_iter().for_each(Step::nothing);
+                return Err(fault);
+            }
+        };
+        let mut txn = self.txn(within);
+        txn.doing.begun(step, identity, OF_CLAIM, claimed.is_new());
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
-        Ok((TappedTxn { within, tap: self.tap.clone() }, claimed))
+        Ok((txn, claimed))
     }
 
     async fn existing_claim(
@@ -82,7 +106,16 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         for identity in identities {
             self.tap.before("claim", identity.key.as_bytes()).await?;
         }
-        let claimed = self.tap.statement(self.within.claim_many(&mut txn.within, identities, state)).await?;
+        let mut steps = Vec::with_capacity(identities.len());
+        for identity in identities {
+            steps.push(self.claims(identity, state).await);
+        }
+        let claimed = self.tap.statement(self.within.claim_many(&mut txn.within, identities, state)).await;
+        for (place, (step, identity)) in steps.into_iter().zip(identities).enumerate() {
+            let is_new = claimed.as_ref().is_ok_and(|claimed| claimed[place].is_new());
+            txn.doing.begun(step, identity, OF_CLAIM, is_new);
+        }
+        let claimed = claimed?;
         if claimed.iter().any(Claimed::is_new) {
             self.tap.reach(Crash::AfterClaim).await;
         }

@@ -11,19 +11,25 @@ use uuid::Uuid;
 
 use crate::harness::Crash;
 
+use super::doing::OF_ROW;
+use super::taking::{answered, crashed, leased, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<i64, StoreError> {
         self.tap.before("insert", row.identity.key.as_bytes()).await?;
-        self.tap.statement(self.within.insert(&mut txn.within, row)).await
+        let inserted = self.tap.statement(self.within.insert(&mut txn.within, row)).await?;
+        txn.doing.inserted(row);
+        Ok(inserted)
     }
 
     async fn insert_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
         for row in rows {
             self.tap.before("insert", row.identity.key.as_bytes()).await?;
         }
-        self.tap.statement(self.within.insert_many(&mut txn.within, rows)).await
+        self.tap.statement(self.within.insert_many(&mut txn.within, rows)).await?;
+        rows.iter().for_each(|row| txn.doing.inserted(row));
+        Ok(())
     }
 
     async fn count_duplicate(
@@ -45,7 +51,10 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
-        let started = self.tap.statement(self.within.start(&mut txn.within, row)).await?;
+        let step = self.begins("started", &row.identity, String::new()).await;
+        let started = self.tap.statement(self.within.start(&mut txn.within, row)).await;
+        txn.doing.begun(step, &row.identity, OF_ROW, matches!(started, Ok(true)));
+        let started = started?;
         if started {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -53,7 +62,16 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
-        let started = self.tap.statement(self.within.start_many(&mut txn.within, rows)).await?;
+        let mut steps = Vec::with_capacity(rows.len());
+        for row in rows {
+            steps.push(self.begins("started", &row.identity, String::new()).await);
+        }
+        let started = self.tap.statement(self.within.start_many(&mut txn.within, rows)).await;
+        for (place, (step, row)) in steps.into_iter().zip(rows).enumerate() {
+            let has = started.as_ref().is_ok_and(|started| started[place]);
+            txn.doing.begun(step, &row.identity, OF_ROW, has);
+        }
+        let started = started?;
         if started.contains(&true) {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -77,7 +95,10 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        let rows = self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await?;
+        let step = self.begins_any(if kind == RowKind::Suspect { "reserved" } else { "taken" }).await;
+        let rows = self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await;
+        self.takes.answered(step, kind, (token, lease), &rows);
+        let rows = rows?;
         for row in &rows {
             self.tap.before("row_is_taken", row.identity.key.as_bytes()).await?;
         }
@@ -85,14 +106,20 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let begins = self.tap.statement(self.within.count_start(row, lease)).await?;
+        let step = self.begins("counted", &row.identity, leased(lease)).await;
+        let counted = self.tap.statement(self.within.count_start(row, lease)).await;
+        answered(step, counted.as_ref().copied());
+        let counted = counted?;
         // The answer may be lost.
         self.tap.before("start_is_counted", row.identity.key.as_bytes()).await?;
-        Ok(begins)
+        Ok(counted)
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.tap.statement(self.within.uncount_start(row, lease)).await
+        let step = self.begins("uncounted", &row.identity, String::new()).await;
+        let uncounted = self.tap.statement(self.within.uncount_start(row, lease)).await;
+        answered(step, uncounted.as_ref().copied());
+        uncounted
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -100,12 +127,18 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        self.within.rows_by_token(token).await
+        let rows = self.within.rows_by_token(token).await?;
+        self.takes.found(token, &rows);
+        Ok(rows)
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         self.tap.before("record_result", row.identity.key.as_bytes()).await?;
-        self.tap.statement(self.within.record_result(row, result)).await
+        let (name, values) = recorded(row, result);
+        let step = self.begins(name, &row.identity, values).await;
+        let recorded = self.tap.statement(self.within.record_result(row, result)).await;
+        answered(step, recorded.as_ref().copied());
+        recorded
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
@@ -123,12 +156,18 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
         self.tap.before("refund_start", row.identity.key.as_bytes()).await?;
-        self.tap.statement(self.within.refund_start(row)).await?;
+        let step = self.begins("refunded", &row.identity, String::new()).await;
+        let refunded = self.tap.statement(self.within.refund_start(row)).await;
+        answered(step, refunded.as_ref().map(|()| true));
+        refunded?;
         // The answer may be lost.
         self.tap.before("start_is_refunded", row.identity.key.as_bytes()).await
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
-        self.within.dead_letter_crashed(handlers, lease).await
+        let step = self.begins_any("crashed").await;
+        let rows = self.within.dead_letter_crashed(handlers, lease).await;
+        crashed(step, &rows);
+        rows
     }
 }

@@ -1,13 +1,15 @@
-//! A store that wraps another one, except where its tap stops it or makes it fail.
+//! A store that wraps another one, except where its tap stops it or makes it fail. It can write what it does into a trace.
 
 mod call_rows;
 mod claims;
+mod doing;
 mod inbox_rows;
 mod operator;
 mod outbox_rows;
 mod over;
+mod taking;
 mod tapped;
 mod transactions;
 
-pub(crate) use over::Over;
-pub(crate) use tapped::{StoreTap, TappedStore, TappedTxn};
+pub use over::Over;
+pub use tapped::{StoreTap, TappedStore, TappedTxn};

@@ -7,7 +7,8 @@ use idem_core::{BoxError, Delivery, Fingerprint, Handler, HasConnection, Key, Ke
 use super::{StoreTap, TappedTxn};
 
 /// The handler `H` of the store `S`, for that store with the tap `T`.
-pub(crate) struct Over<H, S, T>(PhantomData<(H, S, T)>);
+#[derive(Debug)]
+pub struct Over<H, S, T>(PhantomData<(H, S, T)>);
 
 impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<H, S, T> {
     const NAME: &'static str = H::NAME;
@@ -32,7 +33,7 @@ impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<
     }
 
     async fn handle(input: H::Input, params: H::Params, tx: &mut TappedTxn<S::Txn, T>) -> Result<(), BoxError> {
-        let TappedTxn { within, tap } = tx;
+        let TappedTxn { within, tap, .. } = tx;
         tap.handle(H::handle(input, params, S::connection(within))).await
     }
 }

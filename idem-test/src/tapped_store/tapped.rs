@@ -1,12 +1,16 @@
 //! A tapped store, and its tap.
 
-use idem_core::store::StoreError;
+use idem_core::store::{Identity, StoreError};
 use idem_core::{BoxError, HasConnection, Store};
 
 use crate::harness::Crash;
+use crate::trace::{ProcessTrace, Step, Subject};
+
+use super::doing::Doing;
+use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
-pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
+pub trait StoreTap: Clone + Send + Sync + 'static {
     /// Runs before `ping`, `seen`, `poll_due`, `stats` and `take_calls`, and before each `claim`, `existing_claim`, `known`,
     /// `insert`, `reopen`, `record_result`, `record_call`, `renew_call` and `refund_start` with the key of the message. Also
     /// before the answers `row_is_taken`, `taken_calls`, `start_is_counted`, `start_is_refunded` and `committed`, which may
@@ -30,6 +34,11 @@ pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
         work
     }
 
+    /// The trace into which the steps of this store are written, if there is one.
+    fn trace(&self) -> Option<&ProcessTrace> {
+        None
+    }
+
     /// Runs a handler.
     fn handle<R>(&self, run: R) -> impl Future<Output = Result<(), BoxError>> + Send
     where
@@ -41,22 +50,53 @@ pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
 
 /// A store that forwards all calls to the wrapped store through its tap. Its handlers are [`Over`](super::Over) those
 /// of that store.
-#[derive(Clone)]
-pub(crate) struct TappedStore<S, T> {
+#[derive(Debug, Clone)]
+pub struct TappedStore<S, T> {
     pub(super) within: S,
     pub(super) tap: T,
+    pub(super) takes: Takes,
 }
 
 impl<S, T> TappedStore<S, T> {
     pub(crate) fn new(within: S, tap: T) -> Self {
-        Self { within, tap }
+        Self { within, tap, takes: Takes::default() }
+    }
+}
+
+impl<S, T: StoreTap> TappedStore<S, T> {
+    /// Wraps a transaction that has just begun.
+    pub(super) fn txn<X>(&self, within: X) -> TappedTxn<X, T> {
+        TappedTxn { within, tap: self.tap.clone(), doing: Doing::new(self.tap.trace()) }
+    }
+
+    /// Writes that a step about this message begins, if there is a trace.
+    pub(super) async fn begins(&self, step: &'static str, identity: &Identity, values: String) -> Option<Step> {
+        let (process, of) = (self.tap.trace()?, Subject::of(identity)?);
+        process.alive().await;
+        Some(process.begin(step, of, values))
+    }
+
+    /// Returns while the process of the trace is alive.
+    pub(super) async fn alive(&self) {
+        if let Some(process) = self.tap.trace() {
+            process.alive().await;
+        }
+    }
+
+    /// Writes that a step begins whose keys only its answer tells.
+    pub(super) async fn begins_any(&self, step: &'static str) -> Option<Step> {
+        let process = self.tap.trace()?;
+        process.alive().await;
+        Some(process.begin_any(step))
     }
 }
 
 /// A transaction of the wrapped store, with the tap.
-pub(crate) struct TappedTxn<X, T> {
+#[derive(Debug)]
+pub struct TappedTxn<X, T> {
     pub(super) within: X,
     pub(super) tap: T,
+    pub(super) doing: Doing,
 }
 
 /// Returns the transaction itself, because [`Over`](super::Over) needs the tap that comes with it.

@@ -30,14 +30,14 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     async fn begin(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         let within = self.tap.statement(self.within.begin(handler_timeout)).await?;
-        Ok(TappedTxn { within, tap: self.tap.clone() })
+        Ok(self.txn(within))
     }
 
     async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         let within = self.tap.statement(self.within.begin_guarded(handler_timeout)).await?;
         self.tap.reach(Crash::AfterClaim).await;
-        Ok(TappedTxn { within, tap: self.tap.clone() })
+        Ok(self.txn(within))
     }
 
     async fn guard(&self, txn: &mut Self::Txn) -> Result<(), StoreError> {
@@ -50,7 +50,11 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
 
     async fn commit(&self, txn: Self::Txn) -> CommitResult {
         self.tap.reach(Crash::BeforeCommit).await;
-        let committed = self.tap.commit(self.within.commit(txn.within)).await;
+        let TappedTxn { within, doing, .. } = txn;
+        self.alive().await;
+        let ending = doing.commits();
+        let committed = self.tap.commit(self.within.commit(within)).await;
+        ending.committed(&committed);
         self.tap.reach(Crash::AfterCommit).await;
         // The answer may be lost.
         match self.tap.before("committed", &[]).await {
@@ -68,7 +72,12 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
-        self.tap.statement(self.within.rollback(txn.within)).await
+        let TappedTxn { within, doing, .. } = txn;
+        self.alive().await;
+        let ending = doing.rolls_back();
+        let rolled_back = self.tap.statement(self.within.rollback(within)).await;
+        ending.rolled_back(&rolled_back);
+        rolled_back
     }
 
     fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {

@@ -51,7 +51,7 @@ pub use threads::Threads;
 pub use unacked::{Asked, Unacked};
 pub use wait::{until, within};
 pub use witness::{Seen, Witness, Witnessed};
-pub use world::{Running, Tuned, World, answers, fresh, number, quick, variable};
+pub use world::{Running, Traced, Tuned, World, answers, fresh, number, quick, variable};
 
 /// RabbitMQ.
 pub type RabbitMq = Real<idem_brokers::RabbitMq>;

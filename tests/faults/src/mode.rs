@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::{DeliveryOrder, Postgres, RetryPolicy, Source, Worker};
+use idem::{DeliveryOrder, RetryPolicy, Source, Store, Worker};
 
 use crate::Stage;
 
@@ -21,7 +21,7 @@ pub enum Mode {
 
 impl Mode {
     /// Sets this mode on a worker that can hold all messages of a test at once.
-    pub fn tune<Src: Source>(self, worker: Worker<Postgres, Src, Stage>) -> Worker<Postgres, Src, Stage> {
+    pub fn tune<S: Store, Src: Source>(self, worker: Worker<S, Src, Stage>) -> Worker<S, Src, Stage> {
         // As many inbox rows as deliveries: on Kafka the first deliveries after an assignment are also stored.
         let worker = worker.inbox_concurrency(16);
         match self {

@@ -25,11 +25,20 @@ pub struct Setting {
     pub schema: String,
     /// The mode of the worker.
     pub mode: Mode,
+    /// The folder into which it writes the trace of its steps; empty: it writes none.
+    pub traces: String,
 }
 
 /// The environment variables that pass the settings.
-const VARIABLES: [&str; 6] =
-    ["FAULTS_BROKER", "FAULTS_ADDRESS", "FAULTS_NAME", "FAULTS_DATABASE", "FAULTS_SCHEMA", "FAULTS_MODE"];
+const VARIABLES: [&str; 7] = [
+    "FAULTS_BROKER",
+    "FAULTS_ADDRESS",
+    "FAULTS_NAME",
+    "FAULTS_DATABASE",
+    "FAULTS_SCHEMA",
+    "FAULTS_MODE",
+    "FAULTS_TRACES",
+];
 
 impl Setting {
     /// The settings of a worker at this site.
@@ -41,14 +50,16 @@ impl Setting {
             database: world.stage.url().to_owned(),
             schema: world.schema.clone(),
             mode,
+            traces: String::new(),
         }
     }
 
     /// Reads the settings of this process.
     pub fn from_env() -> Self {
-        let [broker, address, name, database, schema, mode] = VARIABLES.map(|name| std::env::var(name).unwrap());
+        let [broker, address, name, database, schema, mode, traces] =
+            VARIABLES.map(|name| std::env::var(name).unwrap());
         let mode = Mode::parse(&mode).unwrap();
-        Self { broker: broker.leak(), address, name, database, schema, mode }
+        Self { broker: broker.leak(), address, name, database, schema, mode, traces }
     }
 }
 
@@ -61,8 +72,8 @@ pub struct Process {
 impl Process {
     /// Starts the program `worker` of this package.
     pub fn start(program: &str, setting: &Setting) -> Self {
-        let Setting { broker, address, name, database, schema, mode } = setting.clone();
-        let values = [broker.to_owned(), address, name, database, schema, mode.name().to_owned()];
+        let Setting { broker, address, name, database, schema, mode, traces } = setting.clone();
+        let values = [broker.to_owned(), address, name, database, schema, mode.name().to_owned(), traces];
         let log = std::env::temp_dir().join(format!("{}.log", fresh("idem-faults")));
         let mut command = Command::new(program);
         command.envs(VARIABLES.into_iter().zip(values)).stdin(Stdio::null()).stderr(File::create(&log).unwrap());

@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
+use idem::codec::Json;
+use idem::handler::WithHandlers;
 use idem::store::postgres::PostgresOptions;
 use idem::store::{Filter, Page, Row, Transactions};
-use idem::{Error, Health, Inbox, Postgres, RetryPolicy, Source, SuspectLock, Worker};
+use idem::{Error, Health, Inbox, Postgres, RetryPolicy, Source, Store, SuspectLock, Worker};
 use idem_test::Broker;
+use idem_test::harness::{TracedHandler, TracedProcess, TracedSource, TracedStore};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Executor};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Journal, Order, Stage, act, within};
+use crate::{Journal, Mode, Order, Stage, act, within};
 
 /// The address of a server. Prints a line and returns `None` if it is not set.
 pub fn variable(name: &str) -> Option<String> {
@@ -62,6 +65,8 @@ const CONSUMER: &str = "faults";
 
 /// A worker before its handler is added.
 pub type Tuned<Src> = Worker<Postgres, Src, Stage>;
+/// One whose steps are written into a trace.
+pub type Traced<Src> = Worker<TracedStore<Postgres>, TracedSource<Src>, Stage>;
 
 impl World {
     /// Creates a world on the shared server; `None` if there is no server to test against.
@@ -119,18 +124,33 @@ impl World {
         source: Src,
         tune: impl FnOnce(Tuned<Src>) -> Tuned<Src>,
     ) -> Running {
+        run(tune(self.worker(store.clone(), source)).handler::<act>())
+    }
+
+    /// Starts a worker in the same way, whose steps are written into a trace.
+    pub fn start_traced<Src: Source>(
+        &self,
+        process: &TracedProcess,
+        store: &Postgres,
+        source: Src,
+        mode: Mode,
+        tune: impl FnOnce(Traced<Src>) -> Traced<Src>,
+    ) -> Running {
+        let source = process.source::<act, _>(source, mode == Mode::Inbox);
+        let worker = tune(mode.tune(self.worker(process.store(store.clone()), source)));
+        run(worker.handler::<TracedHandler<act, Postgres>>())
+    }
+
+    /// A worker before its handler is added.
+    fn worker<S: Store, Src: Source>(&self, store: S, source: Src) -> Worker<S, Src, Stage> {
         let journal = self.journal.clone();
-        let worker = Worker::new(CONSUMER, store.clone(), source)
+        Worker::new(CONSUMER, store, source)
             .state(self.stage.clone())
             .suspect_lock(SuspectLock::new())
             .poll_interval(Duration::from_millis(50))
             .lease_duration(Duration::from_secs(1))
             .retry(quick(5))
-            .observe(move |delivery, outcome| journal.note(delivery, outcome));
-        let worker = tune(worker).handler::<act>();
-        let (health, shutdown) = (worker.health(), CancellationToken::new());
-        let task = tokio::spawn(worker.run_until(shutdown.clone().cancelled_owned()));
-        Running { health, shutdown, task }
+            .observe(move |delivery, outcome| journal.note(delivery, outcome))
     }
 
     /// The operator's view of the inbox.
@@ -181,6 +201,12 @@ impl World {
     pub async fn end(self) {
         self.pool.execute(self.stage.sql("DROP SCHEMA {schema} CASCADE")).await.unwrap();
     }
+}
+
+fn run<S: Store, Src: Source>(worker: Worker<S, Src, Stage, Json, WithHandlers>) -> Running {
+    let (health, shutdown) = (worker.health(), CancellationToken::new());
+    let task = tokio::spawn(worker.run_until(shutdown.clone().cancelled_owned()));
+    Running { health, shutdown, task }
 }
 
 /// A running worker. Dropping it ends it as a crash does.

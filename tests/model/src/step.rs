@@ -6,11 +6,11 @@ use std::fmt::{Display, Formatter, Result};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     /// Who takes it; empty if the sentence says it.
-    who: &'static str,
+    pub(crate) who: &'static str,
     /// The sentence, with `_` in the place of the message.
-    what: &'static str,
+    pub(crate) what: &'static str,
     /// The number of the message.
-    message: u8,
+    pub(crate) message: u8,
     /// Whether it brings the model nearer to its end. A failure does not, and neither does giving back.
     pub(crate) progress: bool,
 }

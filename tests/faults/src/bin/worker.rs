@@ -1,10 +1,13 @@
 //! A worker in a separate process, which a test starts and a handler may end.
 
+use std::path::Path;
 use std::time::Duration;
 
-use idem::Source;
+use idem::{Source, Store, Worker};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
-use idem_faults::{Mode, Setting, World, limited};
+use idem_faults::{Mode, Setting, Stage, World, limited};
+use idem_test::harness::TracedProcess;
+use idem_test::trace::Trace;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -29,8 +32,19 @@ async fn of<B: Broker>(setting: &Setting) -> anyhow::Result<()> {
 async fn work(setting: &Setting, source: impl Source) -> anyhow::Result<()> {
     let world = World::existing(&setting.database, &setting.schema);
     let store = world.options().connections(40).verify_only().connect().await?;
-    let worker = world.start(&store, source, |worker| {
-        setting.mode.tune(worker).lease_duration(Duration::from_millis(500)).poll_interval(Duration::from_millis(100))
-    });
-    Ok(worker.end_at(idem::shutdown_signal()).await?)
+    if setting.traces.is_empty() {
+        let worker = world.start(&store, source, |worker| quick(setting.mode.tune(worker)));
+        return Ok(worker.end_at(idem::shutdown_signal()).await?);
+    }
+    let id = std::process::id();
+    let trace = Trace::in_file(Path::new(&setting.traces).join(id.to_string()), format!("{id}."))?;
+    let process = TracedProcess::new(&trace);
+    let worker = world.start_traced(&process, &store, source, setting.mode, quick);
+    worker.end_at(idem::shutdown_signal()).await?;
+    process.end();
+    Ok(())
+}
+
+fn quick<S: Store, Src: Source>(worker: Worker<S, Src, Stage>) -> Worker<S, Src, Stage> {
+    worker.lease_duration(Duration::from_millis(500)).poll_interval(Duration::from_millis(100))
 }

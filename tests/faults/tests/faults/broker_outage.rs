@@ -74,6 +74,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
         database: world.stage.url().to_owned(),
         schema: world.schema.clone(),
         mode: Mode::Direct,
+        traces: String::new(),
     };
     B::connect(&address, &setting.name).await.unwrap().create().await.unwrap();
     let mut outages = Outages { world, setting, expected: Vec::new(), report: format!("{}:", B::NAME) };

@@ -29,4 +29,5 @@ mod settling;
 mod sharing;
 mod start;
 mod suspects;
+mod traces;
 mod unreadable;

@@ -4,8 +4,8 @@ use super::classify::{existing, is_inserting, is_too_old, too_old};
 use super::crash;
 use super::database::Claim;
 use super::defect::Defect;
-use super::handler::{effect, fails};
-use super::names::slot_name;
+use super::handler::{Act, acts, effect};
+use super::names::{AGAIN, slot_name};
 use super::scenario::Handler;
 use super::slot::{Slot, slots, worker};
 use super::state::{Place, State};
@@ -69,30 +69,31 @@ fn run(steps: &mut Steps<'_>, slot: Slot, delivery: u8, message: u8) {
         steps
             .step(slot_name(slot), "acks _", message, |after| after.deliveries[usize::from(delivery)] = Place::Settled);
     }
-    match scenario.message(message).handler {
-        Handler::Kills => crash::by_handler(steps, slot, message),
-        Handler::Breaks => steps.step(slot_name(slot), "the handler of _ breaks its connection", message, |after| {
-            after.facts[usize::from(message)].breaks += 1;
-            after.advance(slot, Stage::Received { stores: true, pruned: None });
-        }),
-        Handler::RunsRollback if scenario.has(Defect::NoGuard) => {
-            steps.step(
-                slot_name(slot),
-                "the handler of _ ran ROLLBACK, and COMMIT commits nothing",
-                message,
-                |after| {
-                    after.advance(slot, Stage::Settling);
-                },
-            );
-        }
-        Handler::RunsCommit => runs_commit(steps, slot, message),
-        handler if fails(handler, steps.state, message) => {
-            steps.step(slot_name(slot), "the handler of _ fails, and is rolled back", message, |after| {
+    let handler = scenario.message(message).handler;
+    if handler == Handler::RunsRollback && scenario.has(Defect::NoGuard) {
+        let what = "the handler of _ ran ROLLBACK, and COMMIT commits nothing";
+        return steps.step(slot_name(slot), what, message, |after| after.advance(slot, Stage::Settling));
+    }
+    for act in acts(handler, steps.state, message) {
+        match act {
+            Act::Kills => crash::by_handler(steps, slot, message),
+            Act::Breaks => steps.step(slot_name(slot), "the handler of _ breaks its connection", message, |after| {
+                after.facts[usize::from(message)].breaks += 1;
+                after.advance(slot, Stage::Received { stores: true, pruned: None });
+            }),
+            Act::RunsCommit => runs_commit(steps, slot, message),
+            Act::Fails => steps.step(slot_name(slot), "the handler of _ fails, and is rolled back", message, |after| {
                 after.facts[usize::from(message)].failures += 1;
                 after.advance(slot, Stage::Failed);
-            });
+            }),
+            Act::Succeeds => commit(steps, slot, message),
         }
-        _ => commit(steps, slot, message),
+    }
+    if steps.state.left.again > 0 {
+        steps.setback(slot_name(slot), AGAIN, message, |after| {
+            after.left.again -= 1;
+            after.advance(slot, Stage::Received { stores: false, pruned: None });
+        });
     }
 }
 

@@ -36,4 +36,6 @@ pub(super) struct Left {
     pub(super) orders: u8,
     /// The clock advances.
     pub(super) ticks: u8,
+    /// A transaction is rolled back without a charge: it lost a race, or another message of its batch failed.
+    pub(super) again: u8,
 }

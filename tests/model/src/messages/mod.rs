@@ -21,10 +21,12 @@ mod steps;
 mod storing;
 mod suspects;
 mod task;
+mod traces;
 mod worlds;
 
 pub(crate) use defect::Defect;
 pub(crate) use scenario::Scenario;
+pub use traces::{Checked, check_trace};
 pub(crate) use worlds::{limits, of, worlds};
 
 use crate::property::Property;

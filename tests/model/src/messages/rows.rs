@@ -3,9 +3,9 @@
 use super::crash;
 use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
-use super::handler::{effect, fails};
-use super::names::slot_name;
-use super::scenario::{Handler, MAX_ATTEMPTS, MAX_BREAKS, Scenario};
+use super::handler::{Act, acts, effect, gives_up, max_breaks};
+use super::names::{AGAIN, slot_name};
+use super::scenario::Scenario;
 use super::slot::{Slot, slots, worker};
 use super::state::State;
 use super::steps::Steps;
@@ -43,7 +43,12 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage
     match stage {
         Stage::Taken => begin(steps, slot, message),
         Stage::Running => run(steps, slot, message),
-        Stage::Failed => record(steps, slot, message, failed),
+        Stage::Failed => {
+            let attempts = steps.state.rows[usize::from(message)].map_or(0, |row| row.attempts);
+            for dead in gives_up(steps.world.message(message).handler, attempts + 1) {
+                record(steps, slot, message, if *dead { given_up } else { failed });
+            }
+        }
         Stage::Broke => record(steps, slot, message, broke),
         Stage::Settling => steps.step(slot_name(slot), "deletes the row of _, and dates its claim", message, |after| {
             finish(after, key, message);
@@ -108,30 +113,39 @@ fn give_start_back(steps: &mut Steps<'_>, slot: Slot, message: u8) {
 /// The handler, the guard and the commit.
 fn run(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let (scenario, place) = (steps.world, usize::from(message));
-    match scenario.message(message).handler {
-        Handler::Kills => crash::by_handler(steps, slot, message),
-        Handler::Breaks => steps.step(slot_name(slot), "the handler of _ breaks its connection", message, |after| {
-            after.facts[place].breaks += 1;
-            after.advance(slot, Stage::Broke);
-        }),
-        Handler::RunsCommit => {
-            let (key, unasked) = (scenario.key(message), scenario.has(Defect::FateNotAsked));
-            steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
-                effect(after, message);
-                finish(after, key, message);
-                after.claims[key] = Some(Claim { early: true, ..Claim::dated(message, after.clock) });
-                after.facts[place].failures += 1;
-                after.advance(slot, if unasked { Stage::Broke } else { Stage::CommittedEarly });
-            });
-        }
-        handler if fails(handler, steps.state, message) => {
-            steps.step(slot_name(slot), "the handler of _ fails, and is rolled back", message, |after| {
+    for act in acts(scenario.message(message).handler, steps.state, message) {
+        match act {
+            Act::Kills => crash::by_handler(steps, slot, message),
+            Act::Breaks => steps.step(slot_name(slot), "the handler of _ breaks its connection", message, |after| {
+                after.facts[place].breaks += 1;
+                after.advance(slot, Stage::Broke);
+            }),
+            Act::RunsCommit => runs_commit(steps, slot, message),
+            Act::Fails => steps.step(slot_name(slot), "the handler of _ fails, and is rolled back", message, |after| {
                 after.facts[place].failures += 1;
                 after.advance(slot, Stage::Failed);
-            });
+            }),
+            Act::Succeeds => commit(steps, slot, message),
         }
-        _ => commit(steps, slot, message),
     }
+    if steps.state.left.again > 0 {
+        steps.setback(slot_name(slot), AGAIN, message, |after| {
+            after.left.again -= 1;
+            after.advance(slot, Stage::Taken);
+        });
+    }
+}
+
+/// The handler commits the transaction by itself: the delete of the row and the date of the claim are committed with it.
+fn runs_commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
+    let (key, unasked) = (steps.world.key(message), steps.world.has(Defect::FateNotAsked));
+    steps.step(slot_name(slot), "the handler of _ runs COMMIT, and loses its connection", message, |after| {
+        effect(after, message);
+        finish(after, key, message);
+        after.claims[key] = Some(Claim { early: true, ..Claim::dated(message, after.clock) });
+        after.facts[usize::from(message)].failures += 1;
+        after.advance(slot, if unasked { Stage::Broke } else { Stage::CommittedEarly });
+    });
 }
 
 /// The effect, the date of the claim and the delete of the row, in one commit. Without an answer, the run counts as one
@@ -193,20 +207,26 @@ fn record(steps: &mut Steps<'_>, slot: Slot, message: u8, result: fn(&Scenario, 
 
 /// A failure: one more attempt. The starts before it did not end a process, and count no longer.
 fn failed(_: &Scenario, after: &mut State, message: u8) {
-    after.change(message, |row| {
-        let attempts = row.attempts + 1;
-        let dead = (attempts >= MAX_ATTEMPTS).then_some(Reason::Failed);
-        Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts }
-    });
+    fail(after, message, None);
+}
+
+/// The last failure.
+fn given_up(_: &Scenario, after: &mut State, message: u8) {
+    fail(after, message, Some(Reason::Failed));
+}
+
+fn fail(after: &mut State, message: u8, dead: Option<Reason>) {
+    after.change(message, |row| Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts: row.attempts + 1 });
     after.facts[usize::from(message)].open = 0;
 }
 
 /// A lost connection: no attempt, and no start, since the process lives. It is counted by itself.
 fn broke(scenario: &Scenario, after: &mut State, message: u8) {
     let (charges, uncounted) = (scenario.has(Defect::BreakChargesStart), scenario.has(Defect::BreaksNotCounted));
+    let limit = max_breaks(scenario.message(message).handler);
     after.change(message, |row| {
         let breaks = row.breaks + u8::from(!uncounted);
-        let dead = (breaks >= MAX_BREAKS).then_some(Reason::Broke);
+        let dead = (breaks >= limit).then_some(Reason::Broke);
         Row { dead, breaks, holder: Holder::Nobody, ..if charges { row } else { refund(row) } }
     });
     if !charges {

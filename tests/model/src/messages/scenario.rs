@@ -59,6 +59,8 @@ pub(super) enum Handler {
     RunsRollback,
     /// It runs COMMIT, and loses its connection before it returns.
     RunsCommit,
+    /// It does in each run what it likes, except that it does not end its process. A trace says what it did.
+    Anything,
 }
 
 impl Message {

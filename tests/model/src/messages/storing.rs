@@ -3,8 +3,9 @@
 use super::classify::{existing, is_inserting, is_too_old, too_old};
 use super::database::{Claim, Reason};
 use super::defect::Defect;
+use super::handler::gives_up;
 use super::names::slot_name;
-use super::scenario::{Handler, MAX_ATTEMPTS};
+use super::scenario::Handler;
 use super::slot::Slot;
 use super::state::State;
 use super::steps::Steps;
@@ -14,7 +15,8 @@ use super::task::Stage;
 pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8) {
     let (scenario, state) = (steps.world, steps.state);
     let key = scenario.key(message);
-    let permanent = attempts > 0 && scenario.message(message).handler == Handler::RunsRollback;
+    let handler = scenario.message(message).handler;
+    let permanent = attempts > 0 && handler == Handler::RunsRollback;
     if permanent && scenario.has(Defect::DeadRowWithoutClaim) {
         return steps.step(slot_name(slot), "writes that _ is dead, without a look at its claim", message, |after| {
             after.insert(message, attempts, Some(Reason::Failed));
@@ -27,19 +29,21 @@ pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8
     if is_inserting(scenario, state, message) {
         return;
     }
-    let dead = permanent || attempts >= MAX_ATTEMPTS;
-    if !dead && is_too_old(scenario, state, message, state.pruned_through) {
+    let ends: &[bool] = if permanent { &[true] } else { gives_up(handler, attempts) };
+    if ends.contains(&false) && is_too_old(scenario, state, message, state.pruned_through) {
         return too_old(steps, slot, message);
     }
     let what = if attempts == 0 { "stores _ as a row" } else { "records the failure of _ as a row" };
-    steps.step(slot_name(slot), what, message, |after| {
-        if attempts == 0 || !scenario.has(Defect::FailureStoredWithoutClaim) {
-            after.claims[key] = Some(Claim::undated(message));
-        }
-        after.insert(message, attempts, dead.then_some(Reason::Failed));
-        after.log.stored(slot);
-        after.advance(slot, if scenario.ordered { Stage::WaitsForRow } else { Stage::Settling });
-    });
+    for dead in ends {
+        steps.step(slot_name(slot), what, message, |after| {
+            if attempts == 0 || !scenario.has(Defect::FailureStoredWithoutClaim) {
+                after.claims[key] = Some(Claim::undated(message));
+            }
+            after.insert(message, attempts, dead.then_some(Reason::Failed));
+            after.log.stored(slot);
+            after.advance(slot, if scenario.ordered { Stage::WaitsForRow } else { Stage::Settling });
+        });
+    }
 }
 
 /// Writes that the handler committed its transaction by itself: its claim loses its date, and the row is dead. Only by

@@ -4,7 +4,7 @@ use super::defect::Defect;
 use super::facts::Left;
 use super::scenario::{Handler, Message, Scenario};
 
-const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0 };
+const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0, again: 0 };
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise. A pause and a lost
 /// answer together may cost an innocent message a start, as a kill does, so that worlds with three kills have not both.
@@ -18,6 +18,11 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
             Left { kills: 1 + more, losses: 1 + more, returns: 1, pauses: 1, ..NONE },
         ),
         world("a message that fails once", ONCE, Left { kills: 2, losses: 1 + more, returns: 1, pauses: 1, ..NONE }),
+        world(
+            "a message that begins again, uncharged",
+            ONCE,
+            Left { again: 1 + more, kills: 1, losses: 1, pauses: 1, returns: more, ..NONE },
+        ),
         world("two messages with one key", CONFLICT, Left { kills: 1 + more, losses: 1, returns: 1, ..NONE }),
         world("a handler that runs ROLLBACK", ROLLBACK, Left { kills: 1 + more, losses: 1, orders: 1, ..NONE }),
         world("a handler that runs COMMIT", COMMIT, Left { kills: 1 + more, losses: 1, returns: 1, orders: 1, ..NONE }),

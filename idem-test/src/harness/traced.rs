@@ -1,0 +1,53 @@
+//! A worker outside of a trial whose steps are written into a trace.
+
+use std::sync::Arc;
+
+use idem_core::{Codec, Delivery, Handler, Json};
+
+use crate::tap::Tapped;
+use crate::tapped_store::{Over, TappedStore};
+use crate::trace::Trace;
+
+use super::fate::Fate;
+use super::source::Receiving;
+
+/// A store whose steps are written into a trace.
+pub type TracedStore<S> = TappedStore<S, Fate>;
+/// A source whose deliveries and acks are written into a trace.
+pub type TracedSource<Src> = Tapped<Src, Receiving>;
+/// The handler `H` of the store `S`, for the traced one.
+pub type TracedHandler<H, S> = Over<H, S, Fate>;
+
+/// A process whose steps are written into a trace.
+#[derive(Debug, Clone)]
+pub struct TracedProcess(Fate);
+
+impl TracedProcess {
+    /// A process that writes into this trace.
+    pub fn new(trace: &Trace) -> Self {
+        Self(Fate::new(None, Some(trace.process())))
+    }
+
+    /// The store of its workers.
+    pub fn store<S>(&self, within: S) -> TracedStore<S> {
+        TappedStore::new(within, self.0.clone())
+    }
+
+    /// The source of its worker, whose handler is `H` and whose messages are JSON. `inbox`: the worker stores each message
+    /// before it runs.
+    pub fn source<H: Handler, Src>(&self, within: Src, inbox: bool) -> TracedSource<Src>
+    where
+        Json: Codec<H::Message>,
+    {
+        let identify = Arc::new(|delivery: &Delivery| {
+            let message = Json.decode(delivery).ok()?;
+            Some((H::key(&message, delivery).ok()?, H::fingerprint(delivery)))
+        });
+        Tapped::new(within, Receiving { fate: self.0.clone(), identify, inbox })
+    }
+
+    /// Writes that the process has ended.
+    pub fn end(&self) {
+        self.0.traced().into_iter().for_each(crate::trace::ProcessTrace::end);
+    }
+}

@@ -1,0 +1,114 @@
+//! Statements that take or change rows, for the trace of a process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use idem_core::store::{Row, RowKind, RowResult, StoreError};
+use uuid::Uuid;
+
+use crate::trace::{Step, Subject};
+
+/// The takes that had no answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Takes(Arc<Mutex<Vec<Unanswered>>>);
+
+/// A take that had no answer. Its rows are found by its token.
+#[derive(Debug)]
+struct Unanswered {
+    step: Step,
+    kind: RowKind,
+    token: Uuid,
+    lease: Duration,
+}
+
+impl Takes {
+    /// The answer of a take is there.
+    pub(super) fn answered(
+        &self,
+        step: Option<Step>,
+        kind: RowKind,
+        (token, lease): (Uuid, Duration),
+        answer: &Result<Vec<Row>, StoreError>,
+    ) {
+        match (step, answer) {
+            (Some(step), Ok(rows)) => taken(step, kind, lease, rows),
+            (Some(step), Err(error)) if is_refused(error) => step.nothing(),
+            (Some(step), Err(_)) => self.open().push(Unanswered { step, kind, token, lease }),
+            (None, _) => {}
+        }
+    }
+
+    /// The rows of a take without an answer were found by its token.
+    pub(super) fn found(&self, token: Uuid, rows: &[Row]) {
+        let mut open = self.open();
+        if let Some(place) = open.iter().position(|take| take.token == token) {
+            let Unanswered { step, kind, lease, .. } = open.remove(place);
+            taken(step, kind, lease, rows);
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Unanswered>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn taken(step: Step, kind: RowKind, lease: Duration, rows: &[Row]) {
+    let name = if kind == RowKind::Suspect { "reserved" } else { "taken" };
+    for row in rows {
+        let Some(of) = Subject::of(&row.identity) else { continue };
+        let Row { starts, attempts, breaks, .. } = row;
+        let lease = leased(lease);
+        step.also(name, of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}"));
+    }
+    step.nothing();
+}
+
+/// The value of a step that begins a lease.
+pub(super) fn leased(lease: Duration) -> String {
+    format!("lease={}", lease.as_millis())
+}
+
+/// The answer of a statement that makes crashed rows dead letters is there.
+pub(super) fn crashed(step: Option<Step>, answer: &Result<Vec<Row>, StoreError>) {
+    let Some(step) = step else { return };
+    match answer {
+        Ok(rows) => {
+            for of in rows.iter().filter_map(|row| Subject::of(&row.identity)) {
+                step.also("crashed", of, "dead=yes".to_owned());
+            }
+            step.nothing();
+        }
+        Err(error) if is_refused(error) => step.nothing(),
+        Err(_) => {}
+    }
+}
+
+/// The name and the values of the step that records a result.
+pub(super) fn recorded(row: &Row, result: &RowResult) -> (&'static str, String) {
+    match result {
+        RowResult::Failed { next, .. } => {
+            let dead = if next.is_err() { "yes" } else { "no" };
+            ("recorded", format!("result=failed dead={dead} attempts={}", row.attempts + 1))
+        }
+        RowResult::Broke { .. } => ("recorded", format!("result=broke breaks={}", row.breaks + 1)),
+        RowResult::GivenBack { .. } => ("given-back", String::new()),
+        RowResult::Released { .. } => ("released", String::new()),
+        RowResult::LeftToCall => ("left-to-call", String::new()),
+        RowResult::Dead { .. } => ("rejected", String::new()),
+    }
+}
+
+/// The answer of a statement about one row is there.
+pub(super) fn answered(step: Option<Step>, answer: Result<bool, &StoreError>) {
+    match (step, answer) {
+        (Some(step), Ok(true)) => step.done(),
+        (Some(step), Ok(false)) => step.nothing(),
+        (Some(step), Err(error)) if is_refused(error) => step.nothing(),
+        _ => {}
+    }
+}
+
+/// Whether a statement that failed was certainly not done.
+fn is_refused(error: &StoreError) -> bool {
+    !matches!(error, StoreError::ConnectionLost(_) | StoreError::Unavailable(_))
+}

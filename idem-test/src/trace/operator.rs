@@ -1,0 +1,56 @@
+//! The steps of an operator, and what is left at the end.
+
+use idem_core::store::{Replayed, Row};
+use idem_core::{Error, Inbox, Key, Store};
+
+use super::book::Trace;
+use super::subject::Subject;
+
+/// The name of an operator among the processes.
+const OPERATOR: &str = "operator";
+
+impl Trace {
+    /// Replays a dead letter, as [`Inbox::replay`] does.
+    ///
+    /// # Errors
+    /// As that.
+    pub async fn replay<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<Replayed, Error> {
+        let number = self.begin("replayed", row);
+        let replayed = inbox.replay(row.id).await?;
+        self.end(number, replayed == Replayed::Due);
+        Ok(replayed)
+    }
+
+    /// Discards a dead letter, as [`Inbox::discard`] does.
+    ///
+    /// # Errors
+    /// As that.
+    pub async fn discard<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<bool, Error> {
+        let number = self.begin("discarded", row);
+        let discarded = inbox.discard(row.id).await?;
+        self.end(number, discarded);
+        Ok(discarded)
+    }
+
+    /// Writes what the database has of a key when all workers have ended. `row`: `none`, `scheduled` or `dead`; `claim`:
+    /// `none`, `undated` or `dated`.
+    pub fn left(&self, key: &Key, row: &str, claim: &str) {
+        let (of, values) = (Subject::of_key(key), format!("row={row} claim={claim}"));
+        let mut book = self.book();
+        let now = book.now();
+        let number = book.begins(now, OPERATOR, "left", &of, &values);
+        book.ends(number);
+    }
+
+    fn begin(&self, step: &str, row: &Row) -> u64 {
+        let of = Subject::new(&row.identity.key, &row.identity.fingerprint);
+        let mut book = self.book();
+        let now = book.now();
+        book.begins(now, OPERATOR, step, &of, "")
+    }
+
+    fn end(&self, number: u64, done: bool) {
+        let mut book = self.book();
+        if done { book.ends(number) } else { book.is_nothing(number) }
+    }
+}

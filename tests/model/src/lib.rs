@@ -1,0 +1,39 @@
+//! A model of idem's protocol, whose states are all searched. With all rules every property holds, and for each rule that
+//! is broken on purpose the search must find how a message is lost or doubled, or dies of it. `cargo xtask model` runs it.
+//!
+//! | module | its steps |
+//! |---|---|
+//! | `messages::{broker, claims, classify, storing}` | a delivery: claim, handler, guard, commit, ack; or it is stored |
+//! | `messages::{rows, suspects}` | an inbox row: take, run, record; a suspect: reserve, count its start, run; judge |
+//! | `messages::{crash, prune, operator}` | what happens to them: a process ends, time passes, claims are pruned, an operator acts |
+//! | `batch` | several messages in one transaction |
+//! | `relay::{staging, lane, publish}` | the outbox: staged, published in the order of each key, deleted |
+//! | `calls::{row, provider}` | calls to a provider outside of the transaction, under a key that the row keeps |
+//!
+//! `messages::traces` checks that what real workers did is a path of `messages`: `--check FILE` reads a trace, of which
+//! the workers of this package's tests and of the fault tests write some.
+//!
+//! In each part, `state` is what can change, `defect` lists the rules that can be broken, and `world` or `worlds` has what
+//! is searched: messages, and how many failures of each kind may come. `property` lists what must hold.
+//!
+//! Left out, because a smaller model says nothing about them or they have tests of their own: rows without a key, replay
+//! under another key, delivery to several handlers, batches of rows, local messages, the levels from which a relay reads, and
+//! every delay. A worker that waits may wait for ever here, so that no order of steps is left out.
+
+mod batch;
+mod calls;
+mod case;
+mod messages;
+mod property;
+mod relay;
+mod report;
+mod search;
+mod step;
+
+pub use messages::{Checked, check_trace};
+
+/// Searches all cases, and prints a line for each. `small`: with few enough failures for CI. `traces`: with the steps to
+/// each violation. Returns how many cases are not as they must be.
+pub fn search(small: bool, traces: bool) -> usize {
+    report::report(&case::cases(small), traces)
+}

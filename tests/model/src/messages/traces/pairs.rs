@@ -1,0 +1,58 @@
+//! The pairs of keys that are checked together: a suspect, and a message that its process worked on meanwhile. What a
+//! suspect keeps out of its process is a rule about two messages.
+
+use std::collections::BTreeSet;
+
+use super::line::Line;
+use super::seen::Seen;
+
+/// The keys of each suspect and of its neighbours.
+pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
+    let mut pairs = BTreeSet::new();
+    let suspects = lines.iter().filter(|line| line.step == Seen::Reserved && !line.key.is_empty());
+    for suspect in suspects {
+        let until = outcome(lines, suspect);
+        let beside = lines.iter().filter(|line| {
+            line.process == suspect.process
+                && starts(line.step)
+                && !line.key.is_empty()
+                && line.key != suspect.key
+                && line.begin <= until
+                && over(lines, line) >= suspect.begin
+        });
+        pairs.extend(beside.map(|line| {
+            let mut pair = [suspect.key.as_str(), line.key.as_str()];
+            pair.sort_unstable();
+            pair
+        }));
+    }
+    pairs
+}
+
+/// Whether a step begins work that a suspect may keep out.
+fn starts(step: Seen) -> bool {
+    matches!(step, Seen::Claimed | Seen::Started | Seen::Taken | Seen::Reserved)
+}
+
+/// When the run of a suspect that was reserved here was over, or its process.
+fn outcome(lines: &[Line], suspect: &Line) -> u64 {
+    let ends = |step| matches!(step, Seen::Committed | Seen::Recorded | Seen::Released | Seen::GivenBack | Seen::Died);
+    next(lines, suspect, ends)
+}
+
+/// When the work that begins here was over, or its process.
+fn over(lines: &[Line], line: &Line) -> u64 {
+    let ends = |step| {
+        let row = matches!(step, Seen::Recorded | Seen::Released | Seen::GivenBack | Seen::Refunded);
+        row || matches!(step, Seen::Committed | Seen::RolledBack | Seen::EndedByHandler | Seen::Died)
+    };
+    next(lines, line, ends)
+}
+
+/// When the next line of the same key and process ended that is such a step.
+fn next(lines: &[Line], from: &Line, is: impl Fn(Seen) -> bool) -> u64 {
+    let of_key = |line: &&Line| line.key == from.key || line.key.is_empty();
+    let behind = lines.iter().filter(|line| line.process == from.process && line.begin > from.begin);
+    let ends = behind.filter(of_key).find(|line| is(line.step)).map(|line| line.end.unwrap_or(u64::MAX));
+    ends.unwrap_or(u64::MAX)
+}

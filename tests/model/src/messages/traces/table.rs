@@ -1,0 +1,115 @@
+//! The steps of the model, and the steps of a real worker that they stand for.
+
+use super::seen::Seen;
+use crate::messages::names::AGAIN;
+
+/// What a step of the model is in a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// A line.
+    Line(Seen),
+    /// A line with an answer.
+    Answered(Seen),
+    /// A line without one.
+    Unanswered(Seen),
+    /// Nothing: it writes nothing, and may be taken at any time.
+    Free,
+    /// It never happens in a trace: only with a defect, with a log, or where time or prune are searched.
+    Never,
+}
+
+use Shown::{Answered, Free, Line, Never, Unanswered};
+
+/// A worker receives a delivery.
+pub(super) const RECEIVES: [&str; 2] = ["receives _", "receives _, marked as redelivered"];
+/// The broker takes a delivery back.
+pub(super) const TAKEN_BACK: &str = "the broker takes the delivery of _ back, whose worker goes on";
+/// A lease ends although its worker lives.
+pub(super) const PAUSED: &str = "is paused for longer than its lease of _";
+
+/// Each sentence of the model's steps.
+const TABLE: &[(&str, &[Shown])] = &[
+    (RECEIVES[0], &[Free]),
+    (RECEIVES[1], &[Free]),
+    (TAKEN_BACK, &[Free]),
+    (PAUSED, &[Free]),
+    // claims, classify, storing
+    ("begins with the claim of _, and runs its handler", &[Line(Seen::Claimed)]),
+    ("commits the effect of _ with its claim", &[Answered(Seen::Committed)]),
+    ("commits the effect of _ with its claim, and gets no answer", &[Unanswered(Seen::Committed)]),
+    ("loses its connection before the commit of _", &[Unanswered(Seen::Committed), Line(Seen::RolledBack)]),
+    ("the handler of _ fails, and is rolled back", &[Line(Seen::RolledBack)]),
+    ("the handler of _ breaks its connection", &[Line(Seen::RolledBack)]),
+    (AGAIN, &[Line(Seen::RolledBack)]),
+    ("the handler of _ runs COMMIT, and loses its connection", &[Line(Seen::EndedByHandler)]),
+    ("finds a claim: _ is a duplicate", &[Free]),
+    ("finds the claim of another message: _ is a conflict, and dead", &[Line(Seen::Conflict)]),
+    ("stores _ as a row", &[Line(Seen::Stored)]),
+    ("records the failure of _ as a row", &[Line(Seen::Failed)]),
+    (
+        "asks the fate of its transaction: the handler of _ committed it, and the message is dead",
+        &[Answered(Seen::DeadCommitted)],
+    ),
+    ("writes that _ is dead, and gets no answer", &[Unanswered(Seen::DeadCommitted)]),
+    ("finds that the claim of _ has changed since the handler's COMMIT", &[Free]),
+    ("acks _", &[Line(Seen::Acked)]),
+    ("is done with _, whose delivery it no longer has", &[Free]),
+    // rows, suspects
+    ("takes the row of _", &[Line(Seen::Taken)]),
+    ("deletes the row of _ in a transaction, and runs its handler", &[Line(Seen::Started)]),
+    ("commits the effect of _ and the delete of its row", &[Answered(Seen::Committed)]),
+    ("commits the effect of _ and the delete of its row, and gets no answer", &[Unanswered(Seen::Committed)]),
+    ("loses its connection in the run of _", &[Unanswered(Seen::Committed), Line(Seen::RolledBack)]),
+    ("records how its run of _ ended", &[Answered(Seen::Recorded)]),
+    ("records how its run of _ ended, and gets no answer", &[Unanswered(Seen::Recorded)]),
+    ("finds that the row of _ no longer has its token", &[Free]),
+    ("gives the row of _ back, not run", &[Line(Seen::GivenBack)]),
+    ("finds that it has lost the lease of _, and gives its start back", &[Line(Seen::Refunded)]),
+    ("finds that it has lost the lease of _, and cannot give its start back", &[Free]),
+    ("reserves the row of _, a suspect", &[Line(Seen::Reserved)]),
+    ("counts the start of _, which begins next", &[Answered(Seen::Counted)]),
+    ("counts the start of _, and gets no answer", &[Unanswered(Seen::Counted)]),
+    ("finds that its reservation of _ is gone", &[Free]),
+    ("releases the row of _, not run", &[Line(Seen::Released)]),
+    ("the row of _ has had all its starts: it is dead, crashed", &[Line(Seen::Crashed)]),
+    // crash, operator
+    ("its process is killed from outside", &[Line(Seen::Died)]),
+    ("an operator replays _", &[Line(Seen::Replayed)]),
+    ("an operator discards _", &[Line(Seen::Discarded)]),
+    // Handlers that end their process do so from outside, as far as a trace can tell.
+    ("the handler of _ ends its process", &[Never]),
+    // Time, prune and logs.
+    ("finds no claim, but a later pruning cutoff: _ is too old, and dead", &[Never]),
+    ("time passes", &[Never]),
+    ("prune writes its cutoff", &[Never]),
+    ("prune deletes the claim of _", &[Never]),
+    ("the log learns which deliveries are finished", &[Never]),
+    ("the log moves the partition to the other worker", &[Never]),
+    ("sees that the row of _ is processed or dead", &[Never]),
+    // Defects.
+    ("sees the uncommitted claim of _, a duplicate", &[Never]),
+    ("the handler of _ ran ROLLBACK, and COMMIT commits nothing", &[Never]),
+    ("writes that _ is dead, without a look at its claim", &[Never]),
+    ("takes the row of _, and gets no answer", &[Never]),
+    ("deletes the row of _, and dates its claim", &[Never]),
+    ("commits the effect of _ alone", &[Never]),
+    ("finds that it has lost the lease of _, gives its start back, and gets no answer", &[Never]),
+    ("an operator discards _, which is scheduled", &[Never]),
+];
+
+/// What a step of the model with this sentence is in a trace; `None`: it has no entry.
+pub(super) fn shown(sentence: &str) -> Option<&'static [Shown]> {
+    TABLE.iter().find(|(of, _)| *of == sentence).map(|(_, shown)| *shown)
+}
+
+impl Shown {
+    /// The name of the line, and whether it has an answer, if that matters. `None`: it is no line.
+    pub(super) fn line(self) -> Option<(Seen, Option<bool>)> {
+        match self {
+            Line(seen) => Some((seen, None)),
+            Answered(seen) => Some((seen, Some(true))),
+            Unanswered(seen) => Some((seen, Some(false))),
+            Free | Never => None,
+        }
+    }
+}

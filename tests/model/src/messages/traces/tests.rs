@@ -1,0 +1,277 @@
+//! Traces that are a path of the model, and what must be refused.
+
+use super::check_trace;
+use super::table::shown;
+use crate::messages::{Defect, Scenario, of, worlds};
+use crate::search::{Model, search};
+
+/// Writes a trace: each step begins when the one before it has ended, unless it is said otherwise.
+#[derive(Default)]
+struct Writer {
+    text: String,
+    time: u64,
+    steps: u64,
+}
+
+impl Writer {
+    /// Writes records of lines `process step values`, of the message `m` and the key `k`; or `step/message`, `step@key`. A
+    /// `?` behind the process: no answer.
+    fn all(lines: &[&str]) -> String {
+        let mut writer = Self::default();
+        lines.iter().for_each(|line| writer.line(line));
+        writer.text
+    }
+
+    fn line(&mut self, line: &str) {
+        let id = self.begin(line);
+        if !line.contains('?') {
+            self.end(id);
+        }
+    }
+
+    fn begin(&mut self, line: &str) -> u64 {
+        let mut parts = line.splitn(3, ' ');
+        let process = parts.next().unwrap_or_default().trim_end_matches('?');
+        let (step, values) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (message, step) = step.split_once('/').map_or(("m", step), |(step, message)| (message, step));
+        let (key, step) = step.split_once('@').map_or(("k", step), |(step, key)| (key, step));
+        let (key, message) = if step == "died" { ("", "") } else { (key, message) };
+        self.steps += 1;
+        self.time += 1;
+        self.text += &format!(">\t{}\t{}\t{process}\t{step}\t{message}\t{values}\t{key}\n", self.steps, self.time);
+        self.steps
+    }
+
+    fn end(&mut self, id: u64) {
+        self.time += 1;
+        self.text += &format!("<\t{id}\t{}\n", self.time);
+    }
+}
+
+fn accepted(lines: &[&str]) {
+    let text = Writer::all(lines);
+    check_trace(&text).unwrap_or_else(|refusal| panic!("{text}{refusal}"));
+}
+
+/// Asserts that a trace is refused at this line, and returns the report.
+#[track_caller]
+fn refused(lines: &[&str], at: &str) -> String {
+    refused_text(&Writer::all(lines), at)
+}
+
+#[track_caller]
+fn refused_text(text: &str, at: &str) -> String {
+    let refusal = check_trace(text).expect_err(text);
+    assert!(refusal.contains(&format!("Not possible: record {at}")), "{refusal}");
+    assert!(refusal.contains("the key \"k\""), "{refusal}");
+    refusal
+}
+
+const DIRECT: [&str; 4] =
+    ["p received delivery=1 stores=no", "p claimed", "p committed of=claim", "p acked delivery=1"];
+const STORED: [&str; 3] = ["p received delivery=1 stores=yes", "p stored", "p acked delivery=1"];
+const RUN: [&str; 3] = ["p taken starts=1 attempts=0 breaks=0", "p started", "p committed of=row"];
+
+#[test]
+fn a_delivery_is_a_path() {
+    accepted(&DIRECT);
+    accepted(&[&STORED[..], &RUN, &["- left row=none claim=dated"]].concat());
+}
+
+#[test]
+fn a_copy_is_acked_behind_the_commit_only() {
+    let copy = ["p received delivery=2 stores=no", "p acked delivery=2"];
+    accepted(&[&DIRECT[..], &copy].concat());
+    refused(&[&DIRECT[..2], &copy, &DIRECT[2..]].concat(), "7: p acked m delivery=2");
+}
+
+#[test]
+fn an_ack_before_the_commit_is_refused() {
+    let [received, claimed, committed, acked] = DIRECT;
+    let refusal = refused(&[received, claimed, acked, committed], "5: p acked m delivery=1");
+    assert!(refusal.contains("Behind record 3: p claimed m"), "{refusal}");
+    assert!(refusal.contains("  p: commits the effect of m with its claim\n"), "{refusal}");
+}
+
+#[test]
+fn an_ack_that_overlaps_the_commit_is_not_refused() {
+    let mut writer = Writer::default();
+    writer.line(DIRECT[0]);
+    writer.line(DIRECT[1]);
+    let commit = writer.begin(DIRECT[2]);
+    writer.line(DIRECT[3]);
+    writer.end(commit);
+    check_trace(&writer.text).unwrap();
+}
+
+#[test]
+fn a_second_commit_is_refused() {
+    let again = ["q received delivery=1 stores=no", "q claimed", "q committed of=claim"];
+    let refusal = refused(&[&DIRECT[..], &again].concat(), "11: q claimed m");
+    assert!(!refusal.contains("commits the effect"), "{refusal}");
+    let row = [&STORED[..], &RUN, &["p started", "p committed of=row"]].concat();
+    refused(&row, "13: p started m");
+}
+
+#[test]
+fn a_step_that_is_missing_is_refused() {
+    let whole = [&STORED[..], &RUN].concat();
+    accepted(&whole);
+    for (missing, at) in [(1, "3: p acked"), (3, "7: p started"), (4, "9: p committed")] {
+        let mut lines = whole.clone();
+        lines.remove(missing);
+        refused(&lines, at);
+    }
+    // Nobody would miss its last step, but for what is left in the database.
+    let left = [&STORED[..], &RUN[..2], &["- left row=none claim=dated"]].concat();
+    refused(&left, "11: - left");
+}
+
+#[test]
+fn steps_in_the_wrong_order_are_refused() {
+    let whole = [&STORED[..], &RUN].concat();
+    let mut swapped = whole.clone();
+    swapped.swap(3, 4);
+    refused(&swapped, "7: p started");
+    let mut swapped = whole;
+    swapped.swap(4, 5);
+    refused(&swapped, "9: p committed");
+}
+
+#[test]
+fn a_start_that_is_not_counted_is_refused() {
+    let uncounted = ["p taken starts=0 attempts=0 breaks=0"];
+    let refusal = refused(&[&STORED[..], &uncounted, &RUN[1..]].concat(), "7: p taken m starts=0");
+    assert!(refusal.contains("takes the row of m"), "{refusal}");
+    let suspect = ["p? died", "q reserved starts=1 attempts=0 breaks=0", "q started"];
+    refused(&[&STORED[..], &RUN[..2], &suspect].concat(), "14: q started m");
+}
+
+#[test]
+fn a_suspect_is_reserved_counted_and_run() {
+    let suspect =
+        ["p? died", "q reserved starts=1 attempts=0 breaks=0", "q counted", "q started", "q committed of=row"];
+    accepted(&[&STORED[..], &RUN[..2], &suspect].concat());
+    // A process that lives has not lost its row to a crash, but it may have been paused.
+    accepted(&[&STORED[..], &RUN[..1], &suspect[1..]].concat());
+    refused(&[&STORED[..], &RUN[..2], &suspect[1..]].concat(), "11: q reserved m");
+}
+
+#[test]
+fn a_suspect_of_two_starts_has_its_process_to_itself() {
+    let twice = ["p? died", "q reserved starts=1", "q counted", "q started", "q? died"];
+    let suspect = [&STORED[..], &RUN[..2], &twice, &["r reserved starts=2", "r counted", "r started"]].concat();
+    let other = ["r received@j delivery=1 stores=no", "r claimed@j", "r committed@j of=claim"];
+    let end = ["r committed of=row"];
+    accepted(&[&suspect[..], &end, &other].concat());
+    let refusal = check_trace(&Writer::all(&[&suspect[..], &other, &end].concat())).unwrap_err();
+    assert!(refusal.contains("the keys [\"j\", \"k\"] together"), "{refusal}");
+    assert!(refusal.contains(": r claimed m"), "{refusal}");
+    // One with a single start keeps out rows only.
+    let once = [&STORED[..], &RUN[..2], &twice[..4]].concat();
+    let beside = ["q received@j delivery=1 stores=no", "q claimed@j", "q committed@j of=claim"];
+    accepted(&[&once[..], &beside, &["q committed of=row"]].concat());
+    let row = ["q received@j delivery=1 stores=yes", "q stored@j", "q taken@j starts=1"];
+    let refusal = check_trace(&Writer::all(&[&once[..], &row, &["q committed of=row"]].concat())).unwrap_err();
+    assert!(refusal.contains(": q taken m starts=1"), "{refusal}");
+}
+
+#[test]
+fn a_row_that_is_taken_during_a_lease_is_refused() {
+    // The steps of these tests take a nanosecond.
+    let taken = ["p taken starts=1 attempts=0 breaks=0 lease=1000", "p? died"];
+    let refusal = refused(&[&STORED[..], &taken, &["q reserved starts=1"]].concat(), "10: q reserved");
+    assert!(refusal.contains("lease of another holder"), "{refusal}");
+    let given_back = ["p taken starts=1 lease=1000", "p given-back", "q taken starts=1 lease=1000"];
+    accepted(&[&STORED[..], &given_back].concat());
+}
+
+#[test]
+fn a_failure_is_recorded_once_and_with_its_attempt() {
+    let failed = ["p rolled-back of=claim", "p failed attempts=1 dead=no"];
+    let direct = [&DIRECT[..2], &failed, &DIRECT[3..]].concat();
+    let run = ["p taken starts=1 attempts=1 breaks=0", "p started", "p rolled-back of=row"];
+    let dead = ["p recorded result=failed dead=yes attempts=2"];
+    accepted(&[&direct[..], &run, &dead].concat());
+    accepted(&[&direct[..], &run, &dead, &["- replayed", "p taken starts=1 attempts=0 breaks=0"]].concat());
+    accepted(&[&direct[..], &run, &dead, &["- discarded", "- left row=none claim=dated"]].concat());
+    refused(&[&direct[..], &run, &["p recorded result=failed dead=yes attempts=1"]].concat(), "17: p recorded");
+    refused(&[&direct[..], &run, &dead, &dead].concat(), "19: p recorded");
+    refused(&[&direct[..], &["- discarded"]].concat(), "11: - discarded");
+    // An uncharged rollback begins again: with its batch, or after a race.
+    accepted(&[&DIRECT[..2], &failed[..1], &DIRECT[1..]].concat());
+    accepted(&[&STORED[..], &RUN[..2], &["p rolled-back of=row"], &RUN[1..]].concat());
+}
+
+#[test]
+fn a_commit_without_an_answer_may_have_been_done() {
+    let unanswered = [&DIRECT[..2], &["p? committed of=claim"]].concat();
+    accepted(&[&unanswered[..], &["p acked delivery=1"]].concat());
+    accepted(&[&unanswered[..], &["p stored", "p acked delivery=1"]].concat());
+    accepted(&[&unanswered[..], &["p? died", "q received delivery=1 stores=yes", "q stored"]].concat());
+    accepted(&[&unanswered[..], &["p? died", "q received delivery=1 stores=yes", "q acked delivery=1"]].concat());
+}
+
+#[test]
+fn a_delivery_that_is_gone_comes_again() {
+    let gone = ["p received delivery=1 stores=no", "p gone delivery=1"];
+    let again = ["q received delivery=1 stores=yes", "q stored", "q acked delivery=1"];
+    accepted(&[&gone[..], &again].concat());
+    accepted(&[&DIRECT[..3], &gone[1..], &["q received delivery=1 stores=yes", "q acked delivery=1"]].concat());
+    refused(&[&gone[..], &["q claimed"]].concat(), "5: q claimed");
+}
+
+#[test]
+fn a_conflict_is_dead_beside_the_claim() {
+    let conflict = ["p received/n delivery=2 stores=no", "p conflict/n", "p acked/n delivery=2"];
+    accepted(&[&DIRECT[..], &conflict].concat());
+    refused(&[&DIRECT[..], &conflict[..1], &conflict[2..]].concat(), "11: p acked n delivery=2");
+    let runs = ["p received/n delivery=2 stores=no", "p claimed/n"];
+    refused(&[&DIRECT[..], &runs].concat(), "11: p claimed n");
+}
+
+#[test]
+fn a_step_that_the_model_does_not_know_is_refused() {
+    let unknown = check_trace(&Writer::all(&["p uncounted"])).unwrap_err();
+    assert!(unknown.contains("record 1") && unknown.contains("does not know this step"), "{unknown}");
+}
+
+/// A scenario, and the sentences of all its steps.
+struct Sentences(Scenario);
+
+impl Model for Sentences {
+    type State = <Scenario as Model>::State;
+
+    const PROPERTIES: &'static [crate::property::Property] = &[];
+
+    fn first(&self) -> Self::State {
+        self.0.first()
+    }
+
+    fn steps(&self, state: &Self::State, reach: &mut crate::search::Reach<'_, Self>) {
+        self.0.steps(state, &mut |step, after| {
+            assert!(shown(step.what).is_some(), "{:?} has no entry in table.rs", step.what);
+            reach(step, after);
+        });
+    }
+
+    fn violates(&self, _: &Self::State, _: crate::property::Property) -> bool {
+        false
+    }
+
+    fn is_quiet(&self, _: &Self::State) -> bool {
+        true
+    }
+
+    fn canonical(&self, state: Self::State) -> Self::State {
+        self.0.canonical(state)
+    }
+}
+
+#[test]
+fn each_step_of_the_model_has_an_entry() {
+    let broken = Defect::ALL.iter().map(|(defect, ..)| of(*defect).broken(*defect));
+    for scenario in worlds(true).into_iter().chain(broken) {
+        search(&Sentences(scenario), &[], 3_000);
+    }
+}

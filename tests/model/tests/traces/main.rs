@@ -1,0 +1,91 @@
+//! Traces of real workers, checked against the model: over each database, in each mode, what a worker did to each key is
+//! a path of the model. And a trace that was changed is not.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
+
+mod changes;
+mod checker;
+mod life;
+mod orders;
+#[path = "../../../../idem-test/tests/worlds/postgres.rs"]
+mod postgres;
+#[path = "../../../../idem-test/tests/worlds/sqlite.rs"]
+mod sqlite;
+
+use idem_test::conformance::store::World;
+
+use changes::Trace;
+use checker::{accepted, refused};
+use life::{Mode, lives};
+use postgres::PostgresWorld;
+use sqlite::SqliteWorld;
+
+/// Generates a test for each mode of a worker.
+macro_rules! modes {
+    ($world:ty: $($name:ident $mode:expr;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            let Some(world) = <$world>::make().await else { return };
+            let trace = lives(world, $mode).await;
+            accepted(&trace);
+        }
+    )*};
+}
+
+modes! { SqliteWorld:
+    on_sqlite_single_deliveries_are_a_path Mode { inbox: false, batch: 1 };
+    on_sqlite_stored_messages_are_a_path Mode { inbox: true, batch: 1 };
+    on_sqlite_batches_are_a_path Mode { inbox: false, batch: 16 };
+    on_sqlite_stored_batches_are_a_path Mode { inbox: true, batch: 16 };
+}
+
+modes! { PostgresWorld:
+    on_postgres_single_deliveries_are_a_path Mode { inbox: false, batch: 1 };
+    on_postgres_stored_messages_are_a_path Mode { inbox: true, batch: 1 };
+    on_postgres_batches_are_a_path Mode { inbox: false, batch: 16 };
+    on_postgres_stored_batches_are_a_path Mode { inbox: true, batch: 16 };
+}
+
+/// The trace of a few keys, which is accepted as it is.
+async fn short() -> Trace {
+    let world = SqliteWorld::make().await.unwrap();
+    let text = life::short(world).await;
+    accepted(&text);
+    Trace::of(&text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_without_one_of_its_steps_is_refused() {
+    let trace = short().await;
+    let steps = ["claimed", "committed", "stored", "failed", "taken", "started", "recorded", "replayed", "discarded"];
+    for step in steps {
+        assert!(trace.count(step) > 0, "no step {step}:\n{}", trace.text());
+        for place in 0..trace.count(step) {
+            refused(&trace.without(step, place), &format!("{step} {place} is missing"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_with_two_steps_exchanged_is_refused() {
+    let trace = short().await;
+    for (first, second) in [("committed", "acked"), ("claimed", "committed"), ("taken", "started"), ("stored", "acked")]
+    {
+        let exchanged = trace.exchanged(first, second).unwrap_or_else(|| panic!("no {first} and {second}"));
+        refused(&exchanged, &format!("{first} and {second} are exchanged"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_with_a_step_twice_is_refused() {
+    let trace = short().await;
+    for step in ["claimed", "committed", "stored", "recorded", "replayed", "discarded", "taken"] {
+        refused(&trace.twice(step), &format!("{step} comes twice"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_with_a_start_that_was_not_counted_is_refused() {
+    let text = short().await.text();
+    refused(&text.replacen("starts=1", "starts=0", 1), "a start was not counted");
+    refused(&text.replacen("attempts=1 dead", "attempts=2 dead", 1), "an attempt was counted twice");
+}
