@@ -6,10 +6,9 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::execute::{Staged, Unhandled};
-use crate::record::Classified;
 use crate::routes::Route;
 use crate::runtime::Pipeline;
-use crate::store::{ClaimState, Claimed, Identity, Row, StoreError, TxnState};
+use crate::store::{Identity, Row, StoreError, TxnState};
 use crate::{Delivery, Outcome, Store, telemetry};
 
 use super::blame::Culprit;
@@ -167,28 +166,6 @@ impl<S: Store> Pipeline<S> {
         span
     }
 
-    /// Claims these messages, and classifies those that were claimed before.
-    pub(super) async fn claims_of(
-        &self,
-        txn: &mut S::Txn,
-        messages: &[(&Identity, &Delivery)],
-    ) -> Result<Vec<Opened>, StoreError> {
-        let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
-        let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
-        let old = places(&claimed, |claimed| *claimed == Claimed::Found(None));
-        let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
-        let known = if old.is_empty() { Vec::new() } else { self.store.unlocked_claims(txn, &sought).await? };
-        let mut known = known.into_iter();
-        let classified = messages.iter().zip(claimed).map(|(message, claimed)| {
-            let claimed = match claimed {
-                Claimed::Found(None) => Claimed::Found(known.next().flatten()),
-                read => read,
-            };
-            self.classify(*message, claimed)
-        });
-        Ok(classified.map(Opened::from).collect())
-    }
-
     /// Starts the rows: deletes them and dates their claims.
     async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Opened>, StoreError> {
         let started = self.store.start_many(txn, rows).await?;
@@ -211,20 +188,6 @@ struct Failed {
     places: Vec<usize>,
     /// Whether no call before it has ended the transaction.
     is_first_to_end: bool,
-}
-
-impl From<Classified> for Opened {
-    fn from(classified: Classified) -> Self {
-        match classified {
-            Classified::New => Self::New,
-            Classified::Duplicate(Some(age)) => Self::Duplicate(age),
-            // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be
-            // counted, and a removed claim has to be inserted again.
-            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) | Classified::Gone => {
-                Self::Single
-            }
-        }
-    }
 }
 
 impl From<Opened> for Verdict {

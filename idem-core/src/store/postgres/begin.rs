@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::begin_sql::BEGIN;
 use super::limits::LOCK_WAIT;
 use super::role::FOUND;
 use super::run::RUN;
@@ -29,8 +30,6 @@ pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> 
     format!("{BEGIN}; {}", limits(session, kind, handler_timeout, &lock_timeout))
 }
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES";
-
 /// The same for a transaction in which a handler may run. In a pooler's session its first row describes the role.
 pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     text(session, kind, handler_timeout) + if kind.pooled { FOUND } else { "" }
@@ -48,12 +47,6 @@ pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) 
     let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
     format!("{BEGIN}; EXECUTE idem_begin('{lock_timeout}', '{statement_timeout}', '{idle}')")
 }
-
-/// Prepared once per connection: one statement costs the server less than one for each limit.
-pub(super) const PREPARE: &str =
-    "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text,
-    pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true),
-    pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)";
 
 /// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.
 pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {

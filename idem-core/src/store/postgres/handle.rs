@@ -14,7 +14,7 @@ use crate::store::names::Names;
 use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
 
 use super::answer::About;
-use super::optional_tables::Checked;
+use super::checked::Checked;
 use super::pool::Pool;
 use super::sql::Statements;
 

@@ -5,11 +5,11 @@
 //! | `handle` | what all the files share: the pool and the statements |
 //! | `options` | how a store is opened |
 //! | `check`, `trigger` | settings that would lose messages; the trigger that refuses a handler's COMMIT |
-//! | `migrate`, `tables`, `optional_tables`, `cure` | the tables, and errors about them |
+//! | `migrate`, `tables`, `optional_tables`, `checked`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
-//! | `transactions`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
+//! | `transactions`, `txn`, `begin`, `begin_sql`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `unclaimed` | transactions in which messages run without claims |
 //! | `clean`, `role` | removing a handler's state from a session; the role of a pooler's session |
 //! | `fate`, `run`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
@@ -30,9 +30,11 @@
 mod address;
 mod answer;
 mod begin;
+mod begin_sql;
 mod calls;
 mod calls_sql;
 mod check;
+mod checked;
 mod claims;
 mod claims_sql;
 mod clean;

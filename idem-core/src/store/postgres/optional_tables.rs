@@ -13,13 +13,6 @@ use super::cure::{CURE, grants_on, place};
 use super::statement::quoted;
 use super::tables::{Found, access, columns};
 
-/// Which of these tables were found to be usable.
-#[derive(Default)]
-pub(super) struct Checked {
-    pub(super) outbox: OnceCell<()>,
-    pub(super) latest: OnceCell<()>,
-}
-
 impl Postgres {
     /// Checks once that these tables exist, are logged, and are accessible to the role.
     pub(super) async fn check_optional(&self, wanted: &OptionalTables, checked: &OnceCell<()>) -> Result<(), Error> {

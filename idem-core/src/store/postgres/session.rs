@@ -144,7 +144,7 @@ impl Session {
             Use::Lent => format!(
                 "{}; {}; {}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
-                super::begin::PREPARE,
+                super::begin_sql::PREPARE,
                 self.clean()
             ),
             Use::Own => self.own(durable),

@@ -1,9 +1,7 @@
 //! The SQL statements, with the schema's name inserted.
 
 use super::statement::Statement;
-use super::{
-    calls_sql, claims_sql, inbox_sql, local_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql, unclaimed,
-};
+use super::{calls_sql, claims_sql, inbox_sql, local_sql, many_sql, operator_sql, outbox_sql, prune_sql, register_sql};
 
 macro_rules! statements {
     ($($name:ident = $template:expr,)*) => {
@@ -41,7 +39,7 @@ statements! {
     claim_uncontended = many_sql::claim_uncontended(),
     claim_contended = many_sql::claim_contended(),
     mark = many_sql::MARK,
-    mark_batch = unclaimed::MARK,
+    mark_batch = claims_sql::MARK_BATCH,
     existing_claims = many_sql::existing_claim(),
     known = many_sql::unlocked_claims(),
     start_many = many_sql::START,

@@ -1,0 +1,10 @@
+//! The statements that begin a transaction.
+
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES";
+
+/// Sets the limits of a transaction, and returns its id. Prepared once per connection: one statement costs the server less
+/// than one for each limit.
+pub(super) const PREPARE: &str =
+    "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text,
+    pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true),
+    pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)";
