@@ -38,13 +38,13 @@ async fn main() -> Result<(), BoxError> {
         ("discard", [id]) => {
             println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "no such dead letter" })
         }
-        ("resolve", [id, resolution]) => {
-            let resolution = match resolution.as_str() {
+        ("resolve", [id, told]) => {
+            let how = match told.as_str() {
                 "call-again" => Resolution::CallAgain,
                 "discard" => Resolution::Discard,
                 json => Resolution::Answer(CallAnswer::new(json.to_owned())),
             };
-            println!("{}", if inbox.resolve(id.parse()?, resolution).await? { "resolved" } else { "no such dead letter" })
+            println!("{}", if inbox.resolve(id.parse()?, how).await? { "resolved" } else { "no such dead letter" })
         }
         _ => return Err(format!("`{command}` takes other arguments, or is unknown").into()),
     }
@@ -67,13 +67,10 @@ fn filter(filters: &[String]) -> Result<Filter, BoxError> {
     filters.iter().try_fold(Filter::new(), |filter, text| match text.split_once('=') {
         Some(("handler", name)) => Ok(filter.handler(name)),
         Some(("key", key)) => Ok(filter.key(key)),
-        Some(("reason", word)) => match Reason::parse(word) {
-            Some(reason) => Ok(filter.reason(reason)),
-            None => {
-                let all: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
-                Err(format!("`{word}` is no reason: {}", all.join(", ")).into())
-            }
-        },
+        Some(("reason", word)) => Reason::parse(word).map(|reason| filter.reason(reason)).ok_or_else(|| {
+            let all: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+            format!("`{word}` is no reason: {}", all.join(", ")).into()
+        }),
         _ => Err(format!("`{text}` is no filter: say handler=.., reason=.. or key=..").into()),
     })
 }
@@ -97,8 +94,6 @@ fn show(row: &Row) {
     println!("handler   {}\nkey       {}\nattempts  {}", row.handler, row.identity.key, row.attempts);
     println!("reason    {}\nerror     {}", row.reason.map_or("", Reason::as_str), row.error);
     println!("source    {}\ntype      {}", delivery.source(), delivery.event_type().unwrap_or_default());
-    if let Some(key) = row.outbound {
-        println!("called    {key}");
-    }
+    row.outbound.iter().for_each(|key| println!("called    {key}"));
     println!("headers   {:?}\npayload   {}", delivery.headers(), String::from_utf8_lossy(delivery.payload()));
 }

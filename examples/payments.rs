@@ -1,7 +1,6 @@
 //! A payment: the provider is called over HTTP, outside of the transaction, and charges each order once.
 //!
-//! `cargo run --example payments` needs no server: the provider is a fake one, which runs in the example. It is busy at first, and
-//! each order is delivered twice.
+//! `cargo run --example payments` needs no server: the provider is a fake one, busy at first. Each order comes twice.
 
 use std::net::SocketAddr;
 
@@ -9,12 +8,11 @@ use axum::extract::State as Fake;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Router, routing};
 use idem::prelude::*;
+use idem_test::Broker;
 use idem_test::provider::{Fault, Provider};
-use idem_test::{Broker, Publication};
 use sqlx::{Connection, SqliteConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 
 #[derive(serde::Deserialize, serde::Serialize)]
 struct OrderPlaced {
@@ -22,9 +20,7 @@ struct OrderPlaced {
 }
 
 #[derive(serde::Deserialize, serde::Serialize)]
-struct Charge {
-    number: String,
-}
+struct Charge(String);
 
 /// The address of the provider. A service has an HTTP client here.
 #[derive(Clone)]
@@ -32,10 +28,9 @@ struct Bank(SocketAddr);
 
 impl Bank {
     async fn charge(&self, key: OutboundKey, body: &str) -> Result<(u16, String), BoxError> {
-        let mut server = TcpStream::connect(self.0).await?;
+        let (mut server, mut answer) = (TcpStream::connect(self.0).await?, String::new());
         let head = format!("POST /charges HTTP/1.1\r\nHost: bank\r\nConnection: close\r\nIdempotency-Key: {key}");
         server.write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
-        let mut answer = String::new();
         server.read_to_string(&mut answer).await?;
         let status = answer.split(' ').nth(1).ok_or("no status")?.parse()?;
         println!("{key} {body}: {status}");
@@ -43,12 +38,11 @@ impl Bank {
     }
 }
 
-/// Runs with no transaction open, at least once, each time under the same key. With `reconcile = ..` it would name a function that
-/// asks what became of a call.
+/// Runs with no transaction open, at least once, each time under the same key.
 #[external(key_life = "24h", timeout = "5s")]
 async fn charge(order: &OrderPlaced, key: OutboundKey, State(bank): State<Bank>) -> Result<Charge, CallError> {
     match bank.charge(key, &order.event_id).await? {
-        (200, number) => Ok(Charge { number }),
+        (200, number) => Ok(Charge(number)),
         (409 | 429, why) => Err(CallError::not_done(why)),
         (status, why) => Err(format!("the status {status}: {why}").into()),
     }
@@ -62,7 +56,7 @@ async fn order_placed(
     tx: &mut SqliteConnection,
 ) -> Result<(), sqlx::Error> {
     let insert = sqlx::query("INSERT INTO payments (event_id, charge) VALUES (?, ?)");
-    insert.bind(order.event_id).bind(charge.number).execute(tx).await.map(drop)
+    insert.bind(order.event_id).bind(charge.0).execute(tx).await.map(drop)
 }
 
 async fn post(Fake(provider): Fake<Provider>, headers: HeaderMap, body: String) -> (StatusCode, String) {
@@ -78,25 +72,27 @@ async fn main() -> Result<(), BoxError> {
     let bank = Bank(listener.local_addr()?);
     let api = Router::new().route("/charges", routing::post(post));
     tokio::spawn(axum::serve(listener, api.with_state(provider.clone())).into_future());
-
     let directory = tempfile::tempdir()?;
     let url = format!("sqlite://{}", directory.path().join("shop.db").display());
     let store = Sqlite::connect(&url).await?;
     let mut db = SqliteConnection::connect(&url).await?;
     sqlx::raw_sql("CREATE TABLE payments (event_id TEXT, charge TEXT)").execute(&mut db).await?;
-
     let broker = Broker::new();
     for id in ["e-1", "e-2", "e-1", "e-2"] {
-        broker.publish("orders", Publication::json(&OrderPlaced { event_id: id.to_owned() })?);
+        broker.publish_json("orders", &OrderPlaced { event_id: id.to_owned() })?;
     }
     provider.fail("e-1", [Fault::Busy]);
-    let (processed, mut count) = mpsc::unbounded_channel();
+    let paid = async {
+        let count = "SELECT count(*) FROM payments";
+        while sqlx::query_scalar::<_, i64>(count).fetch_one(&mut db).await.is_ok_and(|count| count < 2) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
     Worker::new("shop", store, broker.queue("orders"))
         .state(bank)
         .handler::<order_placed>()
         .retry(RetryPolicy::new().min_delay(std::time::Duration::from_millis(100)))
-        .observe(move |_, outcome| if *outcome == Outcome::Processed { drop(processed.send(())) })
-        .run_until(async { for _ in 0..2 { count.recv().await; } })
+        .run_until(paid)
         .await?;
     assert_eq!((provider.charged("e-1"), provider.charged("e-2")), (1, 1));
     Ok(())

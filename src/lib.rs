@@ -16,7 +16,7 @@ pub use idem_core::{
     Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after,
     shutdown_signal, store,
 };
-pub use idem_macros::{KeyPart, external, idempotent};
+pub use idem_macros::{KeyPart, idempotent};
 
 #[cfg(feature = "postgres")]
 pub use idem_core::Postgres;

@@ -3,15 +3,13 @@
 //! It contains no error type, so that the program's own `Error` and `Result` keep their meaning.
 
 pub use crate::extract::{CloudEvent, IdempotencyKey, Latest, PartitionKey, Subject};
-pub use crate::external::{CallError, Called, Found, OutboundKey};
+pub use crate::external::{CallError, Called, Found, OutboundKey, external};
 pub use crate::handler::HandlerOptions;
 pub use crate::outbox::{Outbox, Outgoing};
 pub use crate::{
     Batch, BoxError, Delivery, Handler, Headers, Inbox, Key, Outcome, Relay, RetryPolicy, State, Worker, Workers,
     idempotent, permanent, retry_after,
 };
-// Not from this crate, where the name is also that of a module.
-pub use idem_macros::external;
 
 // Without its feature, each of these is a type whose use is an error that names the feature.
 pub use crate::{Kafka, Nats, Postgres, RabbitMq, Sqlite};

@@ -99,13 +99,7 @@ fn expand(args: &Args, header: &Header, shape: Option<&Shape>) -> TokenStream {
     let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
     let name = sig.ident.unraw().to_string();
     let [message, params] = ["__message", "__params"].map(local);
-    let key_life = match &args.key_life {
-        Some(life) => {
-            let life = millis(life, &idem);
-            quote!(#idem::Option::Some(#life))
-        }
-        None => quote!(#idem::Option::None),
-    };
+    let key_life = key_life(args, &idem);
     let timeout = args.timeout.iter().map(|timeout| millis(timeout, &idem));
     let Some(shape) = shape else {
         return quote! {
@@ -186,6 +180,16 @@ fn reconcile(function: &Path, shape: &Shape, path: &dyn Fn(Span) -> TokenStream)
 fn arguments(shape: &Shape, message: &Ident, params: &Ident) -> TokenStream {
     let indices = (0..shape.params.len()).map(Index::from);
     quote!(#message #(, #params.#indices)*)
+}
+
+fn key_life(args: &Args, idem: &TokenStream) -> TokenStream {
+    match &args.key_life {
+        Some(life) => {
+            let life = millis(life, idem);
+            quote!(#idem::Option::Some(#life))
+        }
+        None => quote!(#idem::Option::None),
+    }
 }
 
 fn millis(time: &Time, idem: &TokenStream) -> TokenStream {

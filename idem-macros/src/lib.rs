@@ -1,5 +1,5 @@
 //! The attributes `#[idempotent]` and `#[external]`, and `#[derive(KeyPart)]`. Users import them from the facade `idem-rs`, as
-//! `idem::idempotent`, `idem::external` and `idem::KeyPart`.
+//! `idem::idempotent`, `idem::external::external` and `idem::KeyPart`; the first two are in its prelude.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

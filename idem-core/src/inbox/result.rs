@@ -88,22 +88,20 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer.
-    pub(super) async fn leave_to_call(&self, row: &Row) -> Option<Outcome> {
+    pub(super) async fn leave_to_call(&self, row: &Row) {
         self.record_result(row, &RowResult::LeftToCall).await;
         self.wake_inbox();
-        None
     }
 
     /// Gives back a row whose external call another version of the service has made: a handler without that call would ignore
     /// its answer, and may call by itself.
-    pub(super) async fn leave_to_caller(&self, row: &Row) -> Option<Outcome> {
+    pub(super) async fn leave_to_caller(&self, row: &Row) {
         tracing::warn!(
             id = row.id,
             handler = row.handler,
             "a message waits for a version of the service whose handler makes its external call"
         );
         self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION) }).await;
-        None
     }
 
     /// Refunds the start of a row whose lease was lost. If that fails, it is repeated for at most a lease; long after

@@ -62,17 +62,28 @@ impl<S: Store> Pipeline<S> {
         self.report_row(row, work).await;
     }
 
+    /// Leaves a row to its external call, if it has no answer yet; or to a version of the service that makes the call, if
+    /// this one does not. Returns whether it did.
+    async fn is_left(&self, route: &Route<S>, row: &Row) -> bool {
+        if route.external.is_some() && row.answer.is_none() {
+            self.leave_to_call(row).await;
+            return true;
+        }
+        if route.external.is_none() && row.outbound.is_some() {
+            self.leave_to_caller(row).await;
+            return true;
+        }
+        false
+    }
+
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
     async fn rerun(&self, row: &Row, quiet: &Quiet) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         if let Some((charge, since)) = self.unrecorded.take(row) {
             return self.charge_row(row, charge, since).await;
         }
-        if route.external.is_some() && row.answer.is_none() {
-            return self.leave_to_call(row).await;
-        }
-        if route.external.is_none() && row.outbound.is_some() {
-            return self.leave_to_caller(row).await;
+        if self.is_left(route, row).await {
+            return None;
         }
         let taken = Instant::now();
         for rounds in 0.. {

@@ -16,7 +16,7 @@ use crate::trace::Trace;
 use super::connect::{Connect, Connecting};
 use super::fate::Fate;
 use super::process::Running;
-use super::source::{Identify, Receiving};
+use super::source::{Receiving, identify};
 use super::trial::{CONSUMER, QUEUE, Start, Subject, Trial};
 
 /// A trial without a handler yet; what the worker has can still be set. The [module](super) has an example.
@@ -129,11 +129,7 @@ impl<F, St, C> Bench<F, St, C> {
         let store = connect.connect().await?;
         let connect = Arc::new(connect);
         let (inbox, trace) = (settings.inbox, settings.trace.clone());
-        let reader = codec.clone();
-        let identify: Identify = Arc::new(move |delivery: &Delivery| {
-            let message = reader.decode(delivery).ok()?;
-            Some((H::key(&message, delivery).ok()?, H::fingerprint(delivery)))
-        });
+        let identify = identify::<H, C>(codec.clone());
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
             let (connect, state, codec) = (connect.clone(), state.clone(), Shared(codec.clone()));
             let (settings, identify) = (settings.clone(), identify.clone());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{Acker, BoxError, Delivery, Fingerprint, Key, Settled};
+use idem_core::{Acker, BoxError, Codec, Delivery, Fingerprint, Handler, Key, Settled};
 
 use crate::tap::{AckTap, Tap};
 use crate::trace::Subject;
@@ -12,7 +12,15 @@ use super::fate::Fate;
 use super::polls::Call;
 
 /// Reads the key and the fingerprint of a delivery; `None` if it has no key. Only a trace needs it.
-pub(super) type Identify = Arc<dyn Fn(&Delivery) -> Option<(Key, Fingerprint)> + Send + Sync>;
+type Identify = Arc<dyn Fn(&Delivery) -> Option<(Key, Fingerprint)> + Send + Sync>;
+
+/// Reads the messages of this handler.
+pub(super) fn identify<H: Handler, C: Codec<H::Message>>(codec: Arc<C>) -> Identify {
+    Arc::new(move |delivery: &Delivery| {
+        let message = codec.decode(delivery).ok()?;
+        Some((H::key(&message, delivery).ok()?, H::fingerprint(delivery)))
+    })
+}
 
 /// The source of a process: its acks stop at the point at which the process ends.
 pub struct Receiving {

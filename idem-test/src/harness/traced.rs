@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use idem_core::{Codec, Delivery, Handler, Json};
+use idem_core::{Codec, Handler, Json};
 
 use crate::tap::Tapped;
 use crate::tapped_store::{Over, TappedStore};
 use crate::trace::Trace;
 
 use super::fate::Fate;
-use super::source::Receiving;
+use super::source::{Receiving, identify};
 
 /// A store whose steps are written into a trace.
 pub type TracedStore<S> = TappedStore<S, Fate>;
@@ -39,10 +39,7 @@ impl TracedProcess {
     where
         Json: Codec<H::Message>,
     {
-        let identify = Arc::new(|delivery: &Delivery| {
-            let message = Json.decode(delivery).ok()?;
-            Some((H::key(&message, delivery).ok()?, H::fingerprint(delivery)))
-        });
+        let identify = identify::<H, Json>(Arc::new(Json));
         Tapped::new(within, Receiving { fate: self.0.clone(), identify, inbox })
     }
 
