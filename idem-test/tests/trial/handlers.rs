@@ -4,9 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use idem_core::{
-    BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, Latest, Outbox, PrepareError, State, permanent,
-};
+use idem_core::{BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, PrepareError, State, permanent};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 
@@ -56,67 +54,6 @@ impl Handler for Good {
             return Err(permanent("a negative amount"));
         }
         sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
-        Ok(())
-    }
-}
-
-/// A version of an account's balance.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Balance {
-    pub(crate) id: String,
-    pub(crate) account: u32,
-    pub(crate) version: i64,
-    pub(crate) balance: i64,
-}
-
-/// What a handler that says `natural` does with the balance.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Booking {
-    /// Keeps the latest.
-    Latest,
-    /// Adds it to the one that is there.
-    Add,
-    /// Keeps the one that comes last.
-    Last,
-    /// Keeps the one that comes first.
-    First,
-    /// Refuses all.
-    Never,
-}
-
-/// A handler that says `natural`.
-pub(crate) struct Natural;
-
-impl Handler for Natural {
-    const NAME: &'static str = "balance";
-    const NATURAL: bool = true;
-
-    type Message = Balance;
-    type Input = Balance;
-    type Params = (State<Booking>, Latest);
-    type Connection = SqliteConnection;
-
-    fn key(balance: &Balance, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&balance.id)
-    }
-
-    async fn handle(
-        event: Balance,
-        (State(booking), latest): Self::Params,
-        tx: &mut SqliteConnection,
-    ) -> Result<(), BoxError> {
-        let known = match booking {
-            Booking::Latest if !latest.advance(tx, event.account, event.version).await? => return Ok(()),
-            Booking::Never => return Err(permanent("never")),
-            Booking::Latest | Booking::Last => "excluded.balance",
-            Booking::Add => "balance + excluded.balance",
-            Booking::First => "balance",
-        };
-        let upsert = format!(
-            "INSERT INTO balances (account, balance) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET balance = {known}"
-        );
-        let query = sqlx::query(sqlx::AssertSqlSafe(upsert)).bind(event.account).bind(event.balance);
-        query.execute(tx).await?;
         Ok(())
     }
 }
@@ -288,50 +225,6 @@ impl Codec<Paid> for Words {
 
     async fn prepare(&self, _: &Delivery) -> Result<(), PrepareError> {
         self.0.store(true, SeqCst);
-        Ok(())
-    }
-}
-
-/// Which messages a handler that says `natural` stages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Announcing {
-    /// Two, for each copy.
-    Always,
-    /// Two, where the message has changed something.
-    AtFirst,
-    /// Two, and for a copy only the second one.
-    LessForACopy,
-}
-
-/// Says `natural`, and stages messages.
-pub(crate) struct Announces;
-
-impl Handler for Announces {
-    const NAME: &'static str = "announces";
-    const NATURAL: bool = true;
-
-    type Message = Paid;
-    type Input = Paid;
-    type Params = (State<Announcing>, Outbox);
-    type Connection = SqliteConnection;
-
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
-
-    async fn handle(
-        paid: Paid,
-        (State(announcing), outbox): Self::Params,
-        tx: &mut SqliteConnection,
-    ) -> Result<(), BoxError> {
-        let insert = sqlx::query("INSERT OR IGNORE INTO announced (id) VALUES (?)").bind(paid.id).execute(tx).await?;
-        let is_copy = insert.rows_affected() == 0;
-        if !is_copy || announcing == Announcing::Always {
-            outbox.publish("paid", &paid.id)?;
-        }
-        if !is_copy || announcing != Announcing::AtFirst {
-            outbox.publish("invoiced", &paid.id)?;
-        }
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 mod everywhere;
 mod handlers;
 mod natural;
+mod natural_handlers;
 #[path = "../worlds/sqlite.rs"]
 mod world;
 

@@ -7,7 +7,8 @@ use idem_test::Trial;
 use idem_test::conformance::store::World;
 use idem_test::harness::Phase;
 
-use crate::handlers::{Announces, Announcing, Balance, Booking, Good, Natural, Paid, Shop};
+use crate::handlers::{Good, Paid, Shop};
+use crate::natural_handlers::{Announces, Announcing, Balance, Booking, Natural};
 use crate::world::SqliteWorld;
 use crate::{Connecting, bench, world};
 
