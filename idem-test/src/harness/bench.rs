@@ -103,7 +103,8 @@ impl<F, St, C> Bench<F, St, C> {
         self
     }
 
-    /// Writes the steps of each process into this trace. The messages are then decoded once more.
+    /// Writes the steps of each process into this trace, except those of [`Trial::crash_everywhere`]. The messages are then
+    /// decoded once more. The model knows no natural handlers and no external calls.
     #[doc(hidden)]
     pub fn trace(mut self, trace: &Trace) -> Self {
         self.settings.trace = Some(trace.clone());

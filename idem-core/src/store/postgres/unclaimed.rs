@@ -34,7 +34,7 @@ pub(super) async fn guard(statements: &Statements, txn: &mut Txn) -> Result<(), 
     if txn.batch {
         return Ok(());
     }
-    // The server's own number in milliseconds.
+    // As the server has shown it.
     let lock_timeout = format!("'{}'", txn.lock_timeout());
     let rows = txn.ask_text(statements.mark_batch.with(&[lock_timeout])).await?;
     let row = rows.last().ok_or_else(not_answered)?;
