@@ -26,7 +26,8 @@ pub trait Param: Send + 'static {
     /// Whether it advances [latest versions](crate::Latest). If so, a worker with such a handler needs their table.
     const ADVANCES: bool = false;
 
-    /// Whether it is about the external call of a handler. If so, it is refused in a handler that makes none.
+    /// Whether it is about the external call of a handler. If so, it is refused in a handler that makes none. A type of your
+    /// own that extracts an [`OutboundKey`](crate::OutboundKey) sets it to `true`.
     const NEEDS_CALL: bool = false;
 }
 

@@ -10,13 +10,15 @@ use crate::duration::Time;
 use crate::expand::{at, idem, local, moved};
 use crate::external_args::Args;
 use crate::header::{Header, MAX_PARAMS};
-use crate::types::{exclusive, owned, shared};
+use crate::types::{exclusive, is_keyless, owned, shared};
 
 const USAGE: &str = "`async fn charge(message: &M, key: OutboundKey) -> Result<T, CallError>`";
 const BY_REFERENCE: &str = "a call takes the message by reference, because it may be repeated: `message: &M`";
 const NO_TRANSACTION: &str = "a call has no transaction: write its answer in the handler that makes it";
 const METHOD: &str = "a call is a free function: move it out of the `impl` block, and take `State<T>` for `self`";
 const GENERIC: &str = "a call has no type parameters: name the types";
+const NO_KEY: &str = "the provider recognizes a repeated call only by a key that the call sends: take `key: OutboundKey`; or make it \
+                      a call without a key, `once`";
 
 /// The types of a call.
 struct Shape {
@@ -35,6 +37,11 @@ pub(crate) fn external(arguments: TokenStream, item: TokenStream) -> TokenStream
     let mut errors = Vec::new();
     let args = Args::parse(arguments, &mut errors);
     let shape = shape(&header, &mut errors);
+    if let (Some(life), Some(shape)) = (args.life_of_key(), &shape)
+        && shape.params.iter().all(is_keyless)
+    {
+        errors.push(Error::new(life.text.span(), NO_KEY));
+    }
     let call = (!header.is_method()).then(|| expand(&args, &header, shape.as_ref()));
     let errors = errors.into_iter().map(Error::into_compile_error);
     quote!(#item #call #(#errors)*)

@@ -82,6 +82,11 @@ impl Args {
         }
     }
 
+    /// Returns the life of a key, unless there may be none.
+    pub(crate) fn life_of_key(&self) -> Option<&Time> {
+        self.key_life.as_ref().filter(|_| self.once.is_none())
+    }
+
     /// Checks that the arguments go together.
     fn check(&self, errors: &mut Vec<Error>) {
         if !self.lived {

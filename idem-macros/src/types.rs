@@ -43,6 +43,15 @@ pub(crate) fn is_of_one(ty: &Type) -> bool {
 const ONE: [&str; 7] =
     ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "OutboundKey", "PartitionKey", "Subject"];
 
+/// Returns whether the type is an extractor that cannot contain the key of an external call, written by any path.
+pub(crate) fn is_keyless(ty: &Type) -> bool {
+    last(ty).is_some_and(|last| KEYLESS.iter().any(|name| last.ident == name))
+}
+
+/// The extractors of idem that a call can take, without its key.
+const KEYLESS: [&str; 7] =
+    ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "State", "Subject"];
+
 /// Returns whether the type is the answer of an external call, written by any path.
 pub(crate) fn is_called(ty: &Type) -> bool {
     last(ty).is_some_and(|last| last.ident == "Called")

@@ -63,7 +63,7 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
 
     fn limits(key_life: Option<Duration>, reconciles: bool) -> CallLimits {
-        CallLimits { name: "charge", timeout: 20 * SECOND, key_life, reconciles, writes: false }
+        CallLimits { name: "charge", timeout: 20 * SECOND, key_life, reconciles, writes: false, takes_key: true }
     }
 
     #[test]

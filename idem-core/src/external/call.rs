@@ -66,7 +66,10 @@ pub trait External: Send + Sync + 'static {
     /// The message of the handler.
     type Message: Send + Sync + 'static;
 
-    /// The parameters beside the message: `()`, or a tuple of extractors, of which one is the [`OutboundKey`](crate::OutboundKey).
+    /// The parameters beside the message: `()`, or a tuple of extractors. With a [`KEY_LIFE`](Self::KEY_LIFE), one of them has
+    /// to be the [`OutboundKey`](crate::OutboundKey), or a type of your own that extracts it and sets
+    /// [`Param::NEEDS_CALL`]: a call that sends no key would be charged again when it is repeated, so a worker with such a
+    /// call refuses to start.
     type Params: Param;
 
     /// The answer. It is stored as JSON.

@@ -75,6 +75,7 @@ where
             key_life: C::KEY_LIFE,
             reconciles: C::RECONCILES,
             writes: C::Params::STAGES || C::Params::ADVANCES,
+            takes_key: C::Params::NEEDS_CALL,
         };
         Some(ErasedCall { limits, message: TypeId::of::<M>(), begin: begin::<C, S> })
     }

@@ -31,6 +31,8 @@ pub(crate) struct CallLimits {
     pub(crate) reconciles: bool,
     /// Whether a parameter needs a transaction.
     pub(crate) writes: bool,
+    /// Whether a parameter is the key, or contains it.
+    pub(crate) takes_key: bool,
 }
 
 /// A call, for a worker with the state `S`.
@@ -75,7 +77,8 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn limits(key_life: Option<Duration>) -> CallLimits {
-        CallLimits { name: "charge", timeout: Duration::from_secs(20), key_life, reconciles: true, writes: false }
+        let timeout = Duration::from_secs(20);
+        CallLimits { name: "charge", timeout, key_life, reconciles: true, writes: false, takes_key: true }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn check<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(),
 
 /// Returns what is wrong with a call and its handler.
 fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<String> {
-    let CallLimits { name, timeout, key_life, writes, .. } = limits;
+    let CallLimits { name, timeout, key_life, writes, takes_key, .. } = limits;
     if handler.is_natural() {
         return Some(format!(
             "is natural and makes the call `{name}`: a copy of a message would call again. Remove `natural`"
@@ -42,6 +42,13 @@ fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<St
     if *writes {
         return Some(format!(
             "makes the call `{name}`, which takes `Outbox` or `Latest`: a call has no transaction. Take it in the handler"
+        ));
+    }
+    if key_life.is_some() && !takes_key {
+        return Some(format!(
+            "makes the call `{name}`, which has a `key_life` and takes no `OutboundKey`: the provider could not recognize a call \
+             that is repeated. Take the key and send it, or make it a call without a key, `once`. A parameter type that extracts \
+             the key by itself has to say so, `Param::NEEDS_CALL`"
         ));
     }
     if timeout.is_zero() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::{
     Batch, BoxError, CallError, CalledBy, Delivery, External, Handler, Input, Key, KeyError, Outbox, OutboundKey, Param,
-    Worker,
+    State, Worker,
 };
 
 use crate::conformance::store::World;
@@ -72,12 +72,14 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
     let batch = refused::<W, Calls<W, Batch<Order>, Day, false>>(&line).await;
     let short = refused::<W, Calls<W, Order, CalledBy<Call<OutboundKey, 33>>, false>>(&line).await;
     let staging = refused::<W, Calls<W, Order, Day<(OutboundKey, Outbox)>, false>>(&line).await;
+    let keyless = refused::<W, Calls<W, Order, Day<State<Desk>>, false>>(&line).await;
     let without = refused::<W, Calls<W, Order, OutboundKey, false>>(&line).await;
     let says = [
         (natural, "Remove `natural`"),
         (batch, "let it take one message"),
         (short, "lower the timeout"),
         (staging, "a call has no transaction"),
+        (keyless, "takes no `OutboundKey`"),
         (without, "name the call"),
     ];
     for (error, part) in says {
