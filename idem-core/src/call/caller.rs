@@ -10,7 +10,7 @@ use crate::Store;
 use crate::runtime::{Pipeline, jittered};
 use crate::store::{Caller, Row, StoreError};
 
-use super::step::Taken;
+use super::taken::Taken;
 
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
 /// each row is taken by one of them at a time.

@@ -9,6 +9,8 @@ use crate::panic_text::panic_text;
 use crate::runtime::Pipeline;
 use crate::{BoxError, Store};
 
+use super::taken::{Taken, polled_while};
+
 /// How a call has ended.
 pub(super) enum Ended {
     Replied(CallReply),
@@ -18,21 +20,30 @@ pub(super) enum Ended {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Waits for the reply of a call, or of the question what became of one, within its timeout. Here panics of calls are
-    /// caught.
-    pub(super) async fn reply(&self, limits: &CallLimits, mut calling: Calling) -> Ended {
+    /// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
+    /// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
+    /// calls are caught.
+    pub(super) async fn reply(&self, limits: &CallLimits, mut calling: Calling, taken: Taken) -> Ended {
         let CallLimits { name, timeout, .. } = limits;
+        let may_send = || taken.elapsed() < limits.sends_for();
         let ended = tokio::select! {
             biased;
-            replied = AssertUnwindSafe(&mut calling).catch_unwind() => match replied {
-                Ok(Ok(reply)) => Ended::Replied(reply),
-                Ok(Err(error)) => {
+            replied = polled_while(AssertUnwindSafe(&mut calling).catch_unwind(), may_send) => match replied {
+                Some(Ok(Ok(reply))) => Ended::Replied(reply),
+                Some(Ok(Err(error))) => {
                     let (doubt, error) = error.into_parts();
                     Ended::Failed(doubt, error)
                 }
-                Err(panic) => {
+                Some(Err(panic)) => {
                     let text = panic_text(panic.as_ref());
                     Ended::Failed(Doubt::InDoubt, format!("the call `{name}` panicked: {text}").into())
+                }
+                None => {
+                    let late = format!(
+                        "the call `{name}` was given up, because its process did not run until the lease of the message was \
+                         almost over"
+                    );
+                    Ended::Failed(Doubt::InDoubt, late.into())
                 }
             },
             () = tokio::time::sleep(*timeout) => {

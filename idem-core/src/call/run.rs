@@ -14,7 +14,8 @@ use crate::{Outcome, PrepareError, Reason, Store};
 
 use super::reply::Ended;
 use super::result::unresolved;
-use super::step::{self, Step, Taken};
+use super::step::{self, Step};
+use super::taken::Taken;
 
 /// Whether a row can be called or asked about.
 enum Begun {
@@ -54,7 +55,7 @@ impl<S: Store> Pipeline<S> {
                 Begun::Calling(calling) => calling,
                 Begun::Done(outcome) => return outcome,
             };
-            match self.reply(limits, calling).await {
+            match self.reply(limits, calling, taken).await {
                 Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(&row, answer).await,
                 Ended::Replied(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);

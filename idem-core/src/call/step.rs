@@ -1,6 +1,6 @@
 //! What follows for a row that was taken for its call.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use crate::Reason;
 use crate::external::CallLimits;
@@ -8,25 +8,6 @@ use crate::external::CallLimits;
 /// How often a call may begin without a result before its message is a dead letter, `crashed`. It counts more than the starts
 /// of a handler, because calls run beside each other, and most ends of a process in one are deployments.
 const MAX_CALLS: u32 = 10;
-
-/// When a row was taken, by the clocks of this process. The lease of the row began later.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
-    at: Instant,
-    /// It goes on while a virtual machine is suspended.
-    date: SystemTime,
-}
-
-impl Taken {
-    pub(super) fn now() -> Self {
-        Self { at: Instant::now(), date: SystemTime::now() }
-    }
-
-    /// Returns for how long the row has been taken.
-    pub(super) fn elapsed(self) -> Duration {
-        self.at.elapsed().max(self.date.elapsed().unwrap_or_default())
-    }
-}
 
 /// What follows for a row that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +26,7 @@ pub(super) fn next(limits: &CallLimits, calls: u32, age: Duration, waited: Durat
     if calls > MAX_CALLS {
         return Step::Dead(Reason::Crashed);
     }
-    if waited.saturating_add(limits.timeout) > limits.lease() {
+    if waited.saturating_add(limits.timeout) > limits.sends_for() {
         return Step::GiveBack;
     }
     match (limits.is_usable(age), limits.reconciles) {
@@ -71,10 +52,10 @@ mod tests {
         let (keyed, mail) = (limits(Some(100 * SECOND), true), limits(None, true));
         let table = [
             (keyed, 1, NOW, NOW, Step::Call),
-            (keyed, 10, 60 * SECOND, 10 * SECOND, Step::Call),
+            (keyed, 10, 60 * SECOND, 5 * SECOND, Step::Call),
             (keyed, 1, 61 * SECOND, NOW, Step::Ask),
-            (keyed, 1, NOW, 11 * SECOND, Step::GiveBack),
-            (keyed, 1, 61 * SECOND, 11 * SECOND, Step::GiveBack),
+            (keyed, 1, NOW, 6 * SECOND, Step::GiveBack),
+            (keyed, 1, 61 * SECOND, 6 * SECOND, Step::GiveBack),
             (keyed, 11, NOW, NOW, Step::Dead(Reason::Crashed)),
             (mail, 1, NOW, NOW, Step::Call),
             (mail, 2, SECOND, NOW, Step::Ask),

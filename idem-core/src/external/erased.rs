@@ -55,10 +55,19 @@ impl<S> fmt::Debug for ErasedCall<S> {
 /// How much longer than its timeout a row is taken for a call: until it is sent, and on its way after the timeout.
 const MARGIN: Duration = Duration::from_secs(10);
 
+/// The end of a lease in which nothing is sent: what was sent before has arrived when the lease ends.
+const QUIET: Duration = Duration::from_secs(5);
+
 impl CallLimits {
-    /// How long a row is taken for a call. No request of it is on its way after that.
+    /// How long a row is taken for a call. No request of it is on its way after that, unless the network holds it for longer
+    /// than [`QUIET`].
     pub(crate) fn lease(&self) -> Duration {
         self.timeout.saturating_add(MARGIN)
+    }
+
+    /// How long after the take of its row a call may send.
+    pub(crate) fn sends_for(&self) -> Duration {
+        self.lease().saturating_sub(QUIET)
     }
 
     /// Returns whether a call may be sent that was first made under its key this long ago, as of the take of its row: the

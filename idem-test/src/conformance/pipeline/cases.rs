@@ -97,6 +97,8 @@ macro_rules! pipeline_suite {
         $crate::__suite! { $world, pipeline:
             // duplicates
             a_duplicate_of_a_processed_message_needs_no_second_look
+            // external calls
+            a_call_that_was_paused_beyond_its_lease_sends_nothing
             // delivery order by key
             a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order

@@ -1,0 +1,74 @@
+//! For how long this process has had a row, and what it may still send.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::FutureExt;
+
+/// When a row was taken, by the clocks of this process. The lease of the row began later.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    at: Instant,
+    /// It goes on while a virtual machine is suspended.
+    date: SystemTime,
+}
+
+impl Taken {
+    pub(super) fn now() -> Self {
+        Self { at: Instant::now(), date: SystemTime::now() }
+    }
+
+    /// Returns for how long the row has been taken.
+    pub(super) fn elapsed(self) -> Duration {
+        self.at.elapsed().max(self.date.elapsed().unwrap_or_default())
+    }
+}
+
+/// Polls a future only while `may_send` returns `true`, and returns `None` once it does not. Each poll of a call may be the
+/// one that sends its request, also the first one after a pause, when another worker may have the row. Cancel safe if the
+/// future is.
+pub(super) fn polled_while<F: Future + Unpin>(
+    mut future: F,
+    may_send: impl Fn() -> bool,
+) -> impl Future<Output = Option<F::Output>> {
+    poll_fn(move |context| match may_send() {
+        true => future.poll_unpin(context).map(Some),
+        false => Poll::Ready(None),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_not_polled_again_once_nothing_may_be_sent() {
+        let (polls, may_send) = (Cell::new(0), Cell::new(true));
+        let call = poll_fn(|_| {
+            polls.set(polls.get() + 1);
+            if polls.get() < 3 { Poll::Pending } else { Poll::Ready("sent") }
+        });
+        let mut call = pin!(polled_while(call, || may_send.get()));
+        assert_eq!(call.as_mut().now_or_never(), None);
+        assert_eq!((call.as_mut().now_or_never(), polls.get()), (None, 2));
+        may_send.set(false);
+        assert_eq!((call.as_mut().now_or_never(), polls.get()), (Some(None), 2), "its third poll would send");
+    }
+
+    #[test]
+    fn a_call_that_ends_in_time_has_its_reply() {
+        assert_eq!(polled_while(std::future::ready(7), || true).now_or_never(), Some(Some(7)));
+    }
+
+    #[test]
+    fn a_row_is_taken_for_as_long_as_the_clock_that_went_on_says() {
+        let now = Taken::now();
+        let hour = Duration::from_secs(3600);
+        let suspended = Taken { date: now.date.checked_sub(hour).unwrap(), ..now };
+        assert!(suspended.elapsed() >= hour && now.elapsed() < hour);
+    }
+}
