@@ -47,7 +47,8 @@ impl<S: Store> Pipeline<S> {
             }
             (_, next) => Charge { attempts, next, error },
         };
-        self.charge_call(row, charge, is_first && doubt == Doubt::NotDone, doubt == Doubt::InDoubt).await
+        // A permanent error may come from a client that has given up, while its request is still on its way.
+        self.charge_call(row, charge, is_first && doubt == Doubt::NotDone, doubt != Doubt::NotDone).await
     }
 
     /// Charges a question that has failed what became of a call. It may be asked again, and whatever ends that leaves it

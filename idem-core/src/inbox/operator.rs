@@ -116,6 +116,9 @@ impl<S: Store> Inbox<S> {
     /// Makes a dead letter due now, with all its attempts as if it were new. Its claim is kept throughout, so nothing
     /// else can process the message, and a second replay finds nothing to do. It runs out of order.
     ///
+    /// One whose external call is in doubt is due when the lease of that call has ended, at most its timeout and ten seconds
+    /// later: until then its request may be on its way.
+    ///
     /// # Errors
     /// The database cannot be used.
     pub async fn replay(&self, id: i64) -> Result<Replayed, Error> {

@@ -30,7 +30,7 @@ pub trait Operator: Transactions {
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Makes a dead row due now, with no attempt, no start and no token. A row of an external call that has no answer
-    /// goes back to its call phase, with its key.
+    /// goes back to its call phase, with its key, and is due when its lease has ended.
     fn replay(&self, consumer: &str, id: i64, force: bool)
     -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 
@@ -47,7 +47,7 @@ pub trait Operator: Transactions {
     fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Does what an operator has decided about a dead row that has a key of an external call: the row is due now with this
-    /// answer, or with another key and no call begun, or discarded. `false` if there is no such row, or if it is to be called
+    /// answer, or, once its lease has ended, with another key and no call begun, or discarded. `false` if there is no such row, or if it is to be called
     /// again although it has an answer.
     fn resolve(
         &self,

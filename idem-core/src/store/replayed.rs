@@ -51,7 +51,7 @@ impl Page {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Replayed {
-    /// The row is due now.
+    /// The row is due now, or when no request of its external call can be on its way any more.
     Due,
     /// There is no dead row with this id, or no longer one.
     NotFound,

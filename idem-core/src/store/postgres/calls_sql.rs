@@ -57,10 +57,12 @@ pub(super) const LEAVE_TO_CALL: &str = "
     UPDATE {schema}.inbox_messages SET token = NULL, starts = -1, breaks = 0, due_at = now()
     WHERE id = $1 AND token = $2 RETURNING 1";
 
-/// $3: the answer; null: another call, which needs another key. A row that has an answer is not called for again.
+/// $3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way.
+/// A row that has an answer is not called for again.
 pub(super) const RESOLVE: &str = "
     UPDATE {schema}.inbox_messages AS i SET
-        state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0, due_at = now(),
+        state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
+        due_at = CASE WHEN $3::bytea IS NULL THEN greatest(i.due_at, now()) ELSE now() END,
         starts = CASE WHEN $3::bytea IS NULL THEN -1 ELSE 0 END,
         answer = $3,
         outbound = CASE WHEN $3 IS NULL THEN pg_catalog.gen_random_uuid() ELSE i.outbound END,

@@ -27,7 +27,8 @@ pub(super) const CONSUMERS: &str = "SELECT DISTINCT consumer FROM {schema}.handl
 const CALLS: &str = "i.outbound IS NOT NULL AND i.answer IS NULL";
 
 /// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
-/// reset to 0. Earlier breaks are cleared.
+/// reset to 0. Earlier breaks are cleared. A call in doubt keeps the end of its lease, because its request may still be on its
+/// way.
 pub(super) fn replay() -> String {
     format!(
         "WITH found AS MATERIALIZED (
@@ -36,7 +37,8 @@ pub(super) fn replay() -> String {
             WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, attempts = 0,
+            SET state = 'scheduled', died_at = NULL, reason = NULL, token = NULL, attempts = 0,
+                due_at = CASE WHEN {CALLS} THEN greatest(i.due_at, now()) ELSE now() END,
                 starts = CASE WHEN {CALLS} THEN -1 ELSE 0 END,
                 breaks = CASE WHEN NOT ({CALLS}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
             FROM found WHERE i.id = found.id AND found.reason NOT IN ('{}', '{}') AND ($3 OR found.reason NOT IN ('{}', '{}'))

@@ -56,10 +56,12 @@ WHERE id = ?1 AND token = ?2 AND starts < 0"#;
 const LEAVE_TO_CALL: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = -1, breaks = 0, due_at = {now} WHERE id = ?1 AND token = ?2"#;
 
-/// ?3: the answer; null: another call, with the key ?4. A row that has an answer is not called for again.
+/// ?3: the answer; null: another call, with the key ?4, which waits until no request of the last one can be on its way. A row
+/// that has an answer is not called for again.
 const RESOLVE: &str = r#"
 UPDATE "idem_inbox_messages" SET
-    state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0, due_at = {now},
+    state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
+    due_at = CASE WHEN ?3 IS NULL THEN max(due_at, {now}) ELSE {now} END,
     starts = CASE WHEN ?3 IS NULL THEN -1 ELSE 0 END,
     answer = ?3,
     outbound = CASE WHEN ?3 IS NULL THEN ?4 ELSE outbound END,

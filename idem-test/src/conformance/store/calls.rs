@@ -241,6 +241,32 @@ pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
     assert!(stage.store.discard("billing", other).await.unwrap());
 }
 
+/// Otherwise another worker could ask the provider, and call under another key, while the request is still on its way.
+pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut row = taken(&stage).await;
+    let gives_up = CallResult { in_doubt: true, ..failed(Err(Reason::Exhausted)) };
+    for again in [false, true] {
+        assert!(stage.store.record_call(&row, &gives_up).await.unwrap());
+        match again {
+            false => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
+            true => assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap()),
+        }
+        assert!(take(&stage).await.is_empty(), "its request may be on its way");
+        assert_eq!(stage.one_scheduled().await.due_at, row.due_at);
+        stage.end_leases().await;
+        row = take_one(&stage).await;
+    }
+    // One whose call goes on is turned into a dead letter by an operator's statement.
+    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
+    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert!(take(&stage).await.is_empty() && stage.one_scheduled().await.due_at == row.due_at);
+    // An answer ends the doubt.
+    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
+    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
+}
+
 /// Its key and the time of its first call are as they were. With an answer, it completes, and calls nobody.
 pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
     let stage = Stage::new(world).await;
