@@ -43,7 +43,8 @@ impl<S: Store> Pipeline<S> {
             }
         }?;
         let fingerprint = route.handler.fingerprint(&delivery).map_err(|unfit| refused(&unfit.error))?;
-        Ok(LocalMessage { identity: Identity { handler: route.id, key, fingerprint }, delivery })
+        let outbound = route.external.is_some().then(Uuid::new_v4);
+        Ok(LocalMessage { identity: Identity { handler: route.id, key, fingerprint }, delivery, outbound })
     }
 }
 
@@ -73,6 +74,7 @@ mod tests {
                 fingerprint: Fingerprint::of(payload.as_bytes()),
             },
             delivery: Delivery::new(SOURCE, payload),
+            outbound: None,
         };
         let staged = [(2, "a", "1"), (1, "b", "2"), (1, "a", "2"), (1, "b", "1"), (1, "b", "2"), (1, "b", "1")];
         let staged = staged.map(|(handler, key, payload)| message(handler, key, payload)).to_vec();

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::{BoxError, Extract, Extraction, Param, permanent};
 
 /// The key under which another system knows a call: a random UUID, which says nothing about the message. It is made once
-/// for a message, before its first call, and stays the same until the other system says that it knows no call under it.
+/// for a message, when that is stored, and stays the same until the other system says that it knows no call under it.
 ///
 /// As a parameter, it is that of the call, or that of the call which was made for this handler.
 ///

@@ -69,7 +69,7 @@ impl<S: Store> Pipeline<S> {
             self.leave_to_call(row).await;
             return true;
         }
-        if route.external.is_none() && row.outbound.is_some() {
+        if route.external.is_none() && row.may_have_called() {
             self.leave_to_caller(row).await;
             return true;
         }

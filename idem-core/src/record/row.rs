@@ -73,9 +73,12 @@ impl<S: Store> Pipeline<S> {
             known => return self.answer(txn, route, known).await,
         };
         let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
-        // One that was stored ahead of its turn becomes due as an ordinary row.
-        let calls = state == Ok(Duration::ZERO) && route.external.is_some();
-        let row = if calls { row.with_call() } else { row };
+        let row = match route.external {
+            Some(_) if state == Ok(Duration::ZERO) => row.with_call(),
+            // One that is stored ahead of its turn becomes due as an ordinary row.
+            Some(_) => row.with_outbound(),
+            None => row,
+        };
         let id = match self.store.insert(&mut txn, &row).await {
             Ok(id) => id,
             Err(fault) => return self.abandon(txn, fault).await,

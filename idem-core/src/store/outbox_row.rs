@@ -28,6 +28,8 @@ pub struct LocalMessage {
     pub identity: Identity,
     /// Its payload and headers.
     pub delivery: Delivery,
+    /// The key of the external call of its handler, if that makes one.
+    pub outbound: Option<Uuid>,
 }
 
 /// The error of a local message whose key another message has claimed.

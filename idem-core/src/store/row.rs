@@ -24,12 +24,19 @@ pub struct NewRow<'a> {
     pub error: &'a str,
     /// Whether its handler makes an external call first: the row begins in its [call phase](super::CallRows).
     pub calls: bool,
+    /// The key under which the provider will know its external call, if its handler makes one. It is stored with the row, and
+    /// not made when the call begins, so that a row that was restored from a backup is called under the same key again.
+    pub outbound: Option<Uuid>,
+    /// The answer of its external call, if that was made before: for a dead letter whose handler has committed.
+    pub answer: Option<&'a CallAnswer>,
 }
 
 impl<'a> NewRow<'a> {
     /// A row of a message that has no failed attempt and no error.
     pub fn new(identity: &'a Identity, delivery: &'a Delivery, state: Result<Duration, Reason>) -> Self {
-        Self { identity, delivery, attempts: 0, state, error: "", calls: false }
+        let kept = delivery.call.as_deref();
+        let (outbound, answer) = (kept.map(|call| call.outbound), kept.and_then(|call| call.answer.as_ref()));
+        Self { identity, delivery, attempts: 0, state, error: "", calls: false, outbound, answer }
     }
 
     /// Sets the number of failed attempts and the error of the last one.
@@ -37,9 +44,14 @@ impl<'a> NewRow<'a> {
         Self { attempts, error, ..self }
     }
 
-    /// Lets the row begin in its call phase.
+    /// Lets the row begin in its call phase, with a key.
     pub fn with_call(self) -> Self {
-        Self { calls: true, ..self }
+        Self { calls: true, ..self.with_outbound() }
+    }
+
+    /// Gives the row a random key for an external call, unless it has one.
+    pub fn with_outbound(self) -> Self {
+        Self { outbound: self.outbound.or_else(|| Some(Uuid::new_v4())), ..self }
     }
 }
 
@@ -94,9 +106,10 @@ pub struct Row {
     /// How many external calls have begun since the last result, including one that is about to begin; `None` unless it is in
     /// its [call phase](super::CallRows).
     pub calls: Option<u32>,
-    /// The key under which the provider knows its external call: for an operator who asks the provider about it.
+    /// The key under which the provider knows its external call: for an operator who asks the provider about it. A row has it
+    /// before its first call.
     pub outbound: Option<Uuid>,
-    /// When the first call under this key was about to begin.
+    /// When the first call under this key was about to begin; `None` if none was.
     pub called_at: Option<SystemTime>,
     /// The answer of its call, as JSON.
     pub answer: Option<CallAnswer>,
@@ -138,6 +151,11 @@ impl Row {
             (1, _) | (_, 2..) => SuspectIsolation::Inbox,
             _ => SuspectIsolation::None,
         }
+    }
+
+    /// Returns whether its external call may have begun, so that only a handler that makes this call can go on with it.
+    pub(crate) fn may_have_called(&self) -> bool {
+        self.called_at.is_some() || self.answer.is_some()
     }
 
     /// Its approximate memory usage.

@@ -54,7 +54,8 @@ pub(super) const RENEW: &str = "
     WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
 
 pub(super) const LEAVE_TO_CALL: &str = "
-    UPDATE {schema}.inbox_messages SET token = NULL, starts = -1, breaks = 0, due_at = now()
+    UPDATE {schema}.inbox_messages SET token = NULL, starts = -1, breaks = 0, due_at = now(),
+        outbound = coalesce(outbound, pg_catalog.gen_random_uuid())
     WHERE id = $1 AND token = $2 RETURNING 1";
 
 /// $3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way.

@@ -48,8 +48,8 @@ impl Local {
         self.rows.iter().map(|row| row.message.delivery.payload().len() + row.envelope.len())
     }
 
-    /// Returns the statement as text. Nothing of a message gets into it except hexadecimal digits, which `decode` reads
-    /// whatever settings the handler has left.
+    /// Returns the statement as text. Nothing of a message gets into it except hexadecimal digits, which `decode` and
+    /// the type of a UUID read whatever settings the handler has left.
     pub(super) fn text(&self, lock_wait: u64) -> String {
         let bytes = |bytes: &[u8]| format!("pg_catalog.decode('{}', 'hex')", hex::encode(bytes));
         let array = |value: &dyn Fn(&NewRow) -> String| {
@@ -64,6 +64,10 @@ impl Local {
             array(&|row| bytes(&row.envelope)),
             bytes(LOCAL_CONFLICT.as_bytes()),
             format!("'{lock_wait}'"),
+            array(&|row| match row.message.outbound {
+                Some(key) => format!("'{key}'::pg_catalog.uuid"),
+                None => "NULL::pg_catalog.uuid".to_owned(),
+            }),
         ])
     }
 
@@ -77,7 +81,8 @@ impl Local {
         let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.fingerprint().to_vec()));
         let query = query.bind(all(rows, |row| row.message.delivery.payload().to_vec()));
         let query = query.bind(all(rows, |row| row.envelope.clone()));
-        query.bind(LOCAL_CONFLICT.as_bytes()).bind(lock_wait.to_string())
+        let query = query.bind(LOCAL_CONFLICT.as_bytes()).bind(lock_wait.to_string());
+        query.bind(all(rows, |row| row.message.outbound))
     }
 }
 

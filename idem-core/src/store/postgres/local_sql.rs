@@ -6,7 +6,7 @@ pub(super) const RACED: &str = "idem: the key of a local message was claimed mea
 /// Claims local messages, undated, and stores those whose claim is new, in one statement, so that it can stand in the
 /// string of guard and COMMIT. Those whose key another message has claimed are stored as dead; those that were claimed
 /// before are left out. $1 to $5: handlers, keys, fingerprints, payloads and envelopes, in claim order; $6: the error of
-/// a conflict; $7: how long a claim waits for another transaction, in milliseconds.
+/// a conflict; $7: how long a claim waits for another transaction, in milliseconds; $8: the keys of external calls.
 ///
 /// The lock timeout that the handler has left is set again at the end: what is deferred to the COMMIT runs under it.
 ///
@@ -23,8 +23,8 @@ pub(super) fn stage() -> String {
     ), new AS MATERIALIZED (
         SELECT new.*
         FROM unnest($1::pg_catalog.int4[], $2::pg_catalog.bytea[], $3::pg_catalog.bytea[], $4::pg_catalog.bytea[],
-                    $5::pg_catalog.bytea[])
-            WITH ORDINALITY AS new (handler_id, key, fingerprint, payload, envelope, place)
+                    $5::pg_catalog.bytea[], $8::pg_catalog.uuid[])
+            WITH ORDINALITY AS new (handler_id, key, fingerprint, payload, envelope, outbound, place)
         WHERE (SELECT pg_catalog.set_config('lock_timeout', $7, true) FROM left_behind) IS NOT NULL
     ), first AS MATERIALIZED (
         SELECT DISTINCT ON (handler_id, key) handler_id, key, fingerprint FROM new ORDER BY handler_id, key, place
@@ -51,10 +51,11 @@ pub(super) fn stage() -> String {
         WHERE known.is_new OR known.fingerprint <> new.fingerprint
     ), stored AS (
         INSERT INTO {{schema}}.inbox_messages AS i
-            (handler_id, key, fingerprint, payload, envelope, state, due_at, reason, died_at, error)
+            (handler_id, key, fingerprint, payload, envelope, state, due_at, reason, died_at, error, outbound)
         SELECT handler_id, key, fingerprint, payload, envelope, CASE WHEN dead THEN 'dead' ELSE 'scheduled' END,
                pg_catalog.clock_timestamp(), CASE WHEN dead THEN '{conflict}' END,
-               CASE WHEN dead THEN pg_catalog.clock_timestamp() END, CASE WHEN dead THEN $6::pg_catalog.bytea ELSE '' END
+               CASE WHEN dead THEN pg_catalog.clock_timestamp() END, CASE WHEN dead THEN $6::pg_catalog.bytea ELSE '' END,
+               CASE WHEN NOT dead THEN outbound END
         FROM wanted ORDER BY handler_id, key, place
         ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
         RETURNING 1

@@ -96,13 +96,15 @@ pub(super) const START: &str = "
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
-        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error, starts)
+        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error, starts,
+         outbound)
     SELECT new.handler_id, new.key, new.fingerprint, new.payload, new.envelope, new.attempts,
            CASE WHEN new.reason IS NULL THEN 'scheduled' ELSE 'dead' END, now() + new.due * interval '1 second',
-           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, new.error, new.starts
+           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, new.error, new.starts,
+           new.outbound
     FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::float8[], $8::text[],
-                $9::bytea[], $10::int[])
-        AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, starts)
+                $9::bytea[], $10::int[], $11::uuid[])
+        AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, starts, outbound)
     ORDER BY new.handler_id, new.key, new.fingerprint
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING 1";

@@ -54,7 +54,8 @@ UPDATE "idem_inbox_messages" SET outbound = ?3, called_at = {now}, due_at = {now
 WHERE id = ?1 AND token = ?2 AND starts < 0"#;
 
 const LEAVE_TO_CALL: &str = r#"
-UPDATE "idem_inbox_messages" SET token = NULL, starts = -1, breaks = 0, due_at = {now} WHERE id = ?1 AND token = ?2"#;
+UPDATE "idem_inbox_messages" SET token = NULL, starts = -1, breaks = 0, due_at = {now}, outbound = coalesce(outbound, ?3)
+WHERE id = ?1 AND token = ?2"#;
 
 /// ?3: the answer; null: another call, with the key ?4, which waits until no request of the last one can be on its way. A row
 /// that has an answer is not called for again.
@@ -139,7 +140,7 @@ impl Sqlite {
     /// Moves a taken row to its call phase.
     pub(super) async fn leave_to_call(&self, row: &Row) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(LEAVE_TO_CALL)).bind(row.id).bind(row.token);
-        Ok(self.change(query).await? == 1)
+        Ok(self.change(query.bind(Uuid::new_v4())).await? == 1)
     }
 
     /// Gives a dead row of a call its answer, or lets it call again.

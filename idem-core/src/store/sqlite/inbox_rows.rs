@@ -17,7 +17,6 @@ use crate::store::{
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
-    let kept = row.delivery.call.as_deref();
     let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT))
         .bind(row.identity.handler.0)
         .bind(row.identity.key.as_bytes())
@@ -29,8 +28,8 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.state.err().map(Reason::as_str))
         .bind(row.state.map_or(0, millis))
         .bind(-i64::from(row.calls))
-        .bind(kept.map(|call| call.outbound))
-        .bind(kept.and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes));
+        .bind(row.outbound)
+        .bind(row.answer.map(CallAnswer::as_bytes));
     query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 

@@ -164,6 +164,28 @@ pub async fn a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked<W: Wo
     assert_eq!(paying.counts("a").await, (1, 1, 0));
 }
 
+/// The backup is from before its call. The provider recognizes the key, which was stored with the message.
+pub async fn a_message_of_a_backup_from_before_its_call_has_the_same_key<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    paying.publish("a", [Fault::LoseAnswer]);
+    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    paying.row(|row| row.calls == Some(0)).await;
+    worker.crash().await;
+    let (inbox, backup) = (paying.0.world.own("inbox_messages"), paying.0.world.name("backup"));
+    paying.0.world.run(&format!("CREATE TABLE {backup} AS SELECT outbound FROM {inbox}")).await;
+    let worker = paying.start();
+    paying.row(|row| row.attempts == 1).await;
+    worker.stop().await;
+    let restored = format!("outbound = (SELECT outbound FROM {backup}), called_at = NULL, attempts = 0");
+    paying.0.world.run(&format!("UPDATE {inbox} SET {restored}")).await;
+    paying.time_passes(MINUTE).await;
+    let worker = paying.start();
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 2, 1));
+    assert!(paying.has_one_key("a"));
+}
+
 /// A question that fails, hangs or panics is asked again, and leaves the call unresolved in the end.
 pub async fn a_question_without_an_answer_is_unresolved<W: World>(world: W) {
     let paying = Paying::<W, false, true>::new(world).await;

@@ -2,72 +2,39 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{
-    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, InboxRows, NewRow, Operator, Replayed, Resolution, Row,
-    RowKind, RowResult,
-};
-use idem_core::{Delivery, Reason};
+use idem_core::store::{CallResult, CallRows, Caller, InboxRows, Operator, Row, RowKind, RowResult};
 use uuid::Uuid;
 
-use super::stage::{LEASE, Stage, committed};
+use super::calling::{HOUR, answer, failed, is_seen, store, take, take_one, taken};
+use super::stage::{LEASE, Stage};
 use super::world::World;
 
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// Stores a message whose handler makes a call, due now.
-async fn store<W: World>(stage: &Stage<W>, key: &str) {
-    let (identity, delivery) = (stage.id(key), Delivery::new("orders", "payload"));
-    let mut txn = stage.begin().await;
-    assert!(stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap().is_new());
-    let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call();
-    // As several deliveries are stored, and as one is.
-    match key {
-        "many" => stage.store.insert_many(&mut txn, &[row]).await.unwrap(),
-        _ => drop(stage.store.insert(&mut txn, &row).await.unwrap()),
+/// A row that is restored from a backup has the key under which it was called since.
+pub async fn a_key_is_stored_with_its_row<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for key in ["a", "many"] {
+        store(&stage, key).await;
     }
-    committed(stage.commit(txn).await);
+    stage.schedule("ordinary").await;
+    let ordinary = stage.take_one(RowKind::Ordinary).await;
+    assert_eq!(ordinary.outbound, None);
+    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall).await.unwrap());
+    let key_of = |row: &Row| (row.id, row.outbound.unwrap());
+    let mut stored: Vec<_> = stage.scheduled().await.iter().map(key_of).collect();
+    let mut taken: Vec<_> = take(&stage).await.iter().map(key_of).collect();
+    stored.sort_unstable();
+    taken.sort_unstable();
+    assert_eq!((stored.len(), &stored), (3, &taken));
+    stored.dedup_by_key(|(_, outbound)| *outbound);
+    assert_eq!(stored.len(), 3, "each has a key of its own");
 }
 
-async fn take<W: World>(stage: &Stage<W>) -> Vec<Row> {
-    let caller = Caller { handler: stage.handler, lease: LEASE };
-    stage.store.take_calls(&[caller], 100, Uuid::new_v4()).await.unwrap()
-}
-
-async fn take_one<W: World>(stage: &Stage<W>) -> Row {
-    let mut rows = take(stage).await;
-    assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
-    rows.remove(0)
-}
-
-/// A row that was stored and taken.
-async fn taken<W: World>(stage: &Stage<W>) -> Row {
-    store(stage, "a").await;
-    take_one(stage).await
-}
-
-fn failed(next: Result<Duration, Reason>) -> CallResult {
-    let error = Some("it failed".to_owned());
-    CallResult { next, error, is_attempt: true, ..CallResult::given_back(Duration::ZERO) }
-}
-
-fn answer() -> CallAnswer {
-    CallAnswer::new("{\"id\":7}")
-}
-
-/// Whether any statement of ordinary rows or suspects finds a row. Those of a version that does not know calls are the same.
-async fn is_seen<W: World>(stage: &Stage<W>) -> bool {
-    let due = stage.store.poll_due(&[stage.handler], Duration::ZERO).await.unwrap();
-    let crashed = stage.store.dead_letter_crashed(&[stage.handler], Duration::ZERO).await.unwrap();
-    let taken = [stage.take(RowKind::Ordinary).await, stage.take(RowKind::Suspect).await].concat();
-    due.ordinary || due.suspect || due.crashed || !crashed.is_empty() || !taken.is_empty()
-}
-
-/// The key, the time of the first call and the count are written by the take, before the call.
+/// The time of the first call and the count are written by the take, before the call.
 pub async fn a_call_is_written_before_it_is_made<W: World>(world: W) {
     let stage = Stage::new(world).await;
     store(&stage, "a").await;
     let row = stage.one_scheduled().await;
-    assert_eq!((row.calls, row.outbound, row.called_at, row.starts), (Some(0), None, None, 0));
+    assert_eq!((row.calls, row.called_at, row.starts), (Some(0), None, 0));
     let row = take_one(&stage).await;
     assert_eq!((row.calls, row.starts, row.attempts), (Some(1), 0, 0));
     assert_eq!(row.due_at.duration_since(row.called_at.unwrap()).unwrap(), LEASE);
@@ -193,101 +160,6 @@ pub async fn an_ordinary_row_is_left_to_its_call<W: World>(world: W) {
     // A holder from before gives its start back, and there is none.
     stage.store.refund_start(&row).await.unwrap();
     assert_eq!(stage.one_scheduled().await.calls, Some(1));
-}
-
-/// Its call may have had an effect, so only a person who has looked changes it.
-pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let row = taken(&stage).await;
-    let unresolved = CallResult::dead(Reason::Unresolved, "nobody knows".to_owned());
-    assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
-    let dead = stage.one_dead().await;
-    assert_eq!((dead.reason, dead.error.as_str(), dead.attempts), (Some(Reason::Unresolved), "nobody knows", 0));
-    assert_eq!((dead.outbound, dead.called_at), (row.outbound, row.called_at));
-    for force in [false, true] {
-        assert_eq!(stage.store.replay("billing", row.id, force).await.unwrap(), Replayed::Unresolved);
-    }
-    assert!(!stage.store.discard("billing", row.id).await.unwrap());
-    assert!(!stage.store.resolve("shipping", row.id, &Resolution::CallAgain).await.unwrap());
-    assert_eq!((stage.dead().await.len(), take(&stage).await.len()), (1, 0));
-
-    assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap());
-    let again = take_one(&stage).await;
-    assert!(again.outbound.is_some() && again.outbound != row.outbound, "the old key is not used again");
-    assert_eq!((again.calls, again.attempts), (Some(1), 0));
-    assert!(again.called_at >= row.called_at);
-    assert!(stage.store.record_call(&again, &unresolved).await.unwrap());
-
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
-    assert!(take(&stage).await.is_empty());
-    let ordinary = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!((ordinary.answer, ordinary.starts, ordinary.outbound), (Some(answer()), 1, again.outbound));
-}
-
-/// The message is not handled, and a copy of it is a duplicate.
-pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let row = taken(&stage).await;
-    let unresolved = CallResult::dead(Reason::Unresolved, String::new());
-    assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
-    assert!(!stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
-    assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
-    // Other dead letters are not a matter of calls.
-    let other = stage.dead_letter("b", Reason::Exhausted).await;
-    for resolution in [Resolution::CallAgain, Resolution::Answer(answer()), Resolution::Discard] {
-        assert!(!stage.store.resolve("billing", other, &resolution).await.unwrap());
-    }
-    assert!(stage.store.discard("billing", other).await.unwrap());
-}
-
-/// Otherwise another worker could ask the provider, and call under another key, while the request is still on its way.
-pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let mut row = taken(&stage).await;
-    let gives_up = CallResult { in_doubt: true, ..failed(Err(Reason::Exhausted)) };
-    for again in [false, true] {
-        assert!(stage.store.record_call(&row, &gives_up).await.unwrap());
-        match again {
-            false => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
-            true => assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap()),
-        }
-        assert!(take(&stage).await.is_empty(), "its request may be on its way");
-        assert_eq!(stage.one_scheduled().await.due_at, row.due_at);
-        stage.end_leases().await;
-        row = take_one(&stage).await;
-    }
-    // One whose call goes on is turned into a dead letter by an operator's statement.
-    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
-    assert!(take(&stage).await.is_empty() && stage.one_scheduled().await.due_at == row.due_at);
-    // An answer ends the doubt.
-    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
-}
-
-/// Its key and the time of its first call are as they were. With an answer, it completes, and calls nobody.
-pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let row = taken(&stage).await;
-    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
-    assert!(stage.take(RowKind::Ordinary).await.is_empty() && stage.take(RowKind::Suspect).await.is_empty());
-    let again = take_one(&stage).await;
-    assert_eq!((again.outbound, again.called_at, again.attempts), (row.outbound, row.called_at, 0));
-    assert!(stage.store.record_call(&again, &CallResult::dead(Reason::Crashed, String::new())).await.unwrap());
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
-    assert!(!is_seen(&stage).await, "a crash in a call makes no suspect");
-    let again = take_one(&stage).await;
-    assert!(stage.store.record_call(&again, &CallResult::answered(answer())).await.unwrap());
-    let ordinary = stage.take_one(RowKind::Ordinary).await;
-    let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
-    assert!(stage.store.record_result(&ordinary, &result).await.unwrap());
-    assert!(!stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap(), "it has an answer");
-    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
-    assert!(take(&stage).await.is_empty());
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
 /// The oldest rows come first, of all callers, no more than the limit, each with the lease of its caller.

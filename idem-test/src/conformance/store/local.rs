@@ -2,6 +2,7 @@
 
 use idem_core::store::{CommitResult, Identity, LocalMessage, OutboxRows, Row, Transactions};
 use idem_core::{Delivery, Fingerprint, Key, Reason};
+use uuid::Uuid;
 
 use super::stage::{Stage, committed, settled};
 use super::world::World;
@@ -15,7 +16,8 @@ const FORMS: [(&str, Form); 2] = [("small", |text| text.to_owned()), ("large", |
 fn local<W: World>(stage: &Stage<W>, key: &str, payload: String) -> LocalMessage {
     let (handler, key) = (stage.handler, Key::of(key).unwrap());
     let identity = Identity { handler, key, fingerprint: Fingerprint::of(payload.as_bytes()) };
-    LocalMessage { identity, delivery: Delivery::new("local", payload).with_message_id(Some("m \' \\".to_owned())) }
+    let delivery = Delivery::new("local", payload).with_message_id(Some("m \' \\".to_owned()));
+    LocalMessage { identity, delivery, outbound: None }
 }
 
 /// A claimed transaction in which an effect was written.
@@ -59,6 +61,26 @@ pub async fn local_messages_are_stored_as_deliveries_are<W: World>(world: W) {
         assert!(stage.is_dated(&format!("{kind} sender")).await);
         let taken = stage.take(idem_core::store::RowKind::Ordinary).await;
         assert_eq!(taken.len(), 3);
+        stage.world.run(&format!("DELETE FROM {}", stage.world.own("inbox_messages"))).await;
+    }
+}
+
+/// As that of a delivery, it is stored with the message. One that does not run has none.
+pub async fn a_local_message_has_the_key_of_its_call<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for (kind, form) in FORMS {
+        let keys = [Some(Uuid::new_v4()), None, Some(Uuid::new_v4())];
+        let message = |(n, outbound): (usize, &Option<Uuid>)| {
+            // The last two have one key, so that one of them is a conflict.
+            let message = local(&stage, &format!("{kind} {}", n.min(1)), form(&n.to_string()));
+            LocalMessage { outbound: *outbound, ..message }
+        };
+        let mut txn = claimed(&stage, &format!("{kind} sender")).await;
+        stage.store.stage_local(&mut txn, keys.iter().enumerate().map(message).collect()).unwrap();
+        committed(stage.commit(txn).await);
+        let mut stored: Vec<_> = stage.scheduled().await.iter().map(|row| row.outbound).collect();
+        stored.sort_unstable();
+        assert_eq!((stored, stage.one_dead().await.outbound), (vec![None, keys[0]], None), "{kind}");
         stage.world.run(&format!("DELETE FROM {}", stage.world.own("inbox_messages"))).await;
     }
 }

@@ -1,6 +1,7 @@
 //! The suite for stores: every rule of the protocol that a store can break.
 
 mod ahead;
+mod calling;
 mod calls;
 mod claims;
 mod content;
@@ -15,6 +16,7 @@ mod operator;
 mod outbox;
 mod prune;
 mod race;
+mod resolutions;
 mod results;
 mod searches;
 mod setup;
@@ -39,6 +41,7 @@ pub use operator::*;
 pub use outbox::*;
 pub use prune::*;
 pub use race::*;
+pub use resolutions::*;
 pub use results::*;
 pub use searches::*;
 pub use setup::*;
@@ -157,6 +160,7 @@ macro_rules! store_suite {
             dead_letter_crashed_takes_no_more_than_its_limit
             a_crashed_row_is_not_revived_by_its_old_holder
             // calls
+            a_key_is_stored_with_its_row
             a_call_is_written_before_it_is_made
             a_row_in_its_call_phase_is_taken_for_its_call_only
             a_repeated_call_keeps_its_key
@@ -231,6 +235,7 @@ macro_rules! store_suite {
             ten_thousand_messages_are_staged_in_order
             // local messages
             local_messages_are_stored_as_deliveries_are
+            a_local_message_has_the_key_of_its_call
             nothing_local_survives_a_transaction_that_is_rolled_back
             nothing_local_survives_a_transaction_that_its_handler_ended
             a_local_message_waits_for_a_claim_that_is_not_committed

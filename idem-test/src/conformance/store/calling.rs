@@ -1,0 +1,60 @@
+//! What the cases about calls do with their rows.
+
+use std::time::Duration;
+
+use idem_core::store::{CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, InboxRows, NewRow, Row, RowKind};
+use idem_core::{Delivery, Reason};
+use uuid::Uuid;
+
+use super::stage::{LEASE, Stage, committed};
+use super::world::World;
+
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+
+/// Stores a message whose handler makes a call, due now.
+pub(super) async fn store<W: World>(stage: &Stage<W>, key: &str) {
+    let (identity, delivery) = (stage.id(key), Delivery::new("orders", "payload"));
+    let mut txn = stage.begin().await;
+    assert!(stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap().is_new());
+    let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call();
+    // As several deliveries are stored, and as one is.
+    match key {
+        "many" => stage.store.insert_many(&mut txn, &[row]).await.unwrap(),
+        _ => drop(stage.store.insert(&mut txn, &row).await.unwrap()),
+    }
+    committed(stage.commit(txn).await);
+}
+
+pub(super) async fn take<W: World>(stage: &Stage<W>) -> Vec<Row> {
+    let caller = Caller { handler: stage.handler, lease: LEASE };
+    stage.store.take_calls(&[caller], 100, Uuid::new_v4()).await.unwrap()
+}
+
+pub(super) async fn take_one<W: World>(stage: &Stage<W>) -> Row {
+    let mut rows = take(stage).await;
+    assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
+    rows.remove(0)
+}
+
+/// A row that was stored and taken.
+pub(super) async fn taken<W: World>(stage: &Stage<W>) -> Row {
+    store(stage, "a").await;
+    take_one(stage).await
+}
+
+pub(super) fn failed(next: Result<Duration, Reason>) -> CallResult {
+    let error = Some("it failed".to_owned());
+    CallResult { next, error, is_attempt: true, ..CallResult::given_back(Duration::ZERO) }
+}
+
+pub(super) fn answer() -> CallAnswer {
+    CallAnswer::new("{\"id\":7}")
+}
+
+/// Whether any statement of ordinary rows or suspects finds a row. Those of a version that does not know calls are the same.
+pub(super) async fn is_seen<W: World>(stage: &Stage<W>) -> bool {
+    let due = stage.store.poll_due(&[stage.handler], Duration::ZERO).await.unwrap();
+    let crashed = stage.store.dead_letter_crashed(&[stage.handler], Duration::ZERO).await.unwrap();
+    let taken = [stage.take(RowKind::Ordinary).await, stage.take(RowKind::Suspect).await].concat();
+    due.ordinary || due.suspect || due.crashed || !crashed.is_empty() || !taken.is_empty()
+}

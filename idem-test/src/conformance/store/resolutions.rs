@@ -1,0 +1,103 @@
+//! What an operator does about dead rows whose handlers make a call.
+
+use idem_core::Reason;
+use idem_core::store::{CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult};
+
+use super::calling::{answer, failed, is_seen, take, take_one, taken};
+use super::stage::Stage;
+use super::world::World;
+
+/// Its call may have had an effect, so only a person who has looked changes it.
+pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    let unresolved = CallResult::dead(Reason::Unresolved, "nobody knows".to_owned());
+    assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
+    let dead = stage.one_dead().await;
+    assert_eq!((dead.reason, dead.error.as_str(), dead.attempts), (Some(Reason::Unresolved), "nobody knows", 0));
+    assert_eq!((dead.outbound, dead.called_at), (row.outbound, row.called_at));
+    for force in [false, true] {
+        assert_eq!(stage.store.replay("billing", row.id, force).await.unwrap(), Replayed::Unresolved);
+    }
+    assert!(!stage.store.discard("billing", row.id).await.unwrap());
+    assert!(!stage.store.resolve("shipping", row.id, &Resolution::CallAgain).await.unwrap());
+    assert_eq!((stage.dead().await.len(), take(&stage).await.len()), (1, 0));
+
+    assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap());
+    let again = take_one(&stage).await;
+    assert!(again.outbound.is_some() && again.outbound != row.outbound, "the old key is not used again");
+    assert_eq!((again.calls, again.attempts), (Some(1), 0));
+    assert!(again.called_at >= row.called_at);
+    assert!(stage.store.record_call(&again, &unresolved).await.unwrap());
+
+    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
+    assert!(take(&stage).await.is_empty());
+    let ordinary = stage.take_one(RowKind::Ordinary).await;
+    assert_eq!((ordinary.answer, ordinary.starts, ordinary.outbound), (Some(answer()), 1, again.outbound));
+}
+
+/// The message is not handled, and a copy of it is a duplicate.
+pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    let unresolved = CallResult::dead(Reason::Unresolved, String::new());
+    assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
+    assert!(stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
+    assert!(!stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
+    assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
+    // Other dead letters are not a matter of calls.
+    let other = stage.dead_letter("b", Reason::Exhausted).await;
+    for resolution in [Resolution::CallAgain, Resolution::Answer(answer()), Resolution::Discard] {
+        assert!(!stage.store.resolve("billing", other, &resolution).await.unwrap());
+    }
+    assert!(stage.store.discard("billing", other).await.unwrap());
+}
+
+/// Otherwise another worker could ask the provider, and call under another key, while the request is still on its way.
+pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut row = taken(&stage).await;
+    let gives_up = CallResult { in_doubt: true, ..failed(Err(Reason::Exhausted)) };
+    for again in [false, true] {
+        assert!(stage.store.record_call(&row, &gives_up).await.unwrap());
+        match again {
+            false => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
+            true => assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap()),
+        }
+        assert!(take(&stage).await.is_empty(), "its request may be on its way");
+        assert_eq!(stage.one_scheduled().await.due_at, row.due_at);
+        stage.end_leases().await;
+        row = take_one(&stage).await;
+    }
+    // One whose call goes on is turned into a dead letter by an operator's statement.
+    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
+    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert!(take(&stage).await.is_empty() && stage.one_scheduled().await.due_at == row.due_at);
+    // An answer ends the doubt.
+    stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
+    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
+}
+
+/// Its key and the time of its first call are as they were. With an answer, it completes, and calls nobody.
+pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert!(stage.take(RowKind::Ordinary).await.is_empty() && stage.take(RowKind::Suspect).await.is_empty());
+    let again = take_one(&stage).await;
+    assert_eq!((again.outbound, again.called_at, again.attempts), (row.outbound, row.called_at, 0));
+    assert!(stage.store.record_call(&again, &CallResult::dead(Reason::Crashed, String::new())).await.unwrap());
+    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert!(!is_seen(&stage).await, "a crash in a call makes no suspect");
+    let again = take_one(&stage).await;
+    assert!(stage.store.record_call(&again, &CallResult::answered(answer())).await.unwrap());
+    let ordinary = stage.take_one(RowKind::Ordinary).await;
+    let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
+    assert!(stage.store.record_result(&ordinary, &result).await.unwrap());
+    assert!(!stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap(), "it has an answer");
+    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    assert!(take(&stage).await.is_empty());
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
+}
