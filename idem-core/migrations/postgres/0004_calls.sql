@@ -4,7 +4,8 @@
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction -c 'SET LOCAL search_path TO idem_store' -f 0004_calls.sql
 --
--- Workers of the version before keep running, and never take a row whose call may have begun.
+-- Workers of the version before keep running, and never take a row whose call may have begun. Neither can an operator's command
+-- of that version make one an ordinary row: its replay fails. Its discard does not, so upgrade such commands first.
 
 -- New columns need the table for themselves. It is asked for one second at a time, so that the statements of workers that
 -- run meanwhile wait for at most that long behind this one, while it waits for their handlers.
@@ -34,7 +35,11 @@ ALTER TABLE inbox_messages
     -- When the first call under this key was about to begin.
     ADD COLUMN called_at timestamptz,
     -- The answer, as JSON.
-    ADD COLUMN answer    bytea;
+    ADD COLUMN answer    bytea,
+    -- A worker that runs a row as an ordinary one could pay a second time while its call may have had an effect. A replay of a
+    -- version that does not know calls sets `starts` to 0, and has to fail here. All rows are from before these columns, so
+    -- they need not be read.
+    ADD CONSTRAINT inbox_messages_called CHECK (called_at IS NULL OR answer IS NOT NULL OR starts < 0) NOT VALID;
 
 -- Finds the rows whose calls are due.
 CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, due_at) WHERE state = 'scheduled' AND starts < 0;

@@ -5,7 +5,8 @@
 --   sqlite3 -bail orders.db 'BEGIN IMMEDIATE' '.read 0004_calls.sql' 'COMMIT'
 --
 -- For a prefix other than `idem_`, replace `"idem_` throughout. Workers of the version before keep running, and never take
--- a row whose call may have begun.
+-- a row whose call may have begun. Neither can an operator's command of that version make one an ordinary row: its replay
+-- fails. Its discard does not, so upgrade such commands first.
 
 -- A row whose handler makes an external call is in its call phase while `starts` is negative: -1 if no call has begun since
 -- the last result, and one less for each that has. No statement and no index of ordinary rows or suspects finds such a row,
@@ -15,8 +16,10 @@
 ALTER TABLE "idem_inbox_messages" ADD COLUMN outbound BLOB;
 -- When the first call under this key was about to begin.
 ALTER TABLE "idem_inbox_messages" ADD COLUMN called_at INTEGER;
--- The answer, as JSON.
-ALTER TABLE "idem_inbox_messages" ADD COLUMN answer BLOB;
+-- The answer, as JSON. A worker that runs a row as an ordinary one could pay a second time while its call may have had an
+-- effect. A replay of a version that does not know calls sets `starts` to 0, and has to fail here.
+ALTER TABLE "idem_inbox_messages" ADD COLUMN answer BLOB
+    CHECK (called_at IS NULL OR answer IS NOT NULL OR starts < 0);
 
 -- Finds the rows whose calls are due. The columns behind due_at let SQLite count without reading the rows.
 CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, due_at, starts, state)

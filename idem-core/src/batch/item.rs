@@ -92,9 +92,10 @@ impl<S: Store> Pipeline<S> {
         let item = |(at, row): (usize, &Row)| {
             let route = self.routes.get(row.identity.handler).filter(|_| row.identity.has_key())?;
             // A row that has lost its connection may be the one that breaks it, and would break it for all; one that
-            // the database has refused would be refused again. One without the answer to its call is moved, alone.
-            let is_called = route.external.is_some() == row.answer.is_some();
-            if row.breaks > 0 || self.refusals.is_refused(row.id) || !is_called {
+            // the database has refused would be refused again. One without the answer to its call is moved, alone, and so is
+            // one of a call that this handler does not make.
+            let fits = if route.external.is_some() { row.answer.is_some() } else { !row.may_have_called() };
+            if row.breaks > 0 || self.refusals.is_refused(row.id) || !fits {
                 return None;
             }
             self.limit(&row.delivery).ok()?;

@@ -170,6 +170,7 @@ macro_rules! store_suite {
             another_key_begins_anew
             an_ordinary_row_is_left_to_its_call
             an_unresolved_call_is_only_resolved
+            a_replay_of_a_version_without_calls_fails
             an_unresolved_call_is_discarded
             a_replayed_call_keeps_its_key_and_its_answer
             a_replay_of_a_call_in_doubt_waits_for_its_lease

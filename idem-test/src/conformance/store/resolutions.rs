@@ -36,6 +36,26 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
     assert_eq!((ordinary.answer, ordinary.starts, ordinary.outbound), (Some(answer()), 1, again.outbound));
 }
 
+/// A worker of that version would pay by itself, although the call may have had an effect.
+pub async fn a_replay_of_a_version_without_calls_fails<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (row, inbox) = (taken(&stage).await, stage.world.own("inbox_messages"));
+    let values = "state = 'scheduled', reason = NULL, died_at = NULL, attempts = 0, starts = 0, breaks = 0";
+    let replay = format!("UPDATE {inbox} SET {values}");
+    let fails = async || {
+        let mut txn = stage.begin().await;
+        let replayed = stage.execute(&mut txn, &replay).await;
+        stage.store.rollback(txn).await.unwrap();
+        replayed.is_err()
+    };
+    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(fails().await, "its call is in doubt");
+    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
+    assert!(!fails().await, "it has an answer");
+    stage.world.run(&format!("UPDATE {inbox} SET answer = NULL, called_at = NULL")).await;
+    assert!(!fails().await, "no call has begun");
+}
+
 /// The message is not handled, and a copy of it is a duplicate.
 pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
     let stage = Stage::new(world).await;
