@@ -34,6 +34,8 @@ ALTER TABLE inbox_messages
     ADD COLUMN outbound  uuid,
     -- When the first call under this key was about to begin.
     ADD COLUMN called_at timestamptz,
+    -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
+    ADD COLUMN called_by uuid,
     -- The answer, as JSON.
     ADD COLUMN answer    bytea,
     -- A worker that runs a row as an ordinary one could pay a second time while its call may have had an effect. A replay of a

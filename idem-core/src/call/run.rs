@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         let _beside = self.suspect_lock.direct().await;
         let mut age = called_for(&row, limits.lease());
         loop {
-            let is_first = age.is_zero();
+            let is_first = age.is_none();
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
                 // A drain begins no more calls.
                 Step::Call | Step::Ask | Step::GiveBack if self.draining.has_begun() => {
@@ -62,7 +62,7 @@ impl<S: Store> Pipeline<S> {
                     return self.end_call(&row, Reason::Permanent, error).await;
                 }
                 Ended::Replied(CallReply::NotThere) => {
-                    (taken, age) = (Taken::now(), Duration::ZERO);
+                    (taken, age) = (Taken::now(), None);
                     if !self.renew(&mut row, limits).await {
                         return None;
                     }

@@ -21,8 +21,8 @@ pub(super) enum Step {
 }
 
 /// Decides about a row whose call has now begun `calls` times without a result, which was first called under its key this
-/// long ago, and has been taken for `waited`.
-pub(super) fn next(limits: &CallLimits, calls: u32, age: Duration, waited: Duration) -> Step {
+/// long ago, or never, and has been taken for `waited`.
+pub(super) fn next(limits: &CallLimits, calls: u32, age: Option<Duration>, waited: Duration) -> Step {
     if calls > MAX_CALLS {
         return Step::Dead(Reason::Crashed);
     }
@@ -51,16 +51,17 @@ mod tests {
     fn a_row_is_called_while_its_key_is_known_and_asked_about_after_that() {
         let (keyed, mail) = (limits(Some(100 * SECOND), true), limits(None, true));
         let table = [
-            (keyed, 1, NOW, NOW, Step::Call),
-            (keyed, 10, 60 * SECOND, 5 * SECOND, Step::Call),
-            (keyed, 1, 61 * SECOND, NOW, Step::Ask),
-            (keyed, 1, NOW, 6 * SECOND, Step::GiveBack),
-            (keyed, 1, 61 * SECOND, 6 * SECOND, Step::GiveBack),
-            (keyed, 11, NOW, NOW, Step::Dead(Reason::Crashed)),
-            (mail, 1, NOW, NOW, Step::Call),
-            (mail, 2, SECOND, NOW, Step::Ask),
-            (limits(Some(100 * SECOND), false), 1, 61 * SECOND, NOW, Step::Dead(Reason::Unresolved)),
-            (limits(None, false), 2, SECOND, NOW, Step::Dead(Reason::Unresolved)),
+            (keyed, 1, None, NOW, Step::Call),
+            (keyed, 10, Some(60 * SECOND), 5 * SECOND, Step::Call),
+            (keyed, 1, Some(61 * SECOND), NOW, Step::Ask),
+            (keyed, 1, Some(Duration::MAX), NOW, Step::Ask),
+            (keyed, 1, None, 6 * SECOND, Step::GiveBack),
+            (keyed, 1, Some(61 * SECOND), 6 * SECOND, Step::GiveBack),
+            (keyed, 11, Some(NOW), NOW, Step::Dead(Reason::Crashed)),
+            (mail, 1, None, NOW, Step::Call),
+            (mail, 1, Some(NOW), NOW, Step::Ask),
+            (limits(Some(100 * SECOND), false), 1, Some(61 * SECOND), NOW, Step::Dead(Reason::Unresolved)),
+            (limits(None, false), 1, Some(NOW), NOW, Step::Dead(Reason::Unresolved)),
         ];
         for (limits, calls, age, waited, expected) in table {
             assert_eq!(next(&limits, calls, age, waited), expected, "{limits:?} {calls} {age:?} {waited:?}");

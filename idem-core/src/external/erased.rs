@@ -70,12 +70,14 @@ impl CallLimits {
         self.lease().saturating_sub(QUIET)
     }
 
-    /// Returns whether a call may be sent that was first made under its key this long ago, as of the take of its row: the
-    /// provider must still know the key when it arrives, within the lease. A tenth of the key's life is left out, since
-    /// clocks differ. Without a key, only the first call may be sent.
-    pub(crate) fn is_usable(&self, age: Duration) -> bool {
-        let usable = |life: Duration| age.saturating_add(self.lease()) <= life / 10 * 9;
-        self.key_life.map_or(age.is_zero(), usable)
+    /// Returns whether a call may be sent that was first made under its key this long ago, as of the take of its row, or
+    /// never: the provider must still know the key when it arrives, within the lease. A tenth of the key's life is left out,
+    /// since clocks differ. Without a key, only the first call may be sent.
+    pub(crate) fn is_usable(&self, age: Option<Duration>) -> bool {
+        match self.key_life {
+            Some(life) => age.unwrap_or_default().saturating_add(self.lease()) <= life / 10 * 9,
+            None => age.is_none(),
+        }
     }
 }
 
@@ -94,16 +96,16 @@ mod tests {
     fn a_key_is_used_until_a_call_under_it_could_come_after_nine_tenths_of_its_life() {
         let day = limits(Some(24 * HOUR));
         let last = Duration::from_secs(24 * 3600 * 9 / 10 - 30);
-        assert!(day.is_usable(Duration::ZERO) && day.is_usable(last));
-        assert!(!day.is_usable(last + Duration::from_millis(1)));
+        assert!(day.is_usable(None) && day.is_usable(Some(last)));
+        assert!(!day.is_usable(Some(last + Duration::from_millis(1))) && !day.is_usable(Some(Duration::MAX)));
         let short = limits(Some(Duration::from_secs(34)));
-        assert!(short.is_usable(Duration::ZERO) && !short.is_usable(Duration::from_secs(1)));
-        assert!(!limits(Some(Duration::from_secs(33))).is_usable(Duration::ZERO));
+        assert!(short.is_usable(None) && !short.is_usable(Some(Duration::from_secs(1))));
+        assert!(!limits(Some(Duration::from_secs(33))).is_usable(None));
     }
 
     #[test]
     fn a_call_without_a_key_is_not_repeated() {
-        assert!(limits(None).is_usable(Duration::ZERO));
-        assert!(!limits(None).is_usable(Duration::from_millis(1)));
+        assert!(limits(None).is_usable(None));
+        assert!(!limits(None).is_usable(Some(Duration::ZERO)), "it has begun, however short ago");
     }
 }

@@ -1,6 +1,6 @@
 //! Inbox rows in their call phase: taken, called, and with an answer.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -15,8 +15,9 @@ use super::{CallAnswer, HandlerId, Row, StoreError, Transactions};
 /// Each method is one committed statement or transaction.
 pub trait CallRows: Transactions {
     /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, a key and the time of the
-    /// first call where the row has none, and counts a call that begins. Rows that another transaction has locked are
-    /// skipped.
+    /// first call where the row has none, and counts a call that begins. A row whose time it has set has
+    /// [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that has set it.
+    /// Rows that another transaction has locked are skipped.
     fn take_calls(
         &self,
         callers: &[Caller],
@@ -119,12 +120,48 @@ impl Resolution {
     }
 }
 
-/// Takes of one row whose call has begun are further apart: a lease lies between them.
-const SAME_TAKE: Duration = Duration::from_secs(1);
+/// Returns how long ago the first call under the key of a row began, as of its take; `None` if the first one is about to
+/// begin. If the clock of the database has gone back since, the key counts as older than any other: nothing is known of it.
+pub(crate) fn called_for(row: &Row, lease: Duration) -> Option<Duration> {
+    if row.is_first_call {
+        return None;
+    }
+    let times = row.due_at.checked_sub(lease).zip(row.called_at);
+    let age = times.and_then(|(taken, called_at)| taken.duration_since(called_at).ok());
+    Some(age.unwrap_or(Duration::MAX))
+}
 
-/// Returns how long ago the first call under the key of a row began, as of its take; zero if it is about to begin.
-pub(crate) fn called_for(row: &Row, lease: Duration) -> Duration {
-    let taken = row.due_at.checked_sub(lease).unwrap_or(SystemTime::UNIX_EPOCH);
-    let age = row.called_at.and_then(|called_at| taken.duration_since(called_at).ok()).unwrap_or_default();
-    if age < SAME_TAKE { Duration::ZERO } else { age }
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::store::Identity;
+    use crate::{Delivery, Fingerprint, Key};
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const TAKEN: Duration = Duration::from_secs(1_000_000);
+
+    /// How old the key of a row is that was first called at this time.
+    fn age(called_at: Option<Duration>, is_first_call: bool) -> Option<Duration> {
+        let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
+        let time = |since| SystemTime::UNIX_EPOCH + since;
+        let mut row = Row::new(7, identity, String::new(), Delivery::new("orders", ""), time(TAKEN));
+        row.due_at = time(TAKEN + 30 * SECOND);
+        (row.called_at, row.is_first_call) = (called_at.map(time), is_first_call);
+        called_for(&row, 30 * SECOND)
+    }
+
+    #[test]
+    fn a_call_is_the_first_only_if_its_take_says_so() {
+        assert_eq!(age(Some(TAKEN), true), None);
+        assert_eq!(age(Some(TAKEN), false), Some(Duration::ZERO), "it has ended, and was replayed at once");
+        assert_eq!(age(Some(TAKEN - 5 * SECOND), false), Some(5 * SECOND));
+    }
+
+    #[test]
+    fn a_clock_that_went_back_makes_no_key_young() {
+        assert_eq!(age(Some(TAKEN + SECOND), false), Some(Duration::MAX));
+        assert_eq!(age(None, false), Some(Duration::MAX));
+    }
 }

@@ -111,6 +111,9 @@ pub struct Row {
     pub outbound: Option<Uuid>,
     /// When the first call under this key was about to begin; `None` if none was.
     pub called_at: Option<SystemTime>,
+    /// Whether no call had begun under this key when the row was taken. It is known by the take that has written
+    /// [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken.
+    pub is_first_call: bool,
     /// The answer of its call, as JSON.
     pub answer: Option<CallAnswer>,
 }
@@ -137,6 +140,7 @@ impl Row {
             calls: None,
             outbound: None,
             called_at: None,
+            is_first_call: false,
             answer: None,
         }
     }

@@ -34,6 +34,7 @@ pub(crate) const TABLES: [Table; 4] = [
             "error",
             "outbound",
             "called_at",
+            "called_by",
             "answer",
         ],
     ),

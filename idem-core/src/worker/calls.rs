@@ -54,7 +54,7 @@ fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<St
     if timeout.is_zero() {
         return Some(format!("makes the call `{name}`, whose timeout is zero: give it a longer time"));
     }
-    let too_short = key_life.is_some_and(|_| !limits.is_usable(std::time::Duration::ZERO));
+    let too_short = key_life.is_some_and(|_| !limits.is_usable(None));
     too_short.then(|| {
         format!(
             "makes the call `{name}`, which may take {timeout:?}, and 10 seconds until it is sent. Its `key_life` of {:?}, less a \

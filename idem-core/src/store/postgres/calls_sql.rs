@@ -18,7 +18,8 @@ pub(super) fn take() -> String {
         )
         UPDATE {{schema}}.inbox_messages AS i
         SET starts = i.starts - 1, token = $3, due_at = now() + due.lease * interval '1 second',
-            outbound = coalesce(i.outbound, pg_catalog.gen_random_uuid()), called_at = coalesce(i.called_at, now())
+            outbound = coalesce(i.outbound, pg_catalog.gen_random_uuid()), called_at = coalesce(i.called_at, now()),
+            called_by = CASE WHEN i.called_at IS NULL THEN $3 ELSE i.called_by END
         FROM due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id
         RETURNING {COLUMNS}"
@@ -41,6 +42,7 @@ pub(super) const RECORD: &str = "
         attempts = CASE WHEN $4 IS NULL THEN attempts + $3 ELSE 0 END,
         answer = $4,
         called_at = CASE WHEN NOT $8 THEN called_at END,
+        called_by = CASE WHEN NOT $8 THEN called_by END,
         due_at = greatest(CASE WHEN $9 THEN due_at END, now() + $5::float8 * interval '1 second'),
         reason = $6::text,
         state = CASE WHEN $6 IS NULL THEN 'scheduled' ELSE 'dead' END,
@@ -50,7 +52,7 @@ pub(super) const RECORD: &str = "
 
 pub(super) const RENEW: &str = "
     UPDATE {schema}.inbox_messages
-    SET outbound = $3, called_at = now(), due_at = now() + $4::float8 * interval '1 second'
+    SET outbound = $3, called_at = now(), called_by = token, due_at = now() + $4::float8 * interval '1 second'
     WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
 
 pub(super) const LEAVE_TO_CALL: &str = "
@@ -67,7 +69,8 @@ pub(super) const RESOLVE: &str = "
         starts = CASE WHEN $3::bytea IS NULL THEN -1 ELSE 0 END,
         answer = $3,
         outbound = CASE WHEN $3 IS NULL THEN pg_catalog.gen_random_uuid() ELSE i.outbound END,
-        called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END
+        called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END,
+        called_by = CASE WHEN $3 IS NOT NULL THEN i.called_by END
     FROM {schema}.handlers AS h
     WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.outbound IS NOT NULL
       AND ($3 IS NOT NULL OR i.answer IS NULL)

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use uuid::Uuid;
 
 use crate::store::{CallAnswer, HandlerId, Identity, Row, StoreError, envelope};
 use crate::{Fingerprint, Key, Reason};
@@ -14,7 +15,7 @@ pub(super) const COLUMNS: &str = "
     i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.token, i.starts, i.attempts, i.breaks,
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
     (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
-    i.outbound, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer";
+    i.outbound, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by";
 
 /// Decodes all rows.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
@@ -23,7 +24,7 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 
 /// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(20)?)), ..decode(row)? });
+    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(21)?)), ..decode(row)? });
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
 }
 
@@ -31,6 +32,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
     let attempts = count(row.try_get(9)?);
     let reason: Option<String> = row.try_get(12)?;
     let starts: i32 = row.try_get(8)?;
+    let (token, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get(7)?, row.try_get(20)?);
     Ok(Row {
         id: row.try_get(0)?,
         identity: Identity {
@@ -41,7 +43,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         },
         handler: row.try_get(2)?,
         delivery: envelope::open(row.try_get(6)?, row.try_get(5)?, attempts),
-        token: row.try_get(7)?,
+        token,
         starts: count(starts),
         attempts,
         breaks: count(row.try_get(10)?),
@@ -57,6 +59,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         calls: u32::try_from(-1 - i64::from(starts)).ok(),
         outbound: row.try_get(17)?,
         called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
+        is_first_call: token.is_some() && token == called_by,
         answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(CallAnswer::new),
     })
 }

@@ -26,7 +26,8 @@ ORDER BY due_at LIMIT ?2"#;
 /// The time of the first call is written before the call.
 const TAKE: &str = r#"
 UPDATE "idem_inbox_messages" SET starts = starts - 1, token = ?2, due_at = {now} + ?3,
-    outbound = coalesce(outbound, ?4), called_at = coalesce(called_at, {now})
+    outbound = coalesce(outbound, ?4), called_at = coalesce(called_at, {now}),
+    called_by = CASE WHEN called_at IS NULL THEN ?2 ELSE called_by END
 WHERE id = ?1
 RETURNING {row}"#;
 
@@ -42,6 +43,7 @@ UPDATE "idem_inbox_messages" SET
     attempts = CASE WHEN ?4 IS NULL THEN attempts + ?3 ELSE 0 END,
     answer = ?4,
     called_at = CASE WHEN NOT ?8 THEN called_at END,
+    called_by = CASE WHEN NOT ?8 THEN called_by END,
     due_at = max(CASE WHEN ?9 THEN due_at ELSE 0 END, {now} + ?5),
     reason = ?6,
     state = CASE WHEN ?6 IS NULL THEN 'scheduled' ELSE 'dead' END,
@@ -50,7 +52,7 @@ UPDATE "idem_inbox_messages" SET
 WHERE id = ?1 AND token = ?2 AND starts < 0"#;
 
 const RENEW: &str = r#"
-UPDATE "idem_inbox_messages" SET outbound = ?3, called_at = {now}, due_at = {now} + ?4
+UPDATE "idem_inbox_messages" SET outbound = ?3, called_at = {now}, called_by = token, due_at = {now} + ?4
 WHERE id = ?1 AND token = ?2 AND starts < 0"#;
 
 const LEAVE_TO_CALL: &str = r#"
@@ -66,7 +68,8 @@ UPDATE "idem_inbox_messages" SET
     starts = CASE WHEN ?3 IS NULL THEN -1 ELSE 0 END,
     answer = ?3,
     outbound = CASE WHEN ?3 IS NULL THEN ?4 ELSE outbound END,
-    called_at = CASE WHEN ?3 IS NOT NULL THEN called_at END
+    called_at = CASE WHEN ?3 IS NOT NULL THEN called_at END,
+    called_by = CASE WHEN ?3 IS NOT NULL THEN called_by END
 WHERE id = ?1 AND state = 'dead' AND outbound IS NOT NULL AND (?3 IS NOT NULL OR answer IS NULL)
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
 

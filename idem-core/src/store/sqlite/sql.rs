@@ -15,7 +15,7 @@ pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)"
 
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
 const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, deliveries,
-    reason, error, created_at, due_at, died_at, outbound, called_at, answer,
+    reason, error, created_at, due_at, died_at, outbound, called_at, called_by, answer,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
 /// The prefix of the tables.
@@ -76,6 +76,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     let key: &[u8] = row.try_get("key")?;
     let attempts = count(row, "attempts")?;
     let starts: i64 = row.try_get("starts")?;
+    let (token, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get("token")?, row.try_get("called_by")?);
     let handler = i32::try_from(row.try_get::<i64, _>("handler_id")?).map_err(|error| damaged(error.into()))?;
     Ok(Row {
         id: row.try_get("id")?,
@@ -87,7 +88,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         // A handler that was deleted by hand leaves its rows behind; no worker takes them, but they can be listed.
         handler: row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
         delivery: envelope::open(row.try_get("envelope")?, row.try_get("payload")?, attempts),
-        token: row.try_get::<Option<Uuid>, _>("token")?,
+        token,
         starts: u32::try_from(starts).unwrap_or(0),
         attempts,
         breaks: count(row, "breaks")?,
@@ -102,6 +103,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         calls: u32::try_from(-1 - starts).ok(),
         outbound: row.try_get::<Option<Uuid>, _>("outbound")?,
         called_at: row.try_get::<Option<i64>, _>("called_at")?.map(time),
+        is_first_call: token.is_some() && token == called_by,
         answer: row.try_get::<Option<Vec<u8>>, _>("answer")?.map(CallAnswer::new),
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::Resolution;
+use idem_core::store::{Replayed, Resolution};
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -11,6 +11,7 @@ use crate::provider::Fault;
 
 use super::paying::{MINUTE, Paying, attempts};
 use super::payments::KEY_LIFE;
+use super::settings::Settings;
 
 /// Of a call to a provider without keys: it is not repeated, and the provider is asked.
 pub async fn a_begun_call_without_a_key_is_asked_about<W: World>(world: W) {
@@ -31,6 +32,19 @@ pub async fn a_begun_call_without_a_key_is_asked_about<W: World>(world: W) {
     assert_eq!(paying.counts("not there").await, (1, 2, 1), "it was not there, and is called again");
     assert_eq!(paying.counts("busy").await, (1, 3, 1), "it certainly had no effect");
     assert!(paying.0.dead().await.is_empty());
+}
+
+/// It has charged a moment ago. A replay that took it for one that has not begun would charge again.
+pub async fn a_replay_of_a_call_without_a_key_calls_nobody<W: World>(world: W) {
+    let paying = Paying::<W, false, false>::new(world).await;
+    paying.publish("large", []);
+    let worker = paying.start_with(Settings { max_payload: 50_000, ..Settings::default() });
+    paying.sees(&["scheduled 0", "dead: too large"]).await;
+    let dead = paying.0.one_dead().await;
+    assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+    paying.sees(&["scheduled 0", "dead: too large", "dead: unresolved"]).await;
+    worker.stop().await;
+    assert_eq!(paying.counts("large").await, (1, 1, 0));
 }
 
 /// Without anybody to ask, a begun call is never repeated: a mail can be missing, and never comes twice.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{CallResult, CallRows, Caller, InboxRows, Operator, Row, RowKind, RowResult};
+use idem_core::Reason;
+use idem_core::store::{CallResult, CallRows, Caller, InboxRows, Operator, Replayed, Row, RowKind, RowResult};
 use uuid::Uuid;
 
 use super::calling::{HOUR, answer, failed, is_seen, store, take, take_one, taken};
@@ -44,6 +45,33 @@ pub async fn a_call_is_written_before_it_is_made<W: World>(world: W) {
     assert!(take(&stage).await.is_empty(), "its lease has not ended");
     assert_eq!(stage.store.calls_by_token(row.token.unwrap()).await.unwrap()[0].outbound, row.outbound);
     assert!(stage.store.rows_by_token(row.token.unwrap()).await.unwrap().is_empty());
+}
+
+/// By the take that has written its time, and not by a clock: a dead letter can be replayed at once.
+pub async fn the_first_call_under_a_key_is_known<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let by_token = async |row: &Row| {
+        let rows = stage.store.calls_by_token(row.token.unwrap()).await.unwrap();
+        rows.iter().map(|row| row.is_first_call).collect::<Vec<_>>()
+    };
+    let row = taken(&stage).await;
+    assert!(row.is_first_call);
+    assert_eq!(by_token(&row).await, [true], "the take got no response");
+    let dead = CallResult::dead(Reason::TooLarge, String::new());
+    assert!(stage.store.record_call(&row, &dead).await.unwrap());
+    assert!(!stage.one_dead().await.is_first_call);
+    assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+    let row = take_one(&stage).await;
+    assert!(!row.is_first_call);
+    assert_eq!(by_token(&row).await, [false]);
+    assert!(stage.store.renew_call(&row, Uuid::new_v4(), LEASE).await.unwrap());
+    assert_eq!(by_token(&row).await, [true], "none has begun under the new key");
+    let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
+    assert!(stage.store.record_call(&row, &unused).await.unwrap());
+    let row = take_one(&stage).await;
+    assert!(row.is_first_call);
+    assert!(stage.store.record_call(&row, &CallResult::given_back(Duration::ZERO)).await.unwrap());
+    assert!(!take_one(&stage).await.is_first_call);
 }
 
 /// No other take finds it, whether it waits, is called, or was left by a process that ended.

@@ -162,6 +162,7 @@ macro_rules! store_suite {
             // calls
             a_key_is_stored_with_its_row
             a_call_is_written_before_it_is_made
+            the_first_call_under_a_key_is_known
             a_row_in_its_call_phase_is_taken_for_its_call_only
             a_repeated_call_keeps_its_key
             an_answer_makes_an_ordinary_row
