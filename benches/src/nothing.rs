@@ -6,8 +6,8 @@ use std::time::Duration;
 use idem::store::HasConnection;
 use idem::store::{
     CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures,
-    DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, OutboxRows,
-    Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit,
+    DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, LeftCalls, NewRow, Operator,
+    OutboxRows, Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit,
     Ticket, Transactions,
 };
 use idem::{Error, Key};
@@ -170,6 +170,10 @@ impl CallRows for Nothing {
 
     async fn renew_call(&self, _: &Row, _: Uuid, _: Duration) -> Answer<bool> {
         Ok(false)
+    }
+
+    async fn release_calls(&self, _: &[HandlerId]) -> Answer<LeftCalls> {
+        Ok(LeftCalls::default())
     }
 }
 

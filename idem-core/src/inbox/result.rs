@@ -8,8 +8,11 @@ use crate::runtime::{Pipeline, Progress, jittered, warn_of_refusal};
 use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
-/// When a row is looked at again that is left to another version of the service.
+/// When a row is looked at again, at the earliest, that is left to another version of the service.
 const OTHER_VERSION: Duration = Duration::from_secs(10);
+
+/// The minimum interval between two log lines about such rows.
+const TELL: Duration = Duration::from_secs(60);
 
 /// Whether the result of a row was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,14 +97,17 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives back a row whose external call another version of the service has made: a handler without that call would ignore
-    /// its answer, and may call by itself.
+    /// its answer, and may call by itself. It waits longer each time. One of such messages is logged each minute.
     pub(super) async fn leave_to_caller(&self, row: &Row) {
-        tracing::warn!(
-            id = row.id,
-            handler = row.handler,
-            "a message waits for a version of the service whose handler makes its external call"
-        );
-        self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION) }).await;
+        let (_, wait) = self.refusals.count(row.id);
+        if self.left_to_callers.allows(TELL) {
+            tracing::warn!(
+                id = row.id,
+                handler = row.handler,
+                "a message waits for a version of the service whose handler makes its external call"
+            );
+        }
+        self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION).max(wait) }).await;
     }
 
     /// Refunds the start of a row whose lease was lost. If that fails, it is repeated for at most a lease; long after

@@ -12,7 +12,7 @@
 //! | `leases`, `extend_rows` | the same for inbox rows |
 //! | `suspect_lock`, `patience` | isolates suspects from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
-//! | `outage`, `persist`, `waits` | the availability of the database, repeated writes, delays |
+//! | `outage`, `persist`, `waits`, `rate` | the availability of the database, repeated writes, delays, what is done seldom |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `unrecorded` | failures of rows whose record the database refuses |
 //! | `urgent` | deliveries that the broker may soon drop |
@@ -46,6 +46,7 @@ mod pipeline;
 mod preparations;
 mod prepare;
 mod queue;
+mod rate;
 mod refusals;
 mod refused;
 mod rows;
@@ -77,6 +78,7 @@ pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, WantedPreparation};
 pub(crate) use prepare::FORGOTTEN;
 pub(crate) use queue::Queue;
+pub(crate) use rate::Rate;
 pub(crate) use refusals::{Refusals, RowPreparation};
 pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;

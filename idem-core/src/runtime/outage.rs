@@ -1,8 +1,7 @@
 //! The availability of the database, and the pause while it is unavailable.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -12,6 +11,7 @@ use crate::store::StoreError;
 
 use super::count::Count;
 use super::health::Health;
+use super::rate::Rate;
 use super::waits::{Damped, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
@@ -26,9 +26,9 @@ pub(crate) struct Outage {
     pub(super) refused: Count,
     health: Health,
     /// When a lost connection was last logged.
-    told: Mutex<Option<Instant>>,
+    told: Rate,
     /// When it was last pinged because claims were held up.
-    asked: Mutex<Option<Instant>>,
+    asked: Rate,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +67,8 @@ impl Outage {
             trial: Semaphore::new(0),
             refused: Count::of(unsettled),
             health,
-            told: Mutex::default(),
-            asked: Mutex::default(),
+            told: Rate::default(),
+            asked: Rate::default(),
         }
     }
 
@@ -103,14 +103,14 @@ impl Outage {
     /// Pings the database, although no connection was lost, at a limited rate. Only a refusal of the ping is then an
     /// outage: it may be slow because all connections are busy.
     pub(crate) fn ask(&self) {
-        if is_over(&self.asked, ASK) {
+        if self.asked.allows(ASK) {
             self.turn(|state| if state == Database::Up { Database::Asked { lost: false } } else { state });
         }
     }
 
     /// Logs a lost connection, at a limited rate: each of many connections may be lost, again and again.
     fn tell(&self, error: &(dyn std::error::Error + 'static)) {
-        if is_over(&self.told, TELL) {
+        if self.told.allows(TELL) {
             let error = crate::error::text(error);
             tracing::warn!(error, "a connection to the database was lost; the operation is retried");
         }
@@ -254,16 +254,6 @@ impl Outage {
 
 fn is_up(state: &Database) -> bool {
     matches!(state, Database::Up | Database::Asked { .. })
-}
-
-/// Returns whether this time has passed since the last call that returned `true`.
-fn is_over(last: &Mutex<Option<Instant>>, pause: Duration) -> bool {
-    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_over = last.is_none_or(|last| last.elapsed() >= pause);
-    if is_over {
-        *last = Some(Instant::now());
-    }
-    is_over
 }
 
 /// Pings the database with a timeout. The error is the text of its failure, and whether the database has answered.

@@ -21,6 +21,7 @@ use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
 use super::preparations::Preparations;
+use super::rate::Rate;
 use super::refusals::Refusals;
 use super::rows::Rows;
 use super::settings::Settings;
@@ -45,6 +46,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) leases: Leases,
     /// The rows that the database refuses.
     pub(crate) refusals: Refusals,
+    /// The log lines about rows that are left to another version of the service.
+    pub(crate) left_to_callers: Rate,
     /// The failures of rows whose record the database refuses.
     pub(crate) unrecorded: Unrecorded,
     /// Codec preparations for rows of the inbox.

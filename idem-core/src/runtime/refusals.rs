@@ -1,4 +1,5 @@
-//! Rows of the inbox that could not start: the database refuses them, or their codec has to prepare.
+//! Rows of the inbox that could not start: the database refuses them, their codec has to prepare, or another version of the
+//! service has made their external call.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -40,6 +40,31 @@ pub trait CallRows: Transactions {
         outbound: Uuid,
         lease: Duration,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the
+    /// service has stored them. At most [`RELEASED_AT_ONCE`] of them, and none that another transaction has locked. Also
+    /// counts those whose call may have begun, which stay as they are.
+    fn release_calls(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<LeftCalls, StoreError>> + Send;
+}
+
+/// How many rows become ordinary ones in one statement.
+pub const RELEASED_AT_ONCE: u32 = 1000;
+
+/// Rows in their call phase whose handlers make no call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftCalls {
+    /// How many were made ordinary ones.
+    pub released: u64,
+    /// How many wait for a version of the service that makes the call, because it may have begun.
+    pub in_doubt: u64,
+}
+
+impl LeftCalls {
+    /// So many rows of each kind.
+    pub fn new(released: u64, in_doubt: u64) -> Self {
+        Self { released, in_doubt }
+    }
 }
 
 /// A handler that makes external calls.

@@ -8,7 +8,7 @@ use crate::Store;
 use crate::runtime::Pipeline;
 use crate::store::StoreError;
 
-use super::Unregistered;
+use super::{Unregistered, left_calls};
 
 const READ_EVERY: Duration = Duration::from_secs(15);
 /// If counting fails, the interval doubles up to this.
@@ -70,7 +70,8 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 
 /// Records that its handlers are alive, until the future is dropped, so that other workers of this consumer leave their
 /// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them. At the
-/// start and once an hour it makes rows due that would wait long for a turn which does not exist without an order.
+/// start and once an hour it makes rows due that would wait long for a turn which does not exist without an order, and lets
+/// messages run that another version has stored for an external call.
 ///
 /// Nothing depends on it until a day has passed, so its failure is not an outage.
 pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
@@ -79,6 +80,9 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
         // The first time without a wait: the registration of the handlers skipped locked rows.
         if let Err(fault) = pipeline.store.record_seen(&handlers).await {
             tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
+        }
+        if minute % REMIND == 1 {
+            left_calls::release(pipeline).await;
         }
         if minute % REMIND == 1 && pipeline.settings.is_unordered() {
             pipeline.make_all_due().await;

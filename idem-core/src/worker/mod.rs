@@ -8,6 +8,7 @@
 //! | `tasks` | the tasks of a running worker |
 //! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | a task that processes deliveries |
+//! | `left_calls` | messages of a version of the service that made external calls |
 //! | `housekeeping`, `lag` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
 //! | `outbox` | watches the outbox to which handlers stage messages |
 //! | `drain` | the drain |
@@ -21,6 +22,7 @@ mod housekeeping;
 mod lag;
 mod lane;
 mod leave;
+mod left_calls;
 mod options;
 mod outbox;
 mod parts;

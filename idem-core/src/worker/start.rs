@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::routes::Routes;
 use crate::runtime::{
     BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Permits, Pipeline,
-    Preparations, Refusals, Rows, Unrecorded,
+    Preparations, Rate, Refusals, Rows, Unrecorded,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
@@ -130,6 +130,7 @@ fn assemble<S: Store, Src: Source>(
         suspect_lock,
         leases: Leases::default(),
         refusals: Refusals::default(),
+        left_to_callers: Rate::default(),
         unrecorded: Unrecorded::default(),
         preparations: Preparations::default(),
         early_commits: EarlyCommits::default(),

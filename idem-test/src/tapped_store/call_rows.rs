@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Store;
-use idem_core::store::{CallResult, CallRows, Caller, Row, StoreError};
+use idem_core::store::{CallResult, CallRows, Caller, HandlerId, LeftCalls, Row, StoreError};
 use uuid::Uuid;
 
 use super::{StoreTap, TappedStore};
@@ -30,5 +30,9 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
         self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
         self.tap.statement(self.within.renew_call(row, outbound, lease)).await
+    }
+
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+        self.within.release_calls(handlers).await
     }
 }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use sqlx::Row as _;
 use uuid::Uuid;
 
-use crate::store::{CallAnswer, CallResult, CallRows, Caller, Resolution, Row, StoreError};
+use crate::store::{
+    CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Resolution, Row, StoreError,
+};
 
 use super::Postgres;
 use super::answer::About;
@@ -35,6 +38,14 @@ impl CallRows for Postgres {
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
         let query = self.sql().renew_call.query().bind(row.id).bind(row.token).bind(outbound).bind(secs(lease));
         Ok(!self.ask(query).await?.is_empty())
+    }
+
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+        let query = self.sql().release_calls.query().bind(rows::ids(handlers)).bind(i64::from(RELEASED_AT_ONCE));
+        let rows = self.ask(query).await?;
+        let Some(row) = rows.first() else { return Ok(LeftCalls::default()) };
+        let (released, in_doubt): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
     }
 }
 

@@ -60,6 +60,22 @@ pub(super) const LEAVE_TO_CALL: &str = "
         outbound = coalesce(outbound, pg_catalog.gen_random_uuid())
     WHERE id = $1 AND token = $2 RETURNING 1";
 
+/// $1: the handlers, $2 how many rows to release.
+pub(super) fn release() -> String {
+    format!(
+        "WITH found AS MATERIALIZED (
+            SELECT i.id FROM {{schema}}.inbox_messages AS i
+            WHERE i.handler_id = ANY($1) AND {CALLING} AND i.called_at IS NULL LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), released AS (
+            UPDATE {{schema}}.inbox_messages AS i SET starts = 0 FROM found WHERE i.id = found.id RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM released), (
+            SELECT count(*) FROM {{schema}}.inbox_messages AS i
+            WHERE i.handler_id = ANY($1) AND {CALLING} AND i.called_at IS NOT NULL
+        )"
+    )
+}
+
 /// $3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way.
 /// A row that has an answer is not called for again.
 pub(super) const RESOLVE: &str = "

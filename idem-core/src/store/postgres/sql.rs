@@ -65,6 +65,7 @@ statements! {
     record_call = calls_sql::RECORD,
     renew_call = calls_sql::RENEW,
     leave_to_call = calls_sql::LEAVE_TO_CALL,
+    release_calls = calls_sql::release(),
     resolve = calls_sql::RESOLVE,
     stats = operator_sql::STATS,
     consumers = operator_sql::CONSUMERS,

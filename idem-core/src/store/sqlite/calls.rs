@@ -6,7 +6,9 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use crate::Reason;
-use crate::store::{CallAnswer, CallResult, CallRows, Caller, Row, StoreError};
+use crate::store::{
+    CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError,
+};
 
 use super::Sqlite;
 use super::sql::{ids, millis, row, rows};
@@ -58,6 +60,20 @@ WHERE id = ?1 AND token = ?2 AND starts < 0"#;
 const LEAVE_TO_CALL: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = -1, breaks = 0, due_at = {now}, outbound = coalesce(outbound, ?3)
 WHERE id = ?1 AND token = ?2"#;
+
+const LEFT: &str = r#"
+SELECT count(*) FILTER (WHERE called_at IS NULL) AS unused, count(*) FILTER (WHERE called_at IS NOT NULL) AS in_doubt
+FROM "idem_inbox_messages"
+WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts < 0"#;
+
+/// ?2: how many rows to release.
+const RELEASE: &str = r#"
+UPDATE "idem_inbox_messages" SET starts = 0
+WHERE id IN (
+    SELECT id FROM "idem_inbox_messages"
+    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts < 0 AND called_at IS NULL
+    LIMIT ?2
+)"#;
 
 /// ?3: the answer; null: another call, with the key ?4, which waits until no request of the last one can be on its way. A row
 /// that has an answer is not called for again.
@@ -117,6 +133,21 @@ impl CallRows for Sqlite {
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(RENEW)).bind(row.id).bind(row.token).bind(outbound);
         Ok(self.change(query.bind(millis(lease))).await? == 1)
+    }
+
+    /// Reads first: nearly always there are none, and there is one writer.
+    async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
+        let handlers = ids(handlers);
+        let mut reader = self.file.reader().await?;
+        let query = sqlx::query_as(self.prefix.sql(LEFT)).bind(&handlers);
+        let (unused, in_doubt): (i64, i64) =
+            query.fetch_one(&mut reader.connection).await.map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        let released = match unused {
+            0 => 0,
+            _ => self.change(sqlx::query(self.prefix.sql(RELEASE)).bind(handlers).bind(RELEASED_AT_ONCE)).await?,
+        };
+        Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
     }
 }
 

@@ -275,3 +275,22 @@ pub async fn an_answer_waits_for_a_version_that_has_the_call<W: World>(world: W)
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
 }
+
+/// Of a message for which no call has begun, a version whose handler has no call does what it does in its own way.
+pub async fn a_message_that_was_not_called_runs_in_a_version_without_the_call<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    paying.publish("a", []);
+    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    paying.row(|row| row.calls == Some(0)).await;
+    worker.crash().await;
+    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
+    let worker = paying.0.run_until_stopped(worker.handler::<PaysItself<W>>(), Settings::default());
+    soon(async {
+        while paying.0.desk.runs("a") == 0 || !paying.0.scheduled().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    assert_eq!((paying.provider().charged("a"), paying.0.dead().await.len()), (1, 0));
+}

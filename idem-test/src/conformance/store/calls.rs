@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
-use idem_core::store::{CallResult, CallRows, Caller, InboxRows, Operator, Replayed, Row, RowKind, RowResult};
+use idem_core::store::{CallResult, CallRows, Caller, InboxRows, LeftCalls, Operator, Replayed, Row, RowKind, RowResult};
 use uuid::Uuid;
 
 use super::calling::{HOUR, answer, failed, is_seen, store, take, take_one, taken};
@@ -188,6 +188,22 @@ pub async fn an_ordinary_row_is_left_to_its_call<W: World>(world: W) {
     // A holder from before gives its start back, and there is none.
     stage.store.refund_start(&row).await.unwrap();
     assert_eq!(stage.one_scheduled().await.calls, Some(1));
+}
+
+/// A version of the service that makes no call runs what was not called, and leaves the rest to one that makes it.
+pub async fn rows_that_were_not_called_are_released<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let called = taken(&stage).await;
+    store(&stage, "many").await;
+    let other = super::stage::register(&stage.store, "billing", "refunds").await;
+    assert_eq!(stage.store.release_calls(&[other]).await.unwrap(), LeftCalls::default());
+    assert_eq!(stage.store.release_calls(&[stage.handler, other]).await.unwrap(), LeftCalls::new(1, 1));
+    assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::new(0, 1));
+    let ordinary = stage.take_one(RowKind::Ordinary).await;
+    assert_eq!((ordinary.identity.clone(), ordinary.calls, ordinary.called_at), (stage.id("many"), None, None));
+    assert!(ordinary.outbound.is_some(), "a version that makes the call goes on with its key");
+    assert!(stage.store.record_call(&called, &CallResult::answered(answer())).await.unwrap());
+    assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::default());
 }
 
 /// The oldest rows come first, of all callers, no more than the limit, each with the lease of its caller.

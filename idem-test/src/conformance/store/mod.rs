@@ -175,6 +175,7 @@ macro_rules! store_suite {
             an_unresolved_call_is_discarded
             a_replayed_call_keeps_its_key_and_its_answer
             a_replay_of_a_call_in_doubt_waits_for_its_lease
+            rows_that_were_not_called_are_released
             calls_are_taken_by_their_limit
             // operator
             the_list_is_filtered
