@@ -21,9 +21,15 @@ SELECT EXISTS (
     )
 )"#;
 
+/// The oldest rows of all handlers, searched as those of an ordinary take are.
 pub(super) const FIND: &str = r#"
-SELECT id FROM "idem_inbox_messages" WHERE handler_id = ?1 AND state = 'scheduled' AND starts < 0 AND due_at <= {now}
-ORDER BY due_at LIMIT ?2"#;
+SELECT m.id, m.handler_id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+WHERE m.id IN (
+    SELECT i.id FROM "idem_inbox_messages" AS i
+    WHERE i.handler_id = h.value AND i.state = 'scheduled' AND i.starts < 0 AND i.due_at <= {now}
+    ORDER BY i.due_at LIMIT ?2
+)
+ORDER BY m.due_at LIMIT ?2"#;
 
 /// The time of the first call is written before the call.
 const TAKE: &str = r#"
@@ -158,14 +164,14 @@ async fn take(
     limit: usize,
     token: Uuid,
 ) -> Result<Vec<Row>, sqlx::Error> {
+    let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let due = sqlx::query_as::<_, (i64, i32)>(store.prefix.sql(FIND)).bind(ids(&handlers)).bind(limit);
     let mut taken = Vec::new();
-    for caller in callers {
-        let left = i64::try_from(limit - taken.len()).unwrap_or(i64::MAX);
-        let due = sqlx::query_scalar::<_, i64>(store.prefix.sql(FIND)).bind(caller.handler.0).bind(left);
-        for id in due.fetch_all(&mut *connection).await? {
-            let query = sqlx::query(store.prefix.sql(TAKE)).bind(id).bind(token).bind(millis(caller.lease));
-            taken.push(row(&query.bind(Uuid::new_v4()).fetch_one(&mut *connection).await?)?);
-        }
+    for (id, handler) in due.fetch_all(&mut *connection).await? {
+        let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
+        let query = sqlx::query(store.prefix.sql(TAKE)).bind(id).bind(token).bind(millis(caller.lease));
+        taken.push(row(&query.bind(Uuid::new_v4()).fetch_one(&mut *connection).await?)?);
     }
     Ok(taken)
 }

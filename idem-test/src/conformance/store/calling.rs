@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, InboxRows, NewRow, Row, RowKind};
+use idem_core::store::{
+    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, HandlerId, Identity, InboxRows, NewRow, Row, RowKind,
+};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
@@ -13,7 +15,12 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 /// Stores a message whose handler makes a call, due now.
 pub(super) async fn store<W: World>(stage: &Stage<W>, key: &str) {
-    let (identity, delivery) = (stage.id(key), Delivery::new("orders", "payload"));
+    store_for(stage, stage.handler, key).await;
+}
+
+/// The same for another handler.
+pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, key: &str) {
+    let (identity, delivery) = (Identity { handler, ..stage.id(key) }, Delivery::new("orders", "payload"));
     let mut txn = stage.begin().await;
     assert!(stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap().is_new());
     let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call();

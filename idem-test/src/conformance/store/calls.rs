@@ -6,7 +6,7 @@ use idem_core::Reason;
 use idem_core::store::{CallResult, CallRows, Caller, InboxRows, LeftCalls, Operator, Replayed, Row, RowKind, RowResult};
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, failed, is_seen, store, take, take_one, taken};
+use super::calling::{HOUR, answer, failed, is_seen, store, store_for, take, take_one, taken};
 use super::stage::{LEASE, Stage};
 use super::world::World;
 
@@ -224,4 +224,23 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
     let lease = |row: &Row| row.due_at.duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
     assert!(taken.iter().all(|row| lease(row) == 3 * LEASE));
     assert!(stage.store.take_calls(&callers[..1], 2, token).await.unwrap().is_empty(), "those of one caller");
+}
+
+/// A backlog of one handler keeps no row of another one waiting that is older.
+pub async fn calls_of_all_handlers_are_taken_by_their_age<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let other = super::stage::register(&stage.store, "billing", "refunds").await;
+    let handlers = [other, stage.handler, other, stage.handler, stage.handler];
+    for (n, handler) in handlers.into_iter().enumerate() {
+        store_for(&stage, handler, &n.to_string()).await;
+        stage.rows_earlier(Duration::from_secs(60)).await;
+    }
+    for callers in [[stage.handler, other], [other, stage.handler]] {
+        let callers = callers.map(|handler| Caller { handler, lease: LEASE });
+        let taken = stage.store.take_calls(&callers, 2, Uuid::new_v4()).await.unwrap();
+        let mut keys: Vec<String> = taken.iter().map(|row| row.identity.key.to_string()).collect();
+        keys.sort();
+        let oldest = if callers[0].handler == other { ["2", "3"] } else { ["0", "1"] };
+        assert_eq!(keys, oldest);
+    }
 }

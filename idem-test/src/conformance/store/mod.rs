@@ -177,6 +177,7 @@ macro_rules! store_suite {
             a_replay_of_a_call_in_doubt_waits_for_its_lease
             rows_that_were_not_called_are_released
             calls_are_taken_by_their_limit
+            calls_of_all_handlers_are_taken_by_their_age
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first
