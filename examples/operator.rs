@@ -36,7 +36,7 @@ async fn main() -> Result<(), BoxError> {
         ("replay-as", [id, key]) => println!("{}", told(inbox.replay_as(id.parse()?, &Key::of(key)?).await?)),
         ("replay-all", filters) => println!("{:?}", inbox.replay_all(&filter(filters)?).await?),
         ("discard", [id]) => {
-            println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "no such dead letter" })
+            println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "none, or one to resolve" })
         }
         ("resolve", [id, told]) => {
             let how = match told.as_str() {
@@ -94,6 +94,6 @@ fn show(row: &Row) {
     println!("handler   {}\nkey       {}\nattempts  {}", row.handler, row.identity.key, row.attempts);
     println!("reason    {}\nerror     {}", row.reason.map_or("", Reason::as_str), row.error);
     println!("source    {}\ntype      {}", delivery.source(), delivery.event_type().unwrap_or_default());
-    row.outbound.iter().for_each(|key| println!("called    {key}"));
+    row.outbound.iter().for_each(|key| println!("call      {key}, first at {:?}: {:?}", row.called_at, row.answer));
     println!("headers   {:?}\npayload   {}", delivery.headers(), String::from_utf8_lossy(delivery.payload()));
 }

@@ -116,7 +116,7 @@ async fn an_operator_lists_shows_replays_and_discards_dead_letters() {
     assert_eq!(run(&["replay", first]).await.unwrap(), "it is due now\n");
     assert!(run(&["replay", first]).await.unwrap().starts_with("not replayed: "), "it is no dead letter any more");
     assert_eq!(run(&["discard", second]).await.unwrap(), "deleted\n");
-    assert_eq!(run(&["discard", second]).await.unwrap(), "no such dead letter\n");
+    assert_eq!(run(&["discard", second]).await.unwrap(), "none, or one to resolve\n");
     assert_eq!(run(&["list"]).await.unwrap(), line(third, "e-3"));
     let replayed = run(&["replay-all", "reason=permanent"]).await.unwrap();
     assert!(replayed.contains("due: 1"), "{replayed}");

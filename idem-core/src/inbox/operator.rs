@@ -183,7 +183,10 @@ impl<S: Store> Inbox<S> {
 
     /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates.
     /// Returns `false` if there is no such dead letter (any more).
-    /// One whose call may have had an effect is left alone as well: [`resolve`](Self::resolve) it.
+    ///
+    /// One whose external call has begun, and may have had an effect, is left alone, and the answer is `false`, whatever made it
+    /// a dead letter: with it, its key and the answer of the call would be gone. [`resolve`](Self::resolve) it with
+    /// [`Resolution::Discard`].
     ///
     /// A scheduled message is left alone, and the answer is `false`: its handler may be running. It is a dead letter
     /// after its last attempt, or at once if its handler returns [`permanent`](crate::permanent).

@@ -43,7 +43,7 @@ pub trait Operator: Transactions {
     ) -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 
     /// Deletes a dead row, and sets `processed_at` of the claim that it owned, in one statement. `false` if there is no
-    /// such row, or if the effect of its external call is unknown.
+    /// such row, or if its external call has begun or has an answer.
     fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Does what an operator has decided about a dead row that has a key of an external call: the row is due now with this

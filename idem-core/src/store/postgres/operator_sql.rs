@@ -78,13 +78,14 @@ pub(super) fn replay_as() -> String {
 
 /// The claim is dated only if the deleted row owned it. A conflict does not: the claim of its key belongs to another
 /// message. A row without a key finds no claim, since no claim has an empty key. The third
-/// parameter: whether an operator resolves a call; otherwise a row whose call may have had an effect stays.
+/// parameter: whether an operator resolves a call; otherwise a row whose call may have begun stays, whatever made it dead: its key
+/// is all by which anybody finds the effect.
 pub(super) fn discard() -> String {
     format!(
         "WITH gone AS (
             DELETE FROM {{schema}}.inbox_messages AS i USING {{schema}}.handlers AS h
             WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead'
-              AND CASE WHEN $3 THEN i.outbound IS NOT NULL ELSE i.reason <> '{}' END
+              AND CASE WHEN $3 THEN i.outbound IS NOT NULL ELSE i.called_at IS NULL AND i.answer IS NULL END
             RETURNING i.handler_id, i.key, i.reason
         ), dated AS (
             UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM gone
@@ -92,7 +93,6 @@ pub(super) fn discard() -> String {
               AND gone.reason <> '{}'
         )
         SELECT FROM gone",
-        Reason::Unresolved,
         Reason::Conflict
     )
 }

@@ -101,11 +101,11 @@ UPDATE "idem_inbox_messages" SET state = 'scheduled', token = NULL, attempts = 0
     reason = NULL, died_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 
-/// ?3: whether an operator resolves a call; otherwise a row whose call may have had an effect stays.
+/// ?3: whether an operator resolves a call; otherwise a row whose call may have begun stays, whatever made it dead.
 const DISCARD: &str = r#"
 DELETE FROM "idem_inbox_messages"
 WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)
-    AND CASE WHEN ?3 THEN outbound IS NOT NULL ELSE reason <> 'unresolved' END
+    AND CASE WHEN ?3 THEN outbound IS NOT NULL ELSE called_at IS NULL AND answer IS NULL END
 RETURNING handler_id, key, reason"#;
 
 const DATE: &str = r#"

@@ -173,6 +173,7 @@ macro_rules! store_suite {
             an_unresolved_call_is_only_resolved
             a_replay_of_a_version_without_calls_fails
             an_unresolved_call_is_discarded
+            a_dead_letter_that_may_have_called_is_not_discarded
             a_replayed_call_keeps_its_key_and_its_answer
             a_replay_of_a_call_in_doubt_waits_for_its_lease
             rows_that_were_not_called_are_released

@@ -3,7 +3,7 @@
 use idem_core::Reason;
 use idem_core::store::{CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult};
 
-use super::calling::{answer, failed, is_seen, take, take_one, taken};
+use super::calling::{answer, failed, is_seen, store, take, take_one, taken};
 use super::stage::Stage;
 use super::world::World;
 
@@ -71,6 +71,31 @@ pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
         assert!(!stage.store.resolve("billing", other, &resolution).await.unwrap());
     }
     assert!(stage.store.discard("billing", other).await.unwrap());
+}
+
+/// Without its row, nobody would find what it has paid. An operator who knows resolves it.
+pub async fn a_dead_letter_that_may_have_called_is_not_discarded<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut row = taken(&stage).await;
+    for reason in [Reason::Exhausted, Reason::Permanent, Reason::TooLarge, Reason::Crashed] {
+        assert!(stage.store.record_call(&row, &CallResult::dead(reason, String::new())).await.unwrap());
+        assert!(!stage.store.discard("billing", row.id).await.unwrap(), "{reason}");
+        assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
+        row = take_one(&stage).await;
+    }
+    assert!(stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
+    let row = stage.take_one(RowKind::Ordinary).await;
+    let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
+    assert!(stage.store.record_result(&row, &result).await.unwrap());
+    assert!(!stage.store.discard("billing", row.id).await.unwrap(), "it has an answer");
+    assert!(stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
+    assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
+    // One whose call certainly had no effect is like any other.
+    store(&stage, "b").await;
+    let unused = CallResult { is_unused: true, ..failed(Err(Reason::Exhausted)) };
+    let row = take_one(&stage).await;
+    assert!(stage.store.record_call(&row, &unused).await.unwrap());
+    assert!(stage.store.discard("billing", row.id).await.unwrap());
 }
 
 /// Otherwise another worker could ask the provider, and call under another key, while the request is still on its way.
