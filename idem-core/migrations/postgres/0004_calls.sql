@@ -36,6 +36,8 @@ ALTER TABLE inbox_messages
     ADD COLUMN called_at timestamptz,
     -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
     ADD COLUMN called_by uuid,
+    -- When a question to the provider first failed. Attempts are counted anew from there.
+    ADD COLUMN asked_at  timestamptz,
     -- The answer, as JSON.
     ADD COLUMN answer    bytea,
     -- A worker that runs a row as an ordinary one could pay a second time while its call may have had an effect. A replay of a

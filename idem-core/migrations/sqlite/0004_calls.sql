@@ -18,6 +18,8 @@ ALTER TABLE "idem_inbox_messages" ADD COLUMN outbound BLOB;
 ALTER TABLE "idem_inbox_messages" ADD COLUMN called_at INTEGER;
 -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
 ALTER TABLE "idem_inbox_messages" ADD COLUMN called_by BLOB;
+-- When a question to the provider first failed. Attempts are counted anew from there.
+ALTER TABLE "idem_inbox_messages" ADD COLUMN asked_at INTEGER;
 -- The answer, as JSON. A worker that runs a row as an ordinary one could pay a second time while its call may have had an
 -- effect. A replay of a version that does not know calls sets `starts` to 0, and has to fail here.
 ALTER TABLE "idem_inbox_messages" ADD COLUMN answer BLOB

@@ -38,7 +38,7 @@ impl<S: Store> Pipeline<S> {
         (doubt, error): (Doubt, BoxError),
         is_first: bool,
     ) -> Option<Outcome> {
-        let Charge { attempts, next, error } = self.charge_of(route, row, &error)?;
+        let Charge { attempts, next, error } = self.charge_of(route, row.attempts, &error)?;
         let charge = match (doubt, next) {
             (Doubt::Permanent, _) => Charge { attempts, next: Err(Reason::Permanent), error },
             // It must not be repeated, and nobody can be asked.
@@ -52,19 +52,20 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Charges a question that has failed what became of a call. It may be asked again, and whatever ends that leaves it
-    /// unknown.
+    /// unknown. Questions have attempts of their own: an outage may have used up those of the calls.
     pub(super) async fn question_failed(
         &self,
         (route, limits): (&Route<S>, &CallLimits),
         row: &Row,
         error: BoxError,
     ) -> Option<Outcome> {
-        let Charge { attempts, next, error } = self.charge_of(route, row, &error)?;
+        let failed = if row.asked_at.is_some() { row.attempts } else { 0 };
+        let Charge { attempts, next, error } = self.charge_of(route, failed, &error)?;
         let charge = match next {
             Ok(due) => Charge { attempts, next: Ok(due), error },
             Err(_) => Charge { attempts, next: Err(Reason::Unresolved), error: unresolved(limits, row, &error) },
         };
-        self.charge_call(row, charge, false, false).await
+        self.charge_question(row, charge).await
     }
 
     /// Leaves a row whose call was cut off by the end of the worker. No attempt is charged.
@@ -73,9 +74,9 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Applies the retry policy of the handler.
-    fn charge_of(&self, route: &Route<S>, row: &Row, error: &BoxError) -> Option<Charge> {
-        match self.conclude(route, RunResult::Failed(Failure::of(error)), row.attempts, 0) {
+    /// Applies the retry policy of the handler, after this many failed attempts.
+    fn charge_of(&self, route: &Route<S>, attempts: u32, error: &BoxError) -> Option<Charge> {
+        match self.conclude(route, RunResult::Failed(Failure::of(error)), attempts, 0) {
             Conclusion::Charge(charge) => Some(charge),
             _ => None,
         }

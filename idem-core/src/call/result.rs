@@ -47,8 +47,13 @@ impl<S: Store> Pipeline<S> {
         is_unused: bool,
         in_doubt: bool,
     ) -> Option<Outcome> {
-        let error = Some(charge.error.clone());
-        let result = CallResult { answer: None, next: charge.next, error, is_attempt: true, is_unused, in_doubt };
+        let result = CallResult { is_unused, in_doubt, ..CallResult::failed(charge.next, charge.error.clone()) };
+        self.write_charge(row, charge, result).await
+    }
+
+    /// Records a failed attempt of a question.
+    pub(super) async fn charge_question(&self, row: &Row, charge: Charge) -> Option<Outcome> {
+        let result = CallResult { is_question: true, ..CallResult::failed(charge.next, charge.error.clone()) };
         self.write_charge(row, charge, result).await
     }
 

@@ -93,12 +93,28 @@ pub struct CallResult {
     pub is_unused: bool,
     /// Whether the request may still be on its way: the row is not due before its lease has ended.
     pub in_doubt: bool,
+    /// Whether it is that of a question, what became of the call, which has failed. The first one of a row begins its attempts
+    /// anew: calls that an outage has used up leave none for the questions behind it.
+    pub is_question: bool,
 }
 
 impl CallResult {
     /// A result that changes nothing but the token and the time at which the row is due.
     pub fn given_back(due: Duration) -> Self {
-        Self { answer: None, next: Ok(due), error: None, is_attempt: false, is_unused: false, in_doubt: false }
+        Self {
+            answer: None,
+            next: Ok(due),
+            error: None,
+            is_attempt: false,
+            is_unused: false,
+            in_doubt: false,
+            is_question: false,
+        }
+    }
+
+    /// A failed attempt.
+    pub fn failed(next: Result<Duration, Reason>, error: String) -> Self {
+        Self { next, error: Some(error), is_attempt: true, ..Self::given_back(Duration::ZERO) }
     }
 
     /// The answer.

@@ -114,6 +114,8 @@ pub struct Row {
     /// Whether no call had begun under this key when the row was taken. It is known by the take that has written
     /// [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken.
     pub is_first_call: bool,
+    /// When a question to the provider, what became of the call, first failed.
+    pub asked_at: Option<SystemTime>,
     /// The answer of its call, as JSON.
     pub answer: Option<CallAnswer>,
 }
@@ -141,6 +143,7 @@ impl Row {
             outbound: None,
             called_at: None,
             is_first_call: false,
+            asked_at: None,
             answer: None,
         }
     }

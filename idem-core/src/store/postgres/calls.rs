@@ -27,11 +27,11 @@ impl CallRows for Postgres {
     }
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
-        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt } = result;
+        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
         let query = self.sql().record_call.query().bind(row.id).bind(row.token).bind(i32::from(*is_attempt));
         let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
         let query = query.bind(next.err().map(crate::Reason::as_str)).bind(error.as_ref().map(String::as_bytes));
-        let query = query.bind(*is_unused).bind(*in_doubt);
+        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 

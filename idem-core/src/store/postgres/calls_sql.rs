@@ -34,12 +34,14 @@ pub(super) fn by_token() -> String {
 }
 
 /// One statement for every result: $3 attempts to add, $4 the answer, $5 seconds until due, $6 the reason if dead, $7 the
-/// error, $8 whether no call has begun under the key, $9 whether the lease is left to end.
+/// error, $8 whether no call has begun under the key, $9 whether the lease is left to end, $10 whether a question has failed. The
+/// first one begins the attempts anew.
 pub(super) const RECORD: &str = "
     UPDATE {schema}.inbox_messages SET
         token = NULL,
         starts = CASE WHEN $4::bytea IS NULL THEN -1 ELSE 0 END,
-        attempts = CASE WHEN $4 IS NULL THEN attempts + $3 ELSE 0 END,
+        attempts = CASE WHEN $4 IS NOT NULL THEN 0 WHEN $10 AND asked_at IS NULL THEN $3 ELSE attempts + $3 END,
+        asked_at = CASE WHEN $10 THEN coalesce(asked_at, now()) ELSE asked_at END,
         answer = $4,
         called_at = CASE WHEN NOT $8 THEN called_at END,
         called_by = CASE WHEN NOT $8 THEN called_by END,
@@ -86,7 +88,8 @@ pub(super) const RESOLVE: &str = "
         answer = $3,
         outbound = CASE WHEN $3 IS NULL THEN pg_catalog.gen_random_uuid() ELSE i.outbound END,
         called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END,
-        called_by = CASE WHEN $3 IS NOT NULL THEN i.called_by END
+        called_by = CASE WHEN $3 IS NOT NULL THEN i.called_by END,
+        asked_at = CASE WHEN $3 IS NOT NULL THEN i.asked_at END
     FROM {schema}.handlers AS h
     WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.outbound IS NOT NULL
       AND ($3 IS NOT NULL OR i.answer IS NULL)

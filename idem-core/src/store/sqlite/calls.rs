@@ -43,12 +43,14 @@ const TAKEN: &str =
     r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND state = 'scheduled' AND starts < 0"#;
 
 /// One statement for every result: ?3 attempts to add, ?4 the answer, ?5 the delay, ?6 the reason if dead, ?7 the error, ?8
-/// whether no call has begun under the key, ?9 whether the lease is left to end.
+/// whether no call has begun under the key, ?9 whether the lease is left to end, ?10 whether a question has failed. The first
+/// one begins the attempts anew.
 pub(super) const RECORD: &str = r#"
 UPDATE "idem_inbox_messages" SET
     token = NULL,
     starts = CASE WHEN ?4 IS NULL THEN -1 ELSE 0 END,
-    attempts = CASE WHEN ?4 IS NULL THEN attempts + ?3 ELSE 0 END,
+    attempts = CASE WHEN ?4 IS NOT NULL THEN 0 WHEN ?10 AND asked_at IS NULL THEN ?3 ELSE attempts + ?3 END,
+    asked_at = CASE WHEN ?10 THEN coalesce(asked_at, {now}) ELSE asked_at END,
     answer = ?4,
     called_at = CASE WHEN NOT ?8 THEN called_at END,
     called_by = CASE WHEN NOT ?8 THEN called_by END,
@@ -91,7 +93,8 @@ UPDATE "idem_inbox_messages" SET
     answer = ?3,
     outbound = CASE WHEN ?3 IS NULL THEN ?4 ELSE outbound END,
     called_at = CASE WHEN ?3 IS NOT NULL THEN called_at END,
-    called_by = CASE WHEN ?3 IS NOT NULL THEN called_by END
+    called_by = CASE WHEN ?3 IS NOT NULL THEN called_by END,
+    asked_at = CASE WHEN ?3 IS NOT NULL THEN asked_at END
 WHERE id = ?1 AND state = 'dead' AND outbound IS NOT NULL AND (?3 IS NOT NULL OR answer IS NULL)
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
 
@@ -122,7 +125,7 @@ impl CallRows for Sqlite {
     }
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
-        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt } = result;
+        let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
         let query = sqlx::query(self.prefix.sql(RECORD))
             .bind(row.id)
             .bind(row.token)
@@ -132,7 +135,8 @@ impl CallRows for Sqlite {
             .bind(next.err().map(Reason::as_str))
             .bind(error.as_deref())
             .bind(*is_unused)
-            .bind(*in_doubt);
+            .bind(*in_doubt)
+            .bind(*is_question);
         Ok(self.change_of_message(query).await? == 1)
     }
 

@@ -54,6 +54,7 @@ impl<const KEYED: bool, const ASKS: bool> External for Pay<KEYED, ASKS> {
     }
 
     async fn reconcile(order: &Order, (key, State(desk)): Self::Params) -> Result<Found<Charged>, BoxError> {
+        desk.run(&format!("question {}", order.id));
         match order.id.rsplit_once(' ') {
             Some((_, "unknown")) => return Ok(Found::Unknown),
             Some((_, "panics")) => panic!("the question panics"),

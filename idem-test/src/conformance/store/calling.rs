@@ -50,8 +50,7 @@ pub(super) async fn taken<W: World>(stage: &Stage<W>) -> Row {
 }
 
 pub(super) fn failed(next: Result<Duration, Reason>) -> CallResult {
-    let error = Some("it failed".to_owned());
-    CallResult { next, error, is_attempt: true, ..CallResult::given_back(Duration::ZERO) }
+    CallResult::failed(next, "it failed".to_owned())
 }
 
 pub(super) fn answer() -> CallAnswer {

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
-use idem_core::store::{CallResult, CallRows, Caller, InboxRows, LeftCalls, Operator, Replayed, Row, RowKind, RowResult};
+use idem_core::store::{
+    CallResult, CallRows, Caller, InboxRows, LeftCalls, Operator, Replayed, Resolution, Row, RowKind, RowResult,
+};
 use uuid::Uuid;
 
 use super::calling::{HOUR, answer, failed, is_seen, store, store_for, take, take_one, taken};
@@ -160,6 +162,24 @@ pub async fn a_call_without_effect_leaves_its_key_unused<W: World>(world: W) {
     assert_eq!((again.outbound, again.calls), (row.outbound, Some(1)));
     assert!(again.called_at.unwrap() >= row.called_at.unwrap());
     assert_eq!(again.due_at.duration_since(again.called_at.unwrap()).unwrap(), LEASE);
+}
+
+/// Calls that an outage has used up leave none for the questions behind it.
+pub async fn the_first_question_that_fails_begins_the_attempts_anew<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let call = failed(Ok(Duration::ZERO));
+    let question = CallResult { is_question: true, ..call.clone() };
+    store(&stage, "a").await;
+    for (result, attempts) in [(&call, 1), (&call, 2), (&question, 1), (&question, 2), (&call, 3), (&question, 4)] {
+        let row = take_one(&stage).await;
+        assert!(stage.store.record_call(&row, result).await.unwrap());
+        let left = stage.one_scheduled().await;
+        assert_eq!((left.attempts, left.asked_at.is_some()), (attempts, row.asked_at.is_some() || result.is_question));
+    }
+    let row = take_one(&stage).await;
+    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap());
+    assert_eq!(stage.one_scheduled().await.asked_at, None, "nothing is known of the new key");
 }
 
 /// It is written before it is used, together with the time of its first use.
