@@ -29,6 +29,10 @@ pub trait Param: Send + 'static {
     /// Whether it is about the external call of a handler. If so, it is refused in a handler that makes none. A type of your
     /// own that extracts an [`OutboundKey`](crate::OutboundKey) sets it to `true`.
     const NEEDS_CALL: bool = false;
+
+    /// How many external calls are made for it before the handler runs. A handler makes at most one, so a worker refuses one
+    /// whose parameters have more.
+    const CALLS: usize = 0;
 }
 
 /// Extracts a parameter from a delivery and the worker's state, before the transaction begins.
@@ -244,6 +248,7 @@ macro_rules! tuples {
             const STAGES: bool = false $(|| $param::STAGES)*;
             const ADVANCES: bool = false $(|| $param::ADVANCES)*;
             const NEEDS_CALL: bool = false $(|| $param::NEEDS_CALL)*;
+            const CALLS: usize = 0 $(+ $param::CALLS)*;
         }
         impl<S, $($param: Extract<S>),*> Extract<S> for ($($param,)*) {
             fn extract(_from: &Extraction<'_, S>) -> Result<Self, BoxError> {

@@ -73,6 +73,9 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     /// Returns whether a parameter is about an external call.
     fn needs_call(&self) -> bool;
 
+    /// Returns how many external calls its parameters ask for.
+    fn calls(&self) -> usize;
+
     /// Returns whether the external call takes the message of the handler.
     fn call_fits(&self) -> bool;
 
@@ -193,6 +196,10 @@ where
 
     fn needs_call(&self) -> bool {
         H::Params::NEEDS_CALL
+    }
+
+    fn calls(&self) -> usize {
+        H::Params::CALLS
     }
 
     fn call_fits(&self) -> bool {

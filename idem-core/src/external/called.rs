@@ -33,7 +33,8 @@ use super::found::Found;
 pub struct Called<T>(pub T);
 
 /// The answer of the call `C`, for the message `M` of the handler, among the [`Params`](crate::Handler::Params) of a handler
-/// that is implemented by hand: with it, the call is made before the handler runs. `#[idempotent(.., call = ..)]` adds it.
+/// that is implemented by hand: with it, the call is made before the handler runs. A handler has at most one of them, or the
+/// worker refuses to start. `#[idempotent(.., call = ..)]` adds it.
 pub struct CalledBy<C: External, M = <C as External>::Message> {
     answer: C::Answer,
     of: PhantomData<fn() -> M>,
@@ -52,7 +53,9 @@ impl<C: External, M> fmt::Debug for CalledBy<C, M> {
     }
 }
 
-impl<C: External<Message = M>, M: 'static> Param for CalledBy<C, M> {}
+impl<C: External<Message = M>, M: 'static> Param for CalledBy<C, M> {
+    const CALLS: usize = 1;
+}
 
 impl<S, C, M> Extract<S> for CalledBy<C, M>
 where

@@ -31,6 +31,13 @@ fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<St
             "is natural and makes the call `{name}`: a copy of a message would call again. Remove `natural`"
         ));
     }
+    if handler.calls() > 1 {
+        return Some(format!(
+            "makes {} calls, of which the first is `{name}`: a handler makes one, and the others would never be made. Let it hand \
+             over to another handler for each, `outbox.local::<..>(..)`",
+            handler.calls()
+        ));
+    }
     if handler.takes_batch() {
         return Some(format!(
             "takes a batch and makes the call `{name}`, which is made for one message: let it take one message"

@@ -73,6 +73,7 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
     let short = refused::<W, Calls<W, Order, CalledBy<Call<OutboundKey, 33>>, false>>(&line).await;
     let staging = refused::<W, Calls<W, Order, Day<(OutboundKey, Outbox)>, false>>(&line).await;
     let keyless = refused::<W, Calls<W, Order, Day<State<Desk>>, false>>(&line).await;
+    let two = refused::<W, Calls<W, Order, (Day, Day), false>>(&line).await;
     let without = refused::<W, Calls<W, Order, OutboundKey, false>>(&line).await;
     let says = [
         (natural, "Remove `natural`"),
@@ -80,6 +81,7 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
         (short, "lower the timeout"),
         (staging, "a call has no transaction"),
         (keyless, "takes no `OutboundKey`"),
+        (two, "makes 2 calls"),
         (without, "name the call"),
     ];
     for (error, part) in says {
