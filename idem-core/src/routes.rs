@@ -144,7 +144,10 @@ impl<S: Store> Routes<S> {
 
     /// The handlers that make external calls.
     pub(crate) fn callers(&self) -> Vec<Caller> {
-        let caller = |route: &Route<S>| Some(Caller { handler: route.id, lease: route.external?.lease() });
+        let caller = |route: &Route<S>| {
+            let limits = route.external?;
+            Some(Caller { handler: route.id, lease: limits.lease(), name: limits.name })
+        };
         self.routes.iter().filter_map(caller).collect()
     }
 

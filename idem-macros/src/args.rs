@@ -74,7 +74,7 @@ impl Args {
                 self.keyed = true;
                 set(&mut self.key, &word, input, key)
             }
-            "name" => set(&mut self.name, &word, input, name),
+            "name" => set(&mut self.name, &word, input, handler_name),
             "event" => set(&mut self.event, &word, input, event),
             "natural" => flag(&mut self.natural, &word, input),
             "call" => set(&mut self.call, &word, input, Path::parse_mod_style),
@@ -120,8 +120,13 @@ pub(crate) fn flag(slot: &mut Option<Ident>, word: &Ident, input: ParseStream<'_
     Ok(())
 }
 
-fn name(input: ParseStream<'_>) -> Result<LitStr> {
-    let name = text(input, "the stored name of the handler as a string: `name = \"order_paid\"`")?;
+fn handler_name(input: ParseStream<'_>) -> Result<LitStr> {
+    name(input, "the stored name of the handler as a string: `name = \"order_paid\"`")
+}
+
+/// Parses a name that is stored.
+pub(crate) fn name(input: ParseStream<'_>, what: &str) -> Result<LitStr> {
+    let name = text(input, what)?;
     match name.value() {
         value if value.len() > MAX_NAME => {
             let text = format!("the name has {} bytes; at most {MAX_NAME} are possible", value.len());

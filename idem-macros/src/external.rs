@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, GenericParam, Ident, Index, Path, ReturnType, Type};
+use syn::{Error, FnArg, GenericParam, Ident, Index, LitStr, Path, ReturnType, Type};
 
 use crate::duration::Time;
 use crate::expand::{at, idem, local, moved};
@@ -104,7 +104,7 @@ fn expand(args: &Args, header: &Header, shape: Option<&Shape>) -> TokenStream {
     call.set_span(at(call.span()));
     let deprecated = attrs.iter().find(|attr| attr.path().is_ident("deprecated"));
     let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
-    let name = sig.ident.unraw().to_string();
+    let name = args.name.as_ref().map_or_else(|| sig.ident.unraw().to_string(), LitStr::value);
     let [message, params] = ["__message", "__params"].map(local);
     let key_life = key_life(args, &idem);
     let timeout = args.timeout.iter().map(|timeout| millis(timeout, &idem));

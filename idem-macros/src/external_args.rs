@@ -5,12 +5,13 @@ use std::time::Duration;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser, Result};
-use syn::{Error, Ident, Path, Token};
+use syn::{Error, Ident, LitStr, Path, Token};
 
-use crate::args::{flag, set};
+use crate::args::{flag, name, set};
 use crate::duration::{Time, time};
 
-const ARGUMENTS: &str = "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..` or `crate = ..`";
+const ARGUMENTS: &str =
+    "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..`, `name = \"..\"` or `crate = ..`";
 
 const NO_KEY_LIFE: &str = "a call needs the time for which the provider remembers a key, `#[external(key_life = \"24h\")]`; if it \
                            knows no keys, `#[external(once)]`";
@@ -30,6 +31,7 @@ pub(crate) struct Args {
     once: Option<Ident>,
     pub(crate) timeout: Option<Time>,
     pub(crate) reconcile: Option<Path>,
+    pub(crate) name: Option<LitStr>,
     pub(crate) krate: Option<Path>,
     /// Whether the life of a key is given, valid or not, or may have been meant.
     lived: bool,
@@ -73,6 +75,7 @@ impl Args {
                 flag(&mut self.once, &word, input)
             }
             "timeout" => set(&mut self.timeout, &word, input, time),
+            "name" => set(&mut self.name, &word, input, call_name),
             "reconcile" => set(&mut self.reconcile, &word, input, Path::parse_mod_style),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
             other => {
@@ -106,4 +109,8 @@ impl Args {
             errors.push(Error::new(life.text.span(), text));
         }
     }
+}
+
+fn call_name(input: ParseStream<'_>) -> Result<LitStr> {
+    name(input, "the stored name of the call as a string: `name = \"charge\"`")
 }

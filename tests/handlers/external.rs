@@ -63,7 +63,7 @@ async fn confirmed(_: OrderPlaced, _: &mut SqliteConnection) -> Result<(), BoxEr
 mod elsewhere {
     use super::{CallError, OrderPlaced, external};
 
-    #[external(once, timeout = "500ms")]
+    #[external(once, timeout = "500ms", name = "a name of its own")]
     pub(super) async fn r#match(_: &OrderPlaced) -> Result<(), CallError> {
         Err(CallError::not_done("never"))
     }
@@ -99,7 +99,7 @@ fn the_arguments_are_the_limits_of_the_call() {
     let seconds = Duration::from_secs;
     assert_eq!(limits::<charge>(), ("charge", Some(seconds(86_400)), seconds(5), true));
     assert_eq!(limits::<send_mail>(), ("send_mail", None, seconds(20), false));
-    assert_eq!(limits::<elsewhere::r#match>(), ("match", None, Duration::from_millis(500), false));
+    assert_eq!(limits::<elsewhere::r#match>(), ("a name of its own", None, Duration::from_millis(500), false));
     assert_eq!(limits::<from_a_macro>(), ("from_a_macro", Some(seconds(30 * 86_400)), seconds(20), false));
     assert_eq!((by_a_path::NAME, of_a_macro::NAME, confirmed::NAME), ("by_a_path", "of_a_macro", "confirmed"));
 }

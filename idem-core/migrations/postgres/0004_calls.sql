@@ -36,6 +36,8 @@ ALTER TABLE inbox_messages
     ADD COLUMN called_at timestamptz,
     -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
     ADD COLUMN called_by uuid,
+    -- The name of the call that was about to begin.
+    ADD COLUMN call_name text,
     -- When a question to the provider first failed. Attempts are counted anew from there.
     ADD COLUMN asked_at  timestamptz,
     -- The answer, as JSON.

@@ -18,6 +18,8 @@ ALTER TABLE "idem_inbox_messages" ADD COLUMN outbound BLOB;
 ALTER TABLE "idem_inbox_messages" ADD COLUMN called_at INTEGER;
 -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
 ALTER TABLE "idem_inbox_messages" ADD COLUMN called_by BLOB;
+-- The name of the call that was about to begin.
+ALTER TABLE "idem_inbox_messages" ADD COLUMN call_name TEXT;
 -- When a question to the provider first failed. Attempts are counted anew from there.
 ALTER TABLE "idem_inbox_messages" ADD COLUMN asked_at INTEGER;
 -- The answer, as JSON. A worker that runs a row as an ordinary one could pay a second time while its call may have had an

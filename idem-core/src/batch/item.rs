@@ -94,7 +94,10 @@ impl<S: Store> Pipeline<S> {
             // A row that has lost its connection may be the one that breaks it, and would break it for all; one that
             // the database has refused would be refused again. One without the answer to its call is moved, alone, and so is
             // one of a call that this handler does not make.
-            let fits = if route.external.is_some() { row.answer.is_some() } else { !row.may_have_called() };
+            let fits = match &route.external {
+                Some(limits) => row.answer.is_some() && row.is_of_call(limits.name),
+                None => !row.may_have_called(),
+            };
             if row.breaks > 0 || self.refusals.is_refused(row.id) || !fits {
                 return None;
             }

@@ -73,9 +73,9 @@ impl<S: Store> Pipeline<S> {
 /// The error of a message whose call may have had an effect that nobody can tell.
 pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
     let key = row.outbound.map(|key| key.to_string()).unwrap_or_default();
+    let name = row.call_name.as_deref().unwrap_or(limits.name);
     format!(
-        "whether the call `{}` had an effect is unknown: {why}. Ask the provider about the key {key}, and tell the result by \
-         `Inbox::resolve`",
-        limits.name
+        "whether the call `{name}` had an effect is unknown: {why}. Ask the provider about the key {key}, and tell the result by \
+         `Inbox::resolve`"
     )
 }

@@ -38,6 +38,10 @@ impl<S: Store> Pipeline<S> {
         let limits = route.external.as_ref()?;
         // A suspect that has the process to itself could end it, and leave the call in doubt.
         let _beside = self.suspect_lock.direct().await;
+        if !row.is_of_call(limits.name) {
+            let why = format!("it was made by another version of the service, and the handler now makes `{}`", limits.name);
+            return self.end_call(&row, Reason::Unresolved, unresolved(limits, &row, &why)).await;
+        }
         let mut age = called_for(&row, limits.lease());
         loop {
             let is_first = age.is_none();

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::batch::Verdict;
 use crate::execute::Conclusion;
+use crate::external::CallLimits;
 use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
@@ -63,17 +64,17 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Leaves a row to its external call, if it has no answer yet; or to a version of the service that makes the call, if
-    /// this one does not. Returns whether it did.
-    async fn is_left(&self, route: &Route<S>, row: &Row) -> bool {
-        if route.external.is_some() && row.answer.is_none() {
-            self.leave_to_call(row).await;
-            return true;
+    /// this one does not. One with the answer of another call is dead. Returns the outcome of a row that is not run.
+    async fn left(&self, route: &Route<S>, row: &Row) -> Option<Option<Outcome>> {
+        match &route.external {
+            Some(_) if row.answer.is_none() => self.leave_to_call(row).await,
+            Some(limits) if !row.is_of_call(limits.name) => {
+                return Some(self.reject(row, Reason::Permanent, of_another(row, limits)).await);
+            }
+            None if row.may_have_called() => self.leave_to_caller(row).await,
+            _ => return None,
         }
-        if route.external.is_none() && row.may_have_called() {
-            self.leave_to_caller(row).await;
-            return true;
-        }
-        false
+        Some(None)
     }
 
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
@@ -82,8 +83,8 @@ impl<S: Store> Pipeline<S> {
         if let Some((charge, since)) = self.unrecorded.take(row) {
             return self.charge_row(row, charge, since).await;
         }
-        if self.is_left(route, row).await {
-            return None;
+        if let Some(left) = self.left(route, row).await {
+            return left;
         }
         let taken = Instant::now();
         for rounds in 0.. {
@@ -258,4 +259,13 @@ impl<S: Store> Pipeline<S> {
 /// outage.
 fn break_policy() -> RetryPolicy {
     RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
+}
+
+/// The error of a row whose answer another call has got: it would be read as that of this one.
+fn of_another(row: &Row, limits: &CallLimits) -> String {
+    let (made, name) = (row.call_name.as_deref().unwrap_or_default(), limits.name);
+    format!(
+        "the answer that is kept is that of the call `{made}`, and the handler now makes the call `{name}`: if they are the same, keep \
+         the name, `#[external(.., name = {made:?})]`, and replay the message; otherwise give it an answer by `Inbox::resolve`"
+    )
 }

@@ -14,8 +14,8 @@ use super::{CallAnswer, HandlerId, Row, StoreError, Transactions};
 ///
 /// Each method is one committed statement or transaction.
 pub trait CallRows: Transactions {
-    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, a key and the time of the
-    /// first call where the row has none, and counts a call that begins. A row whose time it has set has
+    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row has none,
+    /// a key and the time and name of the first call; and counts a call that begins. A row whose time it has set has
     /// [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that has set it.
     /// Rows that another transaction has locked are skipped.
     fn take_calls(
@@ -74,6 +74,8 @@ pub struct Caller {
     pub handler: HandlerId,
     /// How long a row stays taken for a call: longer than the call can take.
     pub lease: Duration,
+    /// The name of its call, which is stored with a row whose first call it is.
+    pub name: &'static str,
 }
 
 /// The result of a call, for a row in its call phase. Until it is written, the call counts as one that may have had an effect.

@@ -114,6 +114,8 @@ pub struct Row {
     /// Whether no call had begun under this key when the row was taken. It is known by the take that has written
     /// [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken.
     pub is_first_call: bool,
+    /// The name of the call that has begun under this key.
+    pub call_name: Option<String>,
     /// When a question to the provider, what became of the call, first failed.
     pub asked_at: Option<SystemTime>,
     /// The answer of its call, as JSON.
@@ -143,6 +145,7 @@ impl Row {
             outbound: None,
             called_at: None,
             is_first_call: false,
+            call_name: None,
             asked_at: None,
             answer: None,
         }
@@ -163,6 +166,11 @@ impl Row {
     /// Returns whether its external call may have begun, so that only a handler that makes this call can go on with it.
     pub(crate) fn may_have_called(&self) -> bool {
         self.called_at.is_some() || self.answer.is_some()
+    }
+
+    /// Returns whether the call of this name may go on with it: no call has begun, or it has.
+    pub(crate) fn is_of_call(&self, name: &str) -> bool {
+        self.call_name.as_deref().is_none_or(|begun| begun == name)
     }
 
     /// Its approximate memory usage.

@@ -35,6 +35,7 @@ pub(crate) const TABLES: [Table; 4] = [
             "outbound",
             "called_at",
             "called_by",
+            "call_name",
             "asked_at",
             "answer",
         ],

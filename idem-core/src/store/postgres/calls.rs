@@ -17,8 +17,9 @@ impl CallRows for Postgres {
     async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
         let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
         let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
+        let names: Vec<&str> = callers.iter().map(|caller| caller.name).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let query = self.sql().take_calls.query().bind(handlers).bind(limit).bind(token).bind(leases);
+        let query = self.sql().take_calls.query().bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
         rows::all(&self.ask(query).await?)
     }
 

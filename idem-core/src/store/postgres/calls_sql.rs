@@ -5,13 +5,14 @@ use super::rows::COLUMNS;
 /// The predicate of the index of rows in their call phase.
 const CALLING: &str = "i.state = 'scheduled' AND i.starts < 0";
 
-/// As the take of ordinary rows, handler by handler. $1 and $4: the handlers and their leases in seconds, $2 the limit, $3 the
-/// token. The time of the first call is written before the call.
+/// As the take of ordinary rows, handler by handler. $1, $4 and $5: the handlers, their leases in seconds, and the names of their
+/// calls; $2 the limit, $3 the token. The time of the first call is written before the call.
 pub(super) fn take() -> String {
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id, found.lease FROM unnest($1::int[], $4::float8[]) AS handler (id, lease), LATERAL (
-                SELECT i.id, i.due_at, handler.lease FROM {{schema}}.inbox_messages AS i
+            SELECT found.id, found.lease, found.name
+            FROM unnest($1::int[], $4::float8[], $5::text[]) AS handler (id, lease, name), LATERAL (
+                SELECT i.id, i.due_at, handler.lease, handler.name FROM {{schema}}.inbox_messages AS i
                 WHERE i.handler_id = handler.id AND {CALLING} AND i.due_at <= now()
                 ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.due_at LIMIT $2
@@ -19,7 +20,8 @@ pub(super) fn take() -> String {
         UPDATE {{schema}}.inbox_messages AS i
         SET starts = i.starts - 1, token = $3, due_at = now() + due.lease * interval '1 second',
             outbound = coalesce(i.outbound, pg_catalog.gen_random_uuid()), called_at = coalesce(i.called_at, now()),
-            called_by = CASE WHEN i.called_at IS NULL THEN $3 ELSE i.called_by END
+            called_by = CASE WHEN i.called_at IS NULL THEN $3 ELSE i.called_by END,
+            call_name = CASE WHEN i.called_at IS NULL THEN due.name ELSE i.call_name END
         FROM due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id
         RETURNING {COLUMNS}"
@@ -45,6 +47,7 @@ pub(super) const RECORD: &str = "
         answer = $4,
         called_at = CASE WHEN NOT $8 THEN called_at END,
         called_by = CASE WHEN NOT $8 THEN called_by END,
+        call_name = CASE WHEN NOT $8 THEN call_name END,
         due_at = greatest(CASE WHEN $9 THEN due_at END, now() + $5::float8 * interval '1 second'),
         reason = $6::text,
         state = CASE WHEN $6 IS NULL THEN 'scheduled' ELSE 'dead' END,
@@ -89,6 +92,7 @@ pub(super) const RESOLVE: &str = "
         outbound = CASE WHEN $3 IS NULL THEN pg_catalog.gen_random_uuid() ELSE i.outbound END,
         called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END,
         called_by = CASE WHEN $3 IS NOT NULL THEN i.called_by END,
+        call_name = NULL,
         asked_at = CASE WHEN $3 IS NOT NULL THEN i.asked_at END
     FROM {schema}.handlers AS h
     WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.outbound IS NOT NULL

@@ -101,7 +101,12 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
         ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)"),
         ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())"),
-        ("calls", calls_sql::take(), "(int[], bigint, uuid, float8[])", "('{1,2}', 10, gen_random_uuid(), '{30,30}')"),
+        (
+            "calls",
+            calls_sql::take(),
+            "(int[], bigint, uuid, float8[], text[])",
+            "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}')",
+        ),
         ("called", calls_sql::by_token(), "(uuid)", "(gen_random_uuid())"),
     ];
     for (name, statement, types, values) in statements {

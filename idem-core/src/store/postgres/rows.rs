@@ -16,7 +16,7 @@ pub(super) const COLUMNS: &str = "
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
     (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
     i.outbound, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
-    (extract(epoch FROM i.asked_at) * 1000000)::bigint";
+    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name";
 
 /// Decodes all rows.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
@@ -25,7 +25,7 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 
 /// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(22)?)), ..decode(row)? });
+    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(23)?)), ..decode(row)? });
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
 }
 
@@ -60,6 +60,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         calls: u32::try_from(-1 - i64::from(starts)).ok(),
         outbound: row.try_get(17)?,
         called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
+        call_name: row.try_get(22)?,
         asked_at: row.try_get::<Option<i64>, _>(21)?.map(time),
         is_first_call: token.is_some() && token == called_by,
         answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(CallAnswer::new),

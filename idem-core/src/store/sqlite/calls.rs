@@ -35,7 +35,8 @@ ORDER BY m.due_at LIMIT ?2"#;
 const TAKE: &str = r#"
 UPDATE "idem_inbox_messages" SET starts = starts - 1, token = ?2, due_at = {now} + ?3,
     outbound = coalesce(outbound, ?4), called_at = coalesce(called_at, {now}),
-    called_by = CASE WHEN called_at IS NULL THEN ?2 ELSE called_by END
+    called_by = CASE WHEN called_at IS NULL THEN ?2 ELSE called_by END,
+    call_name = CASE WHEN called_at IS NULL THEN ?5 ELSE call_name END
 WHERE id = ?1
 RETURNING {row}"#;
 
@@ -54,6 +55,7 @@ UPDATE "idem_inbox_messages" SET
     answer = ?4,
     called_at = CASE WHEN NOT ?8 THEN called_at END,
     called_by = CASE WHEN NOT ?8 THEN called_by END,
+    call_name = CASE WHEN NOT ?8 THEN call_name END,
     due_at = max(CASE WHEN ?9 THEN due_at ELSE 0 END, {now} + ?5),
     reason = ?6,
     state = CASE WHEN ?6 IS NULL THEN 'scheduled' ELSE 'dead' END,
@@ -94,6 +96,7 @@ UPDATE "idem_inbox_messages" SET
     outbound = CASE WHEN ?3 IS NULL THEN ?4 ELSE outbound END,
     called_at = CASE WHEN ?3 IS NOT NULL THEN called_at END,
     called_by = CASE WHEN ?3 IS NOT NULL THEN called_by END,
+    call_name = NULL,
     asked_at = CASE WHEN ?3 IS NOT NULL THEN asked_at END
 WHERE id = ?1 AND state = 'dead' AND outbound IS NOT NULL AND (?3 IS NOT NULL OR answer IS NULL)
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
@@ -175,7 +178,8 @@ async fn take(
     for (id, handler) in due.fetch_all(&mut *connection).await? {
         let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
         let query = sqlx::query(store.prefix.sql(TAKE)).bind(id).bind(token).bind(millis(caller.lease));
-        taken.push(row(&query.bind(Uuid::new_v4()).fetch_one(&mut *connection).await?)?);
+        let query = query.bind(Uuid::new_v4()).bind(caller.name);
+        taken.push(row(&query.fetch_one(&mut *connection).await?)?);
     }
     Ok(taken)
 }

@@ -15,7 +15,8 @@ pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)"
 
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
 const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, deliveries,
-    reason, error, created_at, due_at, died_at, outbound, called_at, called_by, asked_at, answer,
+    reason, error, created_at, due_at, died_at, outbound, called_at, called_by, call_name, asked_at,
+    answer,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
 /// The prefix of the tables.
@@ -103,6 +104,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         calls: u32::try_from(-1 - starts).ok(),
         outbound: row.try_get::<Option<Uuid>, _>("outbound")?,
         called_at: row.try_get::<Option<i64>, _>("called_at")?.map(time),
+        call_name: row.try_get("call_name")?,
         asked_at: row.try_get::<Option<i64>, _>("asked_at")?.map(time),
         is_first_call: token.is_some() && token == called_by,
         answer: row.try_get::<Option<Vec<u8>>, _>("answer")?.map(CallAnswer::new),

@@ -35,6 +35,7 @@ macro_rules! __pipeline_in_every_mode {
             an_operator_gives_the_answer
             an_answer_waits_for_a_version_that_has_the_call
             a_message_that_was_not_called_runs_in_a_version_without_the_call
+            a_call_is_not_taken_over_by_another_one
             a_call_that_cannot_be_made_refuses_the_start
             a_crash_before_the_take_calls_once
             a_crash_before_the_call_repeats_it_under_its_key

@@ -32,8 +32,13 @@ pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, ke
     committed(stage.commit(txn).await);
 }
 
+/// A handler that makes the call `charge`.
+pub(super) fn caller(handler: HandlerId) -> Caller {
+    Caller { handler, lease: LEASE, name: "charge" }
+}
+
 pub(super) async fn take<W: World>(stage: &Stage<W>) -> Vec<Row> {
-    let caller = Caller { handler: stage.handler, lease: LEASE };
+    let caller = caller(stage.handler);
     stage.store.take_calls(&[caller], 100, Uuid::new_v4()).await.unwrap()
 }
 

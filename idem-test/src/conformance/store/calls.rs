@@ -8,7 +8,7 @@ use idem_core::store::{
 };
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, failed, is_seen, store, store_for, take, take_one, taken};
+use super::calling::{HOUR, answer, caller, failed, is_seen, store, store_for, take, take_one, taken};
 use super::stage::{LEASE, Stage};
 use super::world::World;
 
@@ -113,6 +113,26 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
     let third = take_one(&stage).await;
     assert_eq!((third.outbound, third.called_at, third.calls), (first.outbound, first.called_at, Some(1)));
     assert_eq!((third.attempts, third.error.as_str()), (1, "it failed"));
+}
+
+/// It is that of the first call under the key, so that another call does not go on with it.
+pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    let other = Caller { name: "mail", ..caller(stage.handler) };
+    let taken_by_other = async || stage.store.take_calls(&[other], 1, Uuid::new_v4()).await.unwrap().remove(0);
+    assert_eq!(row.call_name.as_deref(), Some("charge"));
+    assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
+    let row = taken_by_other().await;
+    assert_eq!(row.call_name.as_deref(), Some("charge"));
+    let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
+    assert!(stage.store.record_call(&row, &unused).await.unwrap());
+    assert_eq!(stage.one_scheduled().await.call_name, None);
+    let row = taken_by_other().await;
+    assert_eq!(row.call_name.as_deref(), Some("mail"));
+    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap());
+    assert_eq!(stage.one_scheduled().await.call_name, None);
 }
 
 /// The row becomes an ordinary one, without failed attempts, and is called for no more.
@@ -234,7 +254,7 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
         store(&stage, key).await;
         stage.rows_earlier(Duration::from_secs(60)).await;
     }
-    let callers = [Caller { handler: other, lease: LEASE }, Caller { handler: stage.handler, lease: 3 * LEASE }];
+    let callers = [caller(other), Caller { lease: 3 * LEASE, ..caller(stage.handler) }];
     let token = Uuid::new_v4();
     let taken = stage.store.take_calls(&callers, 2, token).await.unwrap();
     let mut ids: Vec<_> = taken.iter().map(|row| row.identity.clone()).collect();
@@ -256,7 +276,7 @@ pub async fn calls_of_all_handlers_are_taken_by_their_age<W: World>(world: W) {
         stage.rows_earlier(Duration::from_secs(60)).await;
     }
     for callers in [[stage.handler, other], [other, stage.handler]] {
-        let callers = callers.map(|handler| Caller { handler, lease: LEASE });
+        let callers = callers.map(caller);
         let taken = stage.store.take_calls(&callers, 2, Uuid::new_v4()).await.unwrap();
         let mut keys: Vec<String> = taken.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();

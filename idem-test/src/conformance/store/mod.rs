@@ -165,6 +165,7 @@ macro_rules! store_suite {
             the_first_call_under_a_key_is_known
             a_row_in_its_call_phase_is_taken_for_its_call_only
             a_repeated_call_keeps_its_key
+            the_name_of_a_call_is_that_of_its_first_take
             an_answer_makes_an_ordinary_row
             a_call_in_doubt_leaves_its_lease_to_end
             a_call_without_effect_leaves_its_key_unused
