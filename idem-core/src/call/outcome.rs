@@ -9,7 +9,7 @@ use crate::runtime::{Charge, Pipeline};
 use crate::store::{CallAnswer, CallResult, Row};
 use crate::{BoxError, Outcome, Reason, Store};
 
-use super::result::unresolved;
+use super::result::{Written, unresolved};
 
 impl<S: Store> Pipeline<S> {
     /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message.
@@ -22,10 +22,22 @@ impl<S: Store> Pipeline<S> {
             );
             return self.end_call(row, Reason::TooLarge, error).await;
         }
-        if self.write_call(row, &CallResult::answered(answer)).await {
-            self.scheduled.notify_one();
-        } else {
-            tracing::warn!(id = row.id, "a call has returned after another worker had taken its row: its answer is not used");
+        let id = row.id;
+        match self.write_call(row, &CallResult::answered(answer)).await {
+            Written::Yes => self.scheduled.notify_one(),
+            Written::Lost => tracing::warn!(
+                id,
+                "a call has returned after another worker had taken its message, or an operator had changed it: its answer is not \
+                 used"
+            ),
+            Written::Refused => tracing::warn!(
+                id,
+                "the database refuses to keep the answer of a call, which therefore stays in doubt: it is repeated or asked about"
+            ),
+            Written::Stopped => tracing::warn!(
+                id,
+                "the worker has stopped before the database has taken the answer of a call, which therefore stays in doubt"
+            ),
         }
         None
     }

@@ -1,29 +1,65 @@
 //! Records and reports the results of calls.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::external::CallLimits;
 use crate::runtime::{Charge, Pipeline, warn_of_refusal};
-use crate::store::{CallResult, Row};
+use crate::store::{CallResult, Filter, Page, Row};
 use crate::{Outcome, Reason, Store, telemetry};
 
+/// Whether the result of a call was written. If not, the lease ends, and the call counts as one that may have had an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    Yes,
+    /// Another worker has taken the row meanwhile, or an operator has changed it.
+    Lost,
+    /// The database refuses it because of the message.
+    Refused,
+    /// The worker has stopped before the database has answered.
+    Stopped,
+}
+
 impl<S: Store> Pipeline<S> {
-    /// Records the result of a call, and retries until the database has answered. Returns whether it was written: if not, the
-    /// lease ends, and the call counts as one that may have had an effect.
-    pub(super) async fn write_call(&self, row: &Row, result: &CallResult) -> bool {
-        let write = || self.store.record_call(row, result);
+    /// Records the result of a call, and retries until the database has answered.
+    pub(super) async fn write_call(&self, row: &Row, result: &CallResult) -> Written {
+        let tries = AtomicUsize::new(0);
+        let write = || {
+            tries.fetch_add(1, Relaxed);
+            self.store.record_call(row, result)
+        };
         match self.outage.insist_unless_refused(&self.stop, write).await {
-            Some(Ok(written)) => {
+            Some(Ok(true)) => {
                 self.outage.works();
-                written
+                Written::Yes
+            }
+            Some(Ok(false)) => {
+                // Of an earlier try, the answer may have been lost, and not what it has written.
+                let is_written = tries.load(Relaxed) > 1 && self.has_result(row, result).await;
+                if is_written { Written::Yes } else { Written::Lost }
             }
             Some(Err(error)) => {
                 let (tries, _) = self.refusals.count(row.id);
                 warn_of_refusal(&row.delivery, tries, error.as_ref());
-                false
+                Written::Refused
             }
-            None => false,
+            None => Written::Stopped,
         }
+    }
+
+    /// Returns whether the row is as this result leaves it. A row that is gone was completed, with an answer that was kept.
+    async fn has_result(&self, row: &Row, result: &CallResult) -> bool {
+        // In this order, so that a row that dies meanwhile is found.
+        for scheduled in [true, false] {
+            let filter = Filter { scheduled, ..Filter::default() };
+            let page = Page::new(1).before(row.id.saturating_add(1));
+            let read = || self.store.list(&self.consumer, &filter, page);
+            let Some(mut found) = self.outage.insist(&self.stop, read).await else { return false };
+            if let Some(found) = found.pop().filter(|found| found.id == row.id) {
+                return is_left_by(&found, result);
+            }
+        }
+        result.answer.is_some()
     }
 
     /// Gives a row back that was not called. `is_first`: no call has begun under its key before.
@@ -58,7 +94,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn write_charge(&self, row: &Row, charge: Charge, result: CallResult) -> Option<Outcome> {
-        if !self.write_call(row, &result).await {
+        if self.write_call(row, &result).await != Written::Yes {
             return None;
         }
         let Charge { attempts, next, error } = charge;
@@ -67,6 +103,14 @@ impl<S: Store> Pipeline<S> {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
         })
+    }
+}
+
+/// Returns whether the row is as this result leaves it.
+fn is_left_by(row: &Row, result: &CallResult) -> bool {
+    match &result.answer {
+        Some(answer) => row.answer.as_ref() == Some(answer),
+        None => row.reason == result.next.err() && result.error.as_ref().is_some_and(|error| *error == row.error),
     }
 }
 

@@ -131,8 +131,8 @@ fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
     match reason {
         Reason::Unresolved => unresolved(limits, row, "its key is too old to be used again, and no `reconcile` can be asked"),
         _ => format!(
-            "the call `{}` began too often without a result, because processes ended meanwhile: replay the message if they were \
-             killed from outside",
+            "the call `{}` began too often without a result, because processes ended meanwhile, or because the database refused \
+             its results: replay the message if they were killed from outside, or once the cause is removed",
             limits.name
         ),
     }

@@ -24,7 +24,9 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         self.tap.before("record_call", row.identity.key.as_bytes()).await?;
-        self.tap.statement(self.within.record_call(row, result)).await
+        let recorded = self.tap.statement(self.within.record_call(row, result)).await?;
+        self.tap.before("call_is_recorded", row.identity.key.as_bytes()).await?;
+        Ok(recorded)
     }
 
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {

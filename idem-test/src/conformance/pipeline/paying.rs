@@ -62,10 +62,15 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
             reached.send_replace(true);
             Do::Hang
         };
+        (self.start_over(hook), seen)
+    }
+
+    /// Starts a worker whose store fails on demand.
+    pub(super) fn start_over(&self, hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static) -> Running {
         let store = TappedStore::new(self.0.store.clone(), Faulty::new(hook));
         let worker = Worker::new("billing", store, self.0.queue.clone()).state(self.0.desk.clone());
         let worker = worker.handler::<Over<Pays<W, KEYED, ASKS>, W::Store, Faulty>>();
-        (self.0.run_until_stopped(worker, Settings::default()), seen)
+        self.0.run_until_stopped(worker, Settings::default())
     }
 
     /// Ends a worker in this method as a crash does.
