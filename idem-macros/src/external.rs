@@ -108,6 +108,7 @@ fn expand(args: &Args, header: &Header, shape: Option<&Shape>) -> TokenStream {
     let [message, params] = ["__message", "__params"].map(local);
     let key_life = key_life(args, &idem);
     let timeout = args.timeout.iter().map(|timeout| millis(timeout, &idem));
+    let ask_after = args.ask_after.iter().map(|after| millis(after, &idem));
     let Some(shape) = shape else {
         return quote! {
             #[doc(hidden)]
@@ -142,6 +143,7 @@ fn expand(args: &Args, header: &Header, shape: Option<&Shape>) -> TokenStream {
             const NAME: &'static #idem::str = #name;
             const KEY_LIFE: #idem::Option<#idem::Duration> = #key_life;
             #(const TIMEOUT: #idem::Duration = #timeout;)*
+            #(const ASK_AFTER: #idem::Duration = #ask_after;)*
             #types
             async fn call(#message: &Self::Message, #params: Self::Params)
                 -> #idem::Result<Self::Answer, #idem::CallError>

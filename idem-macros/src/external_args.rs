@@ -11,10 +11,11 @@ use crate::args::{flag, name, set};
 use crate::duration::{Time, time};
 
 const ARGUMENTS: &str =
-    "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..`, `name = \"..\"` or `crate = ..`";
+    "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..`, `ask_after = \"2m\"`, `name = \"..\"` or `crate = ..`";
 
 const NO_KEY_LIFE: &str = "a call needs the time for which the provider remembers a key, `#[external(key_life = \"24h\")]`; if it \
                            knows no keys, `#[external(once)]`";
+const NOBODY: &str = "there is nobody to ask: name the function that does, `reconcile = ..`, or remove `ask_after`";
 const BOTH: &str = "a provider that knows no keys remembers none: remove `once`, or remove `key_life`";
 
 /// The timeout of a call that names none.
@@ -31,6 +32,7 @@ pub(crate) struct Args {
     once: Option<Ident>,
     pub(crate) timeout: Option<Time>,
     pub(crate) reconcile: Option<Path>,
+    pub(crate) ask_after: Option<Time>,
     pub(crate) name: Option<LitStr>,
     pub(crate) krate: Option<Path>,
     /// Whether the life of a key is given, valid or not, or may have been meant.
@@ -75,6 +77,7 @@ impl Args {
                 flag(&mut self.once, &word, input)
             }
             "timeout" => set(&mut self.timeout, &word, input, time),
+            "ask_after" => set(&mut self.ask_after, &word, input, time),
             "name" => set(&mut self.name, &word, input, call_name),
             "reconcile" => set(&mut self.reconcile, &word, input, Path::parse_mod_style),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
@@ -94,6 +97,9 @@ impl Args {
     fn check(&self, errors: &mut Vec<Error>) {
         if !self.lived {
             errors.push(Error::new(Span::call_site(), NO_KEY_LIFE));
+        }
+        if let (Some(after), None) = (&self.ask_after, &self.reconcile) {
+            errors.push(Error::new(after.text.span(), NOBODY));
         }
         if let (Some(once), Some(_)) = (&self.once, &self.key_life) {
             errors.push(Error::new(once.span(), BOTH));

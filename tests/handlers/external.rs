@@ -19,7 +19,7 @@ struct Charge {
     number: String,
 }
 
-#[external(key_life = "24h", timeout = "5s", reconcile = find_charge)]
+#[external(key_life = "24h", timeout = "5s", reconcile = find_charge, ask_after = "7s")]
 async fn charge(order: &OrderPlaced, key: OutboundKey, State(provider): State<Provider>) -> Result<Charge, CallError> {
     match provider.charge(Some(key.as_str()), &order.id).await? {
         reply if reply.status == 200 => Ok(Charge { number: reply.body }),
@@ -101,6 +101,7 @@ fn the_arguments_are_the_limits_of_the_call() {
     assert_eq!(limits::<send_mail>(), ("send_mail", None, seconds(20), false));
     assert_eq!(limits::<elsewhere::r#match>(), ("a name of its own", None, Duration::from_millis(500), false));
     assert_eq!(limits::<from_a_macro>(), ("from_a_macro", Some(seconds(30 * 86_400)), seconds(20), false));
+    assert_eq!((charge::ASK_AFTER, send_mail::ASK_AFTER), (seconds(7), seconds(120)));
     assert_eq!((by_a_path::NAME, of_a_macro::NAME, confirmed::NAME), ("by_a_path", "of_a_macro", "confirmed"));
 }
 

@@ -47,11 +47,12 @@ impl<S: Store> Pipeline<S> {
             let is_first = age.is_none();
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
                 // A drain begins no more calls.
-                Step::Call | Step::Ask | Step::GiveBack if self.draining.has_begun() => {
+                Step::Call | Step::Ask if self.draining.has_begun() => {
                     return self.give_back_call(&row, is_first, Duration::ZERO).await;
                 }
                 Step::Call => false,
                 Step::Ask => true,
+                Step::Wait(due) => return self.give_back_call(&row, is_first, due).await,
                 Step::GiveBack => return self.give_back_call(&row, is_first, Duration::ZERO).await,
                 Step::Dead(reason) => return self.end_call(&row, reason, why_dead(limits, &row, reason)).await,
             };

@@ -15,6 +15,8 @@ pub(super) enum Step {
     Call,
     /// Ask the provider what became of the calls under this key.
     Ask,
+    /// Ask it after this time.
+    Wait(Duration),
     /// There is no time left in the lease: a call could still be under way when another worker begins one.
     GiveBack,
     Dead(Reason),
@@ -31,7 +33,10 @@ pub(super) fn next(limits: &CallLimits, calls: u32, age: Option<Duration>, waite
     }
     match (limits.is_usable(age), limits.reconciles) {
         (true, _) => Step::Call,
-        (false, true) => Step::Ask,
+        (false, true) => {
+            let wait = limits.ask_after.saturating_sub(age.unwrap_or_default());
+            if wait.is_zero() { Step::Ask } else { Step::Wait(wait) }
+        }
         (false, false) => Step::Dead(Reason::Unresolved),
     }
 }
@@ -44,7 +49,8 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
 
     fn limits(key_life: Option<Duration>, reconciles: bool) -> CallLimits {
-        CallLimits { name: "charge", timeout: 20 * SECOND, key_life, reconciles, writes: false, takes_key: true }
+        let (timeout, ask_after) = (20 * SECOND, 50 * SECOND);
+        CallLimits { name: "charge", timeout, key_life, reconciles, ask_after, writes: false, takes_key: true }
     }
 
     #[test]
@@ -59,7 +65,9 @@ mod tests {
             (keyed, 1, Some(61 * SECOND), 6 * SECOND, Step::GiveBack),
             (keyed, 11, Some(NOW), NOW, Step::Dead(Reason::Crashed)),
             (mail, 1, None, NOW, Step::Call),
-            (mail, 1, Some(NOW), NOW, Step::Ask),
+            (mail, 1, Some(NOW), NOW, Step::Wait(50 * SECOND)),
+            (mail, 1, Some(49 * SECOND), NOW, Step::Wait(SECOND)),
+            (mail, 1, Some(50 * SECOND), NOW, Step::Ask),
             (limits(Some(100 * SECOND), false), 1, Some(61 * SECOND), NOW, Step::Dead(Reason::Unresolved)),
             (limits(None, false), 1, Some(NOW), NOW, Step::Dead(Reason::Unresolved)),
         ];

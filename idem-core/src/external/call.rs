@@ -65,6 +65,11 @@ pub trait External: Send + Sync + 'static {
     /// Whether [`reconcile`](Self::reconcile) can be asked.
     const RECONCILES: bool = false;
 
+    /// How long after a call began the provider is asked about it, at the earliest; two minutes by default. A network, a proxy or
+    /// the provider's own queue can hold a request for longer than its client waits, and a list can lag behind: an answer
+    /// [`Found::NotThere`](crate::Found::NotThere) that comes too early permits a second effect.
+    const ASK_AFTER: Duration = Duration::from_secs(120);
+
     /// The message of the handler.
     type Message: Send + Sync + 'static;
 

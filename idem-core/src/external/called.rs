@@ -77,6 +77,7 @@ where
             timeout: C::TIMEOUT,
             key_life: C::KEY_LIFE,
             reconciles: C::RECONCILES,
+            ask_after: C::ASK_AFTER,
             writes: C::Params::STAGES || C::Params::ADVANCES,
             takes_key: C::Params::NEEDS_CALL,
         };

@@ -29,6 +29,8 @@ pub(crate) struct CallLimits {
     /// `None`: the provider knows no keys.
     pub(crate) key_life: Option<Duration>,
     pub(crate) reconciles: bool,
+    /// How long after a call began the provider is asked about it, at the earliest.
+    pub(crate) ask_after: Duration,
     /// Whether a parameter needs a transaction.
     pub(crate) writes: bool,
     /// Whether a parameter is the key, or contains it.
@@ -88,8 +90,15 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn limits(key_life: Option<Duration>) -> CallLimits {
-        let timeout = Duration::from_secs(20);
-        CallLimits { name: "charge", timeout, key_life, reconciles: true, writes: false, takes_key: true }
+        CallLimits {
+            name: "charge",
+            timeout: Duration::from_secs(20),
+            key_life,
+            reconciles: true,
+            ask_after: Duration::ZERO,
+            writes: false,
+            takes_key: true,
+        }
     }
 
     #[test]

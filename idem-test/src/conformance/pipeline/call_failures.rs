@@ -1,6 +1,6 @@
 //! Lost answers, keys that are too old, and questions without an answer.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
 use idem_core::store::{Replayed, Resolution};
@@ -10,7 +10,7 @@ use crate::conformance::store::World;
 use crate::provider::Fault;
 
 use super::paying::{MINUTE, Paying, attempts};
-use super::payments::KEY_LIFE;
+use super::payments::{ASK_AFTER, KEY_LIFE};
 use super::settings::Settings;
 
 /// Of a call to a provider without keys: it is not repeated, and the provider is asked.
@@ -32,6 +32,23 @@ pub async fn a_begun_call_without_a_key_is_asked_about<W: World>(world: W) {
     assert_eq!(paying.counts("not there").await, (1, 2, 1), "it was not there, and is called again");
     assert_eq!(paying.counts("busy").await, (1, 3, 1), "it certainly had no effect");
     assert!(paying.0.dead().await.is_empty());
+}
+
+/// Until then its request may be held somewhere on its way, although nobody waits for it any more.
+pub async fn a_call_is_asked_about_after_a_while<W: World>(world: W) {
+    let paying = Paying::<W, false, true>::new(world).await;
+    paying.publish("a", [Fault::LoseAnswer]);
+    let worker = paying.start();
+    paying.row(|row| row.attempts == 1).await;
+    // The lease is over.
+    paying.time_passes(ASK_AFTER - Duration::from_secs(10)).await;
+    let soon_due = Duration::from_secs(5);
+    let row = paying.row(|row| row.token.is_none() && row.due_at > SystemTime::now() + soon_due).await;
+    assert_eq!((row.attempts, paying.0.desk.runs("question a")), (1, 0));
+    paying.time_passes(MINUTE).await;
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 1, 1), 1));
 }
 
 /// It has charged a moment ago. A replay that took it for one that has not begun would charge again.

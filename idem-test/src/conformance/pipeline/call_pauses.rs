@@ -25,6 +25,7 @@ impl External for Pause {
     const KEY_LIFE: Option<Duration> = None;
     const TIMEOUT: Duration = Duration::from_millis(100);
     const RECONCILES: bool = true;
+    const ASK_AFTER: Duration = Duration::from_secs(1);
 
     type Message = Order;
     type Params = State<Desk>;

@@ -43,6 +43,7 @@ macro_rules! __pipeline_in_every_mode {
             a_crash_behind_the_call_repeats_it_under_its_key
             a_crash_in_the_completion_calls_nobody_again
             a_begun_call_without_a_key_is_asked_about
+            a_call_is_asked_about_after_a_while
             a_replay_of_a_call_without_a_key_calls_nobody
             a_begun_call_that_nobody_can_be_asked_about_is_unresolved
             a_lost_answer_is_got_under_the_same_key

@@ -16,6 +16,9 @@ use super::orders::{Act, Order, end};
 /// The life of a key.
 pub(super) const KEY_LIFE: Duration = Duration::from_secs(24 * 3600);
 
+/// When a call is asked about, at the earliest.
+pub(super) const ASK_AFTER: Duration = Duration::from_secs(30);
+
 /// A call to the payment provider, which knows keys if it is `KEYED`, and can be asked about a call if it `ASKS`.
 pub(super) struct Pay<const KEYED: bool, const ASKS: bool>;
 
@@ -37,6 +40,7 @@ impl<const KEYED: bool, const ASKS: bool> External for Pay<KEYED, ASKS> {
     const KEY_LIFE: Option<Duration> = if KEYED { Some(KEY_LIFE) } else { None };
     const TIMEOUT: Duration = Duration::from_secs(3);
     const RECONCILES: bool = ASKS;
+    const ASK_AFTER: Duration = ASK_AFTER;
 
     type Message = Order;
     type Params = (OutboundKey, State<Desk>);
