@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Serialize;
+use serde_json::error::Category;
 
 use crate::store::CallAnswer;
 use crate::{BoxError, Extract, Extraction, Param, permanent};
@@ -67,8 +68,8 @@ where
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
         let answer = from.delivery.call.as_deref().and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes);
         let answer = answer.ok_or("the call has no answer yet")?;
-        let unread = |error| permanent(format!("the stored answer of the call `{}` is not read: {error}", C::NAME));
-        Ok(Self { answer: serde_json::from_slice(answer).map_err(unread)?, of: PhantomData })
+        let answer = serde_json::from_slice(answer).map_err(|error| unread(C::NAME, &error))?;
+        Ok(Self { answer, of: PhantomData })
     }
 
     fn external() -> Option<ErasedCall<S>> {
@@ -83,6 +84,17 @@ where
         };
         Some(ErasedCall { limits, message: TypeId::of::<M>(), begin: begin::<C, S> })
     }
+}
+
+/// The error of an answer that is not read. It quotes nothing of the answer, which may contain personal data, unlike that of
+/// serde_json.
+fn unread(name: &str, error: &serde_json::Error) -> BoxError {
+    let what = match error.classify() {
+        Category::Data => "is of another type",
+        _ => "is not JSON",
+    };
+    let (line, column) = (error.line(), error.column());
+    permanent(format!("the stored answer of the call `{name}` {what}, in line {line}, column {column}"))
 }
 
 /// Begins a call of `C`, or asks what became of it.
@@ -117,4 +129,45 @@ async fn ask<C: External>(message: Box<C::Message>, params: C::Params) -> Result
 
 fn reply<T: Serialize>(answer: &T) -> CallReply {
     CallReply::Answer(serde_json::to_vec(answer).map(CallAnswer::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::delivery::KeptCall;
+    use crate::{Delivery, Key};
+
+    struct Charge;
+
+    impl External for Charge {
+        const NAME: &'static str = "charge";
+        const KEY_LIFE: Option<Duration> = None;
+
+        type Message = ();
+        type Params = ();
+        type Answer = u64;
+
+        async fn call((): &(), (): ()) -> Result<u64, CallError> {
+            Ok(7)
+        }
+    }
+
+    #[test]
+    fn the_error_of_an_answer_that_is_not_read_quotes_nothing_of_it() {
+        for (answer, what) in [("\"4242 4242\"", "another type"), ("4242 secret", "not JSON")] {
+            let mut delivery = Delivery::new("orders", "");
+            let kept = KeptCall { outbound: Uuid::new_v4(), answer: Some(CallAnswer::new(answer)) };
+            delivery.call = Some(Arc::new(kept));
+            let key = Key::empty();
+            let error = CalledBy::<Charge>::extract(&Extraction::new(&delivery, &key, &(), None)).unwrap_err();
+            let text = crate::error::text(error.as_ref());
+            assert!(text.contains(what) && text.contains("`charge`"), "{text}");
+            assert!(!text.contains("4242") && !text.contains("secret"), "{text}");
+        }
+    }
 }

@@ -1,10 +1,14 @@
 //! Checks before the start of the external calls of a worker's handlers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::external::CallLimits;
 use crate::registry::Registered;
 use crate::{Error, Store};
+
+/// The longest timeout of a call: a day.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Checks that each handler's external call can be made and repeated.
 pub(super) fn check<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
@@ -60,6 +64,12 @@ fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<St
     }
     if timeout.is_zero() {
         return Some(format!("makes the call `{name}`, whose timeout is zero: give it a longer time"));
+    }
+    if *timeout > LONGEST {
+        return Some(format!(
+            "makes the call `{name}`, whose timeout is {timeout:?}: a process that ends in it leaves its message for that long. Give \
+             it at most {LONGEST:?}"
+        ));
     }
     let too_short = key_life.is_some_and(|_| !limits.is_usable(None));
     too_short.then(|| {

@@ -21,6 +21,7 @@ struct Call<P, const LIFE: u64>(PhantomData<fn() -> P>);
 impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
     const NAME: &'static str = "call";
     const KEY_LIFE: Option<Duration> = Some(Duration::from_secs(LIFE));
+    const TIMEOUT: Duration = Duration::from_secs(if LIFE == YEARS { 100_000 } else { 20 });
 
     type Message = Order;
     type Params = P;
@@ -30,6 +31,8 @@ impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
         Ok(())
     }
 }
+
+const YEARS: u64 = 1_000_000_000;
 
 /// A handler of this input with these parameters.
 struct Calls<W, I, P, const NATURAL: bool>(PhantomData<fn() -> (W, I, P)>);
@@ -73,6 +76,7 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
     let short = refused::<W, Calls<W, Order, CalledBy<Call<OutboundKey, 33>>, false>>(&line).await;
     let staging = refused::<W, Calls<W, Order, Day<(OutboundKey, Outbox)>, false>>(&line).await;
     let keyless = refused::<W, Calls<W, Order, Day<State<Desk>>, false>>(&line).await;
+    let long = refused::<W, Calls<W, Order, CalledBy<Call<OutboundKey, YEARS>>, false>>(&line).await;
     let two = refused::<W, Calls<W, Order, (Day, Day), false>>(&line).await;
     let without = refused::<W, Calls<W, Order, OutboundKey, false>>(&line).await;
     let says = [
@@ -81,6 +85,7 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
         (short, "lower the timeout"),
         (staging, "a call has no transaction"),
         (keyless, "takes no `OutboundKey`"),
+        (long, "ends in it leaves"),
         (two, "makes 2 calls"),
         (without, "name the call"),
     ];
