@@ -164,7 +164,8 @@ mod tests {
             let kept = KeptCall { outbound: Uuid::new_v4(), answer: Some(CallAnswer::new(answer)) };
             delivery.call = Some(Arc::new(kept));
             let key = Key::empty();
-            let error = CalledBy::<Charge>::extract(&Extraction::new(&delivery, &key, &(), None)).unwrap_err();
+            let from = Extraction::new(&delivery, &key, &(), None);
+            let error = <CalledBy<Charge> as Extract<()>>::extract(&from).unwrap_err();
             let text = crate::error::text(error.as_ref());
             assert!(text.contains(what) && text.contains("`charge`"), "{text}");
             assert!(!text.contains("4242") && !text.contains("secret"), "{text}");

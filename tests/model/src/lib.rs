@@ -8,7 +8,7 @@
 //! | `messages::{crash, prune, operator}` | what happens to them: a process ends, time passes, claims are pruned, an operator acts |
 //! | `batch` | several messages in one transaction |
 //! | `relay::{staging, lane, publish}` | the outbox: staged, published in the order of each key, deleted |
-//! | `calls::{row, provider}` | calls to a provider outside of the transaction, under a key that the row keeps |
+//! | `calls::{row, provider, operator}` | calls to a provider outside of the transaction, under a key that the row keeps; replays and backups |
 //!
 //! `messages::traces` checks that what real workers did is a path of `messages`: `--check FILE` reads a trace, of which
 //! the workers of this package's tests and of the fault tests write some.

@@ -18,6 +18,9 @@ pub(crate) enum Defect {
     DoubtGivesBackAtOnce,
     CallsAfterItsLease,
     BusyIsADoubt,
+    SendsAfterAPause,
+    ReplayEndsTheLease,
+    KeyMadeAtTheTake,
 }
 
 impl Defect {
@@ -40,5 +43,12 @@ impl Defect {
         ),
         (Self::CallsAfterItsLease, "a worker calls without looking at its lease", Property::ChargedOnce),
         (Self::BusyIsADoubt, "a call that certainly had no effect counts as begun", Property::InnocentsLive),
+        (
+            Self::SendsAfterAPause,
+            "a worker looks at its lease when a call begins, and not when it sends",
+            Property::ChargedOnce,
+        ),
+        (Self::ReplayEndsTheLease, "a replay makes a call in doubt due at once", Property::ChargedOnce),
+        (Self::KeyMadeAtTheTake, "a key is made when its row is taken, and is not in a backup", Property::ChargedOnce),
     ];
 }

@@ -3,6 +3,7 @@
 
 mod defect;
 mod failure;
+mod operator;
 mod provider;
 mod row;
 mod state;
@@ -32,7 +33,7 @@ impl Model for World {
 
     /// The message was stored before, with its key, and acked: the row is the intent.
     fn first(&self) -> State {
-        let row = Row { holder: Holder::Nobody, key: 0, called: false, answer: false, dead: false };
+        let row = Row { holder: Holder::Nobody, key: 0, called: false, answer: false, dead: None };
         State {
             row: Some(row),
             workers: [Stage::Idle; WORKERS],
@@ -40,6 +41,7 @@ impl Model for World {
             keys: [Key::default(); KEYS],
             charges: 0,
             completed: 0,
+            saved: None,
             recalled: false,
             left: self.left,
         }
@@ -53,6 +55,7 @@ impl Model for World {
                 Stage::Idle if state.flying[worker].is_some() => {}
                 Stage::Idle => row::take(&mut steps, worker),
                 Stage::Taken { first } => row::decide(&mut steps, worker, first),
+                Stage::Sending { first, key } => row::send(&mut steps, worker, first, key),
                 Stage::Calling { .. } => {}
                 Stage::Answered => row::complete(&mut steps, worker),
                 Stage::NotDone { first } => row::not_done(&mut steps, worker, first),
@@ -62,6 +65,7 @@ impl Model for World {
             failure::steps(&mut steps, worker);
         }
         provider::time(&mut steps);
+        operator::steps(&mut steps);
     }
 
     fn violates(&self, state: &State, property: Property) -> bool {
@@ -74,13 +78,13 @@ impl Model for World {
             Property::InnocentsLive => {
                 let (left, all) = (state.left, self.left);
                 let doubtless = (left.kills, left.pauses, left.losses) == (all.kills, all.pauses, all.losses);
-                doubtless && state.row.is_some_and(|row| row.dead)
+                doubtless && state.row.is_some_and(|row| row.dead.is_some())
             }
             _ => false,
         }
     }
 
     fn is_quiet(&self, state: &State) -> bool {
-        state.row.is_none_or(|row| row.dead) && state.workers == [Stage::Idle; WORKERS]
+        state.row.is_none_or(|row| row.dead.is_some()) && state.workers == [Stage::Idle; WORKERS]
     }
 }

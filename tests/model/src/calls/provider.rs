@@ -51,13 +51,21 @@ pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {
 pub(super) fn time(steps: &mut Steps<'_>) {
     let (world, state) = (steps.world, steps.state);
     for (number, key) in state.keys.iter().enumerate() {
-        let flies = state.flying.iter().flatten().any(|flying| usize::from(*flying) == number);
+        // A key is used only if the provider knows it until the end of the lease.
+        let sends = (0..WORKERS).any(|worker| {
+            let under = matches!(state.workers[worker], Stage::Sending { key, .. } if usize::from(key) == number);
+            under && state.has_lease(worker)
+        });
+        let flies = sends || state.flying.iter().flatten().any(|flying| usize::from(*flying) == number);
         // A lease is shorter than the life of a key.
         let begins = (0..WORKERS).any(|worker| {
-            let first = matches!(state.workers[worker], Stage::Taken { first: true } | Stage::Calling { first: true });
+            let first = matches!(
+                state.workers[worker],
+                Stage::Taken { first: true } | Stage::Sending { first: true, .. } | Stage::Calling { first: true }
+            );
             first && state.has_lease(worker)
         });
-        if key.age == Age::Young && !begins {
+        if key.age == Age::Young && !begins && !world.keys_last {
             steps.setback("", "the life of the key is almost over", 0, |after| after.keys[number].age = Age::Old);
         }
         if key.age == Age::Old && key.charged && !key.forgotten && (!flies || world.has(Defect::KeyUsedToItsEnd)) {

@@ -1,7 +1,7 @@
 //! A worker and the row: take, decide, record, complete.
 
 use super::defect::Defect;
-use super::state::{Age, Holder, KEYS, Row, Stage, State};
+use super::state::{Age, Death, Holder, Row, Stage, State};
 use super::steps::Steps;
 use super::world::World;
 
@@ -9,25 +9,27 @@ use super::world::World;
 pub(super) const NAMES: [&str; 2] = ["worker A", "worker B"];
 
 /// Takes the row if it is due, and sets the time of the first call, before the call: one committed statement. A lease
-/// outlasts the timeout of a call, so no request of an earlier holder is on its way.
+/// outlasts the timeout of a call, so no request of an earlier holder is on its way, unless the world lets one outlive it.
 pub(super) fn take(steps: &mut Steps<'_>, worker: usize) {
     let (world, state) = (steps.world, steps.state);
-    let Some(row) = state.row.filter(|row| !row.dead) else { return };
+    let Some(row) = state.row.filter(|row| row.dead.is_none()) else { return };
     let due = match row.holder {
         Holder::Nobody => true,
         Holder::Leased(_) => false,
         Holder::Expired(holder) | Holder::Ending(holder) => {
-            state.flying[usize::from(holder)].is_none() || world.has(Defect::LeaseShorterThanTheCall)
+            let is_over = state.flying[usize::from(holder)].is_none() || world.outlives;
+            is_over || world.has(Defect::LeaseShorterThanTheCall)
         }
     };
     if !due || state.workers[worker] != Stage::Idle {
         return;
     }
     let called = row.called || !world.has(Defect::CalledAtAfterTheCall);
+    let made = state.unused_key().filter(|_| world.has(Defect::KeyMadeAtTheTake) && !row.called);
     let what = if called { "takes the row, which says that a call has begun" } else { "takes the row" };
     steps.step(NAMES[worker], what, 0, |after| {
         let holder = Holder::Leased(u8::try_from(worker).unwrap_or_default());
-        let taken = Row { holder, called, ..row };
+        let taken = Row { holder, called, key: made.unwrap_or(row.key), ..row };
         after.row = Some(taken);
         used(after, taken);
         after.workers[worker] = Stage::Taken { first: !row.called };
@@ -57,9 +59,24 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     if (old && !usable) || begun {
         return reconcile(steps, worker, row);
     }
-    steps.step(NAMES[worker], "calls the provider", 0, |after| {
+    steps.step(NAMES[worker], "begins a call", 0, |after| {
         after.recalled |= row.answer;
-        after.flying[worker] = Some(row.key);
+        after.workers[worker] = Stage::Sending { first, key: row.key };
+    });
+}
+
+/// Polls the call, which sends its request. A worker looks at its lease before each poll: after a pause it sends nothing, and
+/// its call is in doubt.
+pub(super) fn send(steps: &mut Steps<'_>, worker: usize, first: bool, key: u8) {
+    let (world, state) = (steps.world, steps.state);
+    let looks = !world.has(Defect::CallsAfterItsLease) && !world.has(Defect::SendsAfterAPause);
+    if looks && !state.has_lease(worker) {
+        return steps.step(NAMES[worker], "sees before it sends that its lease is over", 0, |after| {
+            after.workers[worker] = Stage::Doubt;
+        });
+    }
+    steps.step(NAMES[worker], "sends its request", 0, |after| {
+        after.flying[worker] = Some(key);
         after.workers[worker] = Stage::Calling { first };
     });
 }
@@ -75,7 +92,7 @@ fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
         renew(steps, worker, "asks the provider, which has not charged, and uses a new key");
     } else if state.has_token(worker) {
         steps.step(NAMES[worker], "cannot know what became of the call: the row is dead, unresolved", 0, |after| {
-            after.row = Some(Row { dead: true, holder: Holder::Nobody, ..row });
+            after.row = Some(Row { dead: Some(Death::Unresolved), holder: Holder::Nobody, ..row });
             after.workers[worker] = Stage::Idle;
         });
     } else {
@@ -85,12 +102,12 @@ fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
 
 /// A new key is written to the row before it is used, by the token.
 fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
-    let Some(row) = steps.state.row.filter(|row| steps.state.has_token(worker) && usize::from(row.key) + 1 < KEYS)
-    else {
+    let row = steps.state.row.filter(|_| steps.state.has_token(worker));
+    let Some((row, key)) = row.zip(steps.state.unused_key()) else {
         return forget(steps, worker, "finds that the row no longer has its token");
     };
     steps.step(NAMES[worker], what, 0, |after| {
-        let renewed = Row { key: row.key + 1, called: true, ..row };
+        let renewed = Row { key, called: true, ..row };
         after.row = Some(renewed);
         used(after, renewed);
         after.workers[worker] = Stage::Taken { first: true };
@@ -138,9 +155,18 @@ pub(super) fn not_done(steps: &mut Steps<'_>, worker: usize, first: bool) {
     });
 }
 
-/// Records that a call is in doubt. The lease is left to end, since the request may still be on its way.
+/// Records that a call is in doubt. The lease is left to end, since the request may still be on its way. After the last attempt
+/// the row is dead, and can be replayed.
 pub(super) fn doubt(steps: &mut Steps<'_>, worker: usize) {
     let number = u8::try_from(worker).unwrap_or_default();
+    let row = steps.state.row.filter(|_| steps.state.left.replays > 0 && steps.state.has_token(worker));
+    if let Some(row) = row {
+        steps.setback(NAMES[worker], "records that its call is in doubt, and was the last attempt", 0, |after| {
+            let (dead, holder) = (Some(Death::Exhausted), Holder::Ending(number));
+            after.row = Some(Row { called: true, dead, holder, ..row });
+            after.workers[worker] = Stage::Idle;
+        });
+    }
     record(steps, worker, "records that its call is in doubt", |world, _, row| {
         let at_once = world.has(Defect::DoubtGivesBackAtOnce);
         Row { called: true, holder: if at_once { Holder::Nobody } else { Holder::Ending(number) }, ..row }

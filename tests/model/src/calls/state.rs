@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(super) charges: u8,
     /// How often the handler that completes has committed.
     pub(super) completed: u8,
+    /// The row in the backup, if one was made.
+    pub(super) saved: Option<Row>,
     /// Whether a call was sent although the row had its answer.
     pub(super) recalled: bool,
     /// The failures that may still come.
@@ -37,8 +39,17 @@ pub(super) struct Row {
     pub(super) called: bool,
     /// Whether the answer is kept.
     pub(super) answer: bool,
-    /// Whether it is dead, unresolved.
-    pub(super) dead: bool,
+    /// Why it is dead.
+    pub(super) dead: Option<Death>,
+}
+
+/// Why the row is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Death {
+    /// Nobody knows what became of its call.
+    Unresolved,
+    /// Its attempts have ended. It can be replayed.
+    Exhausted,
 }
 
 /// The token and the lease of the row.
@@ -84,6 +95,8 @@ pub(super) enum Stage {
     Idle,
     /// It has taken the row. Whether no call had begun before under its key.
     Taken { first: bool },
+    /// It calls under this key, and has not sent its request.
+    Sending { first: bool, key: u8 },
     /// It waits for the answer to a call.
     Calling { first: bool },
     /// It has the answer, and completes next.
@@ -107,6 +120,10 @@ pub(super) struct Left {
     pub(super) busy: u8,
     /// The handler that completes fails.
     pub(super) failures: u8,
+    /// The attempts of a call end, and an operator replays the row.
+    pub(super) replays: u8,
+    /// A backup is restored.
+    pub(super) restores: u8,
 }
 
 impl State {
@@ -114,6 +131,12 @@ impl State {
     pub(super) fn has_token(&self, worker: usize) -> bool {
         let holder = self.row.map(|row| row.holder);
         matches!(holder, Some(Holder::Leased(holder) | Holder::Expired(holder)) if usize::from(holder) == worker)
+    }
+
+    /// The number of a key that was never used, if the model has one left.
+    pub(super) fn unused_key(&self) -> Option<u8> {
+        let unused = self.keys.iter().position(|key| key.age == Age::Unused && !key.charged)?;
+        u8::try_from(unused).ok()
     }
 
     /// Whether the lease of this worker goes on, by its own clock.

@@ -12,6 +12,11 @@ pub(crate) struct World {
     pub(super) once: bool,
     /// The provider can be asked what became of a call.
     pub(super) reconciles: bool,
+    /// Keys do not get old: everything happens within their life.
+    pub(super) keys_last: bool,
+    /// A request may be on its way for longer than the lease of its row: its worker was paused in the middle of sending it, or
+    /// the network holds it.
+    pub(super) outlives: bool,
     /// The failures that may come.
     pub(super) left: Left,
     /// The rule that is broken.
@@ -30,18 +35,29 @@ impl World {
     }
 }
 
-const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0 };
+const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0, replays: 0, restores: 0 };
+
+/// No failure, and a provider with keys that cannot be asked.
+const BARE: World =
+    World { name: "", once: false, reconciles: false, keys_last: false, outlives: false, left: NONE, defect: None };
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
 pub(crate) fn worlds(small: bool) -> Vec<World> {
     let more = u8::from(!small);
-    let left = Left { kills: 1 + more, pauses: 1 + more, losses: 2, busy: 1, failures: 1 + more };
-    let world = |name, once, reconciles| World { name, once, reconciles, left, defect: None };
+    let left = Left { kills: 1 + more, pauses: 1 + more, losses: 2, busy: 1, failures: 1 + more, ..NONE };
+    let world = |name, once, reconciles| World { name, once, reconciles, left, ..BARE };
+    let keyed = World { reconciles: true, keys_last: true, ..BARE };
+    let late = Left { kills: 1, pauses: 1 + more, losses: 1 + more, busy: 1, ..NONE };
+    let replayed = Left { pauses: 1, losses: 1 + more, replays: 1 + more, ..NONE };
+    let restored = Left { kills: more, losses: 1, restores: 1 + more, ..NONE };
     vec![
         world("a provider with keys that can be asked", false, true),
         world("a provider with keys that cannot be asked", false, false),
         world("a provider without keys that can be asked", true, true),
         world("a provider without keys that cannot be asked", true, false),
+        World { name: "a request outlives its lease", outlives: true, left: late, ..keyed.clone() },
+        World { name: "a backup is restored within the life of a key", left: restored, ..keyed },
+        World { name: "an operator replays a call in doubt", once: true, reconciles: true, left: replayed, ..BARE },
     ]
 }
 
@@ -60,7 +76,10 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::DoubtGivesBackAtOnce => (true, loss),
         Defect::CallsAfterItsLease => (true, Left { pauses: 1, ..NONE }),
         Defect::BusyIsADoubt => (true, Left { busy: 1, ..NONE }),
+        Defect::SendsAfterAPause => (true, Left { pauses: 1, ..NONE }),
+        Defect::ReplayEndsTheLease => (true, Left { losses: 1, replays: 1, ..NONE }),
+        Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
-    World { name: "", once, reconciles, left, defect: None }
+    World { once, reconciles, keys_last: defect == Defect::KeyMadeAtTheTake, left, ..BARE }
 }
