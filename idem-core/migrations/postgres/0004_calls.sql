@@ -22,7 +22,7 @@ BEGIN
     END LOOP;
     RAISE EXCEPTION USING ERRCODE = '55P03',
         MESSAGE = 'idem: the table inbox_messages was in use for 90 seconds, so that it could not get new columns',
-        HINT = 'Start again while no handler runs for longer than a second.';
+        HINT = 'Start again while no handler of the inbox runs for longer than a second: stop the workers, or run this file by hand.';
 END $$;
 SET LOCAL lock_timeout = 0;
 

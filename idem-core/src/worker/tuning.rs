@@ -61,6 +61,9 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets how many [external calls](crate::External) are made at once; 16 by default. A call holds no connection, so this
     /// only bounds how much a provider gets at once from this worker. Zero is an error.
     ///
+    /// All handlers share these calls. While one provider hangs, its calls hold them until their timeouts, and those to other
+    /// providers wait: give each provider a worker of its own.
+    ///
     /// ```
     /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, orders: impl Source) {
     /// // The provider allows 100 requests per second, and answers each within 200 ms.
