@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::external::CallLimits;
+use crate::registry::Unfit;
 use crate::runtime::{Charge, Pipeline, warn_of_refusal};
 use crate::store::{CallResult, Filter, Page, Row};
 use crate::{Outcome, Reason, Store, telemetry};
@@ -71,7 +72,16 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a row dead, without one more attempt.
     pub(super) async fn end_call(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        let result = CallResult::dead(reason, error.clone());
+        self.end_call_as(row, (reason, error), false).await
+    }
+
+    /// Makes a row dead for which nothing could be sent. `is_first`: no call has begun under its key before.
+    pub(super) async fn end_unsent(&self, row: &Row, unfit: Unfit, is_first: bool) -> Option<Outcome> {
+        self.end_call_as(row, (unfit.reason, unfit.error), is_first).await
+    }
+
+    async fn end_call_as(&self, row: &Row, (reason, error): (Reason, String), is_unused: bool) -> Option<Outcome> {
+        let result = CallResult { is_unused, ..CallResult::dead(reason, error.clone()) };
         self.write_charge(row, Charge { attempts: row.attempts, next: Err(reason), error }, result).await
     }
 

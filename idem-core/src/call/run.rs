@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
-use crate::registry::NoJob;
+use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{Row, called_for};
@@ -100,7 +100,7 @@ impl<S: Store> Pipeline<S> {
             Ok(Err(error)) if asks => self.question_failed((route, limits), row, error).await,
             // Nothing was sent.
             Ok(Err(error)) => self.call_failed((route, limits), row, (Doubt::NotDone, error), is_first).await,
-            Err(NoJob::Unfit(unfit)) => self.end_call(row, unfit.reason, unfit.error).await,
+            Err(NoJob::Unfit(unfit)) => self.end_unsent(row, unfit, is_first).await,
             Err(NoJob::Unprepared | NoJob::Several) => self.prepare_call(route, row, is_first).await,
         })
     }
@@ -112,7 +112,8 @@ impl<S: Store> Pipeline<S> {
             Ok(()) => self.give_back_call(row, is_first, Duration::ZERO).await,
             Err(PrepareError::Unavailable(_)) => self.give_back_call(row, is_first, wait).await,
             Err(PrepareError::Undecodable(error)) => {
-                self.end_call(row, Reason::Undecodable, crate::error::text(error.as_ref())).await
+                let unfit = Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref()));
+                self.end_unsent(row, unfit, is_first).await
             }
         }
     }

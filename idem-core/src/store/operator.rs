@@ -29,8 +29,8 @@ pub trait Operator: Transactions {
         page: Page,
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
-    /// Makes a dead row due now, with no attempt, no start and no token. A row of an external call that has no answer
-    /// goes back to its call phase, with its key, and is due when its lease has ended.
+    /// Makes a dead row due now, with no attempt, no start and no token. A row whose external call may have begun,
+    /// and that has no answer, goes back to its call phase, with its key, and is due when its lease has ended.
     fn replay(&self, consumer: &str, id: i64, force: bool)
     -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 

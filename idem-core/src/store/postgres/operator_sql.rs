@@ -22,9 +22,9 @@ pub(super) fn list(state: &str) -> String {
 
 pub(super) const CONSUMERS: &str = "SELECT DISTINCT consumer FROM {schema}.handlers ORDER BY consumer";
 
-/// A row whose handler makes an external call, and that has no answer. It goes back to its call phase, with the key and the
-/// time of its first call.
-const CALLS: &str = "i.outbound IS NOT NULL AND i.answer IS NULL";
+/// A row whose external call may have begun, and that has no answer. It goes back to its call phase, with the key and the time of
+/// its first call. One that was never called becomes an ordinary row, for a version with the call as for one without.
+const CALLS: &str = "i.called_at IS NOT NULL AND i.answer IS NULL";
 
 /// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
 /// reset to 0. Earlier breaks are cleared. A call in doubt keeps the end of its lease, because its request may still be on its

@@ -91,13 +91,13 @@ async fn find(
 }
 
 /// A row that ended processes or connections runs as a suspect again: breaks is set to 2 to mark it, because starts is
-/// reset to 0. A row whose handler makes an external call, and that has no answer, goes back to its call phase, with the
+/// reset to 0. A row whose external call may have begun, and that has no answer, goes back to its call phase, with the
 /// key, the time of its first call, and the end of its lease, because its request may still be on its way.
 const REPLAY: &str = r#"
 UPDATE "idem_inbox_messages" SET state = 'scheduled', token = NULL, attempts = 0,
-    due_at = CASE WHEN outbound IS NOT NULL AND answer IS NULL THEN max(due_at, {now}) ELSE {now} END,
-    starts = CASE WHEN outbound IS NOT NULL AND answer IS NULL THEN -1 ELSE 0 END,
-    breaks = CASE WHEN (outbound IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
+    due_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(due_at, {now}) ELSE {now} END,
+    starts = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN -1 ELSE 0 END,
+    breaks = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 

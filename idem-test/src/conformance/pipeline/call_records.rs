@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use idem_core::store::StoreError;
+use idem_core::store::{Replayed, StoreError};
+use idem_core::{Key, Reason};
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -11,6 +12,7 @@ use crate::provider::Fault;
 
 use super::faulty::Do;
 use super::paying::{MINUTE, Paying};
+use super::settings::Settings;
 
 /// Loses the first answer of this method.
 fn loses(method: &'static str) -> impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static {
@@ -79,4 +81,34 @@ pub async fn a_crash_before_another_key_is_written_asks_again<W: World>(world: W
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 2));
+}
+
+/// It could not be sent, so nothing is in doubt, also where the provider knows no keys: a replay calls, and a discard deletes.
+pub async fn a_message_that_cannot_be_called_for_is_not_in_doubt<W: World>(world: W) {
+    let paying = Paying::<W, false, false>::new(world).await;
+    for id in ["a", "b"] {
+        paying.publish(id, []);
+    }
+    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    soon(paying.0.queue.idle()).await;
+    worker.crash().await;
+    let worker = paying.start_with(Settings { max_payload: 2, ..Settings::default() });
+    soon(async {
+        while paying.0.dead().await.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    for row in paying.0.dead().await {
+        assert_eq!((row.reason, row.called_at), (Some(Reason::TooLarge), None));
+        match row.identity.key == Key::of("a").unwrap() {
+            true => assert_eq!(paying.0.inbox().replay(row.id).await.unwrap(), Replayed::Due),
+            false => assert!(paying.0.inbox().discard(row.id).await.unwrap()),
+        }
+    }
+    let worker = paying.start();
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!((paying.counts("a").await, paying.counts("b").await), ((1, 1, 1), (0, 0, 0)));
 }

@@ -99,6 +99,11 @@ macro_rules! pipeline_suite {
             a_duplicate_of_a_processed_message_needs_no_second_look
             // external calls
             a_call_that_was_paused_beyond_its_lease_sends_nothing
+            a_result_whose_record_gets_no_answer_is_reported
+            an_answer_whose_record_gets_no_answer_is_used
+            calls_whose_take_gets_no_answer_are_made_once
+            a_crash_before_another_key_is_written_asks_again
+            a_message_that_cannot_be_called_for_is_not_in_doubt
             // delivery order by key
             a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order

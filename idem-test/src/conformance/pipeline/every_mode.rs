@@ -54,10 +54,6 @@ macro_rules! __pipeline_in_every_mode {
             a_message_of_a_backup_from_before_its_call_has_the_same_key
             a_question_without_an_answer_is_unresolved
             a_call_that_never_has_a_result_is_dead_as_crashed
-            a_result_whose_record_gets_no_answer_is_reported
-            an_answer_whose_record_gets_no_answer_is_used
-            calls_whose_take_gets_no_answer_are_made_once
-            a_crash_before_another_key_is_written_asks_again
             // failures
             an_error_rolls_back_and_schedules
             a_panic_rolls_back_and_schedules
