@@ -32,7 +32,8 @@ impl External for PayElsewhere {
     type Answer = Charged;
 
     async fn call(order: &Order, (key, State(desk)): Self::Params) -> Result<Charged, CallError> {
-        let reply = desk.provider.charge(Some(&format!("elsewhere {key}")), &order.id).await?;
+        let key = format!("elsewhere {key}");
+        let reply = desk.provider.charge(Some(key.as_str()), &order.id).await?;
         Ok(Charged { number: reply.body })
     }
 
