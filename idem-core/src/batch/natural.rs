@@ -32,7 +32,7 @@ impl<S: Store> Pipeline<S> {
     /// Records that the natural handlers of these messages process messages, before the first of them.
     pub(super) async fn record_histories(&self, messages: &[(&Identity, &Delivery)]) -> Result<(), StoreError> {
         for (identity, _) in messages {
-            if let Some(route) = self.routes.get(identity.handler).filter(|route| route.handler.is_natural()) {
+            if let Some(route) = self.routes.get(identity.handler).filter(|route| route.is_natural) {
                 self.record_history(route).await?;
             }
         }
@@ -42,5 +42,5 @@ impl<S: Store> Pipeline<S> {
 
 /// Returns whether this item has a claim if it is new: a natural handler's row has one, and its delivery has none.
 pub(super) fn has_claim<S: Store>(item: &Item<'_, S>, opening: Opening<'_>) -> bool {
-    matches!(opening, Opening::Rows(_)) || !item.route.handler.is_natural()
+    matches!(opening, Opening::Rows(_)) || !item.route.is_natural
 }

@@ -19,7 +19,7 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<(S::Txn, Classified), Progress> {
-        if !route.handler.is_natural() {
+        if !route.is_natural {
             return self.claim(route.timeout, delivery, identity, ClaimState::Processed).await;
         }
         let begun = async {

@@ -59,6 +59,7 @@ pub(super) async fn register<S: Store>(
         meters: Meters::new(consumer, handler.name()),
         timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
         retry: handler.limits().retry.unwrap_or(settings.retry),
+        is_natural: is_natural(handler, settings),
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
         external: handler.external(),
@@ -95,7 +96,7 @@ async fn check_histories<S: Store>(
     }
     let ours = |handler: &Arc<dyn Registered<S>>| Ours {
         name: handler.name(),
-        is_natural: handler.is_natural(),
+        is_natural: is_natural(handler, settings),
         advances: handler.advances(),
     };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
@@ -108,6 +109,12 @@ async fn check_histories<S: Store>(
         );
     }
     Ok(())
+}
+
+/// Returns whether first deliveries of this handler run without claims. With an order they take claims: otherwise a message
+/// that is delivered again would run although its inbox row waits, and those behind it would run before that row.
+fn is_natural<S: Store>(handler: &Arc<dyn Registered<S>>, settings: &Settings) -> bool {
+    handler.is_natural() && settings.is_unordered()
 }
 
 /// Returns those of the handlers whose messages ran without claims, and now need claims.
