@@ -36,15 +36,12 @@ pub struct History {
     /// Whether it has latest versions. Known only once [`Claims::latest_versions`](super::Claims::latest_versions) has
     /// succeeded, since no other worker needs their table.
     pub has_versions: bool,
-    /// Whether it has processed messages without claims, and none of its claims was pruned since: a copy of such a message
-    /// is not recognized.
-    pub ran_naturally: bool,
 }
 
 impl History {
     /// A handler whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration, has_claims: bool) -> Self {
-        Self { handler: handler.into(), seen, has_claims, has_versions: false, ran_naturally: false }
+        Self { handler: handler.into(), seen, has_claims, has_versions: false }
     }
 }
 

@@ -101,13 +101,6 @@ async fn check_histories<S: Store>(
     };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
     Renamed { consumer, handlers: &ours }.check(histories, &waiting, cures);
-    for name in no_longer_natural(&ours, histories) {
-        tracing::warn!(
-            "the handler {name:?} of {consumer:?} is not `natural` any more, and its messages ran without claims before: a \
-             copy of such a message counts as new, and runs again. Its code must bear that until no copy can come any more, \
-             see \"Changing a handler\" in the guide `docs::natural`; this is repeated until claims of it are pruned"
-        );
-    }
     Ok(())
 }
 
@@ -115,12 +108,6 @@ async fn check_histories<S: Store>(
 /// that is delivered again would run although its inbox row waits, and those behind it would run before that row.
 fn is_natural<S: Store>(handler: &Arc<dyn Registered<S>>, settings: &Settings) -> bool {
     handler.is_natural() && settings.is_unordered()
-}
-
-/// Returns those of the handlers whose messages ran without claims, and now need claims.
-fn no_longer_natural<'a>(ours: &'a [Ours<'a>], histories: &'a [History]) -> impl Iterator<Item = &'a str> {
-    let ran_naturally = |name: &str| histories.iter().any(|known| known.handler == name && known.ran_naturally);
-    ours.iter().filter(move |ours| !ours.is_natural && ran_naturally(ours.name)).map(|ours| ours.name)
 }
 
 fn failed(consumer: &str, fault: StoreError) -> Error {
