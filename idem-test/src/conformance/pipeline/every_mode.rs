@@ -226,6 +226,7 @@ macro_rules! __pipeline_in_every_mode {
             latest_versions_of_a_renamed_handler_are_named_with_its_update
             a_rename_never_replaces_a_handler_that_has_latest_versions
             a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims
+            no_message_is_too_old_for_a_handler_that_has_only_run_without_claims
             a_natural_handler_that_stages_needs_the_retention_as_others_do
             // outbox
             messages_that_a_handler_stages_are_written_with_its_effect

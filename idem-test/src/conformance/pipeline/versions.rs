@@ -3,7 +3,7 @@
 
 use std::future::ready;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::store::Operator;
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, Reason, ReplayWindow, State, Worker};
@@ -188,6 +188,15 @@ pub async fn a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handle
     assert_eq!(line.desk.runs("b"), 2);
     run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("b")], 0).await;
     assert_eq!(line.desk.runs("b"), 2, "now it has a claim");
+}
+
+/// The record of its history is a date, and none of its claims was pruned: not even a message of 1970 is too old.
+pub async fn no_message_is_too_old_for_a_handler_that_has_only_run_without_claims<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    line.publish_raw(Publication::from(Order::ok("b")).published_at(SystemTime::UNIX_EPOCH));
+    run::<W, CLAIMING>(&line, Settings::default(), [], 0).await;
+    assert_eq!((line.dead().await.len(), line.desk.runs("b")), (0, 1));
 }
 
 /// For a copy that old it would stage messages again that their consumers do not know any more.
