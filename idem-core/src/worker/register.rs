@@ -86,13 +86,13 @@ async fn check_histories<S: Store>(
     histories: &[History],
 ) -> Result<(), Error> {
     let cures = |handler: &str, new: &str| store.cures(consumer, handler, new);
-    let mut waiting = Vec::new();
+    let (mut waiting, mut checked) = (Vec::new(), Ok(()));
     if !settings.allow_unregistered_rows {
         waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
         // A handler that is new comes first: another one cannot be one under a new name.
         let mut names: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
         names.sort_by_key(|name| histories.iter().any(|history| history.handler == *name));
-        Unregistered { consumer, names: &names }.check(&waiting, cures)?;
+        checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
     }
     let ours = |handler: &Arc<dyn Registered<S>>| Ours {
         name: handler.name(),
@@ -100,8 +100,9 @@ async fn check_histories<S: Store>(
         advances: handler.advances(),
     };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
+    // Also if the start is refused: an operator who cures that would otherwise learn of the versions only at the next start.
     Renamed { consumer, handlers: &ours }.check(histories, &waiting, cures);
-    Ok(())
+    checked
 }
 
 /// Returns whether first deliveries of this handler run without claims. With an order they take claims: otherwise a message

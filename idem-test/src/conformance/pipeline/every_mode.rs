@@ -225,6 +225,8 @@ macro_rules! __pipeline_in_every_mode {
             a_natural_message_that_is_cut_off_behind_its_commit_is_dead
             latest_versions_of_a_renamed_handler_are_named_with_its_update
             a_rename_never_replaces_a_handler_that_has_latest_versions
+            latest_versions_under_two_names_are_named_until_they_are_merged
+            latest_versions_under_two_names_are_named_at_a_start_that_is_refused
             a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims
             no_message_is_too_old_for_a_handler_that_has_only_run_without_claims
             a_natural_handler_that_stages_needs_the_retention_as_others_do

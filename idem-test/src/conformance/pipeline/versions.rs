@@ -68,12 +68,19 @@ fn worker<W: World, const KIND: u8>(line: &Line<W>, settings: Settings) -> Runni
     line.run_until_stopped(worker.handler::<Versions<W, KIND>>(), settings)
 }
 
-/// Starts and ends a worker without messages, and returns its log.
-async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
+/// Starts and ends a worker without messages, and returns its log and whether it has started.
+async fn start<W: World, const KIND: u8>(line: &Line<W>) -> (String, bool) {
     let worker = Worker::new("billing", line.store.clone(), line.broker.queue("none")).state(line.desk.clone());
     let (text, subscriber) = captured();
-    worker.handler::<Versions<W, KIND>>().run_until(ready(())).with_subscriber(subscriber).await.unwrap();
-    text.to_string()
+    let started = worker.handler::<Versions<W, KIND>>().run_until(ready(())).with_subscriber(subscriber).await;
+    (text.to_string(), started.is_ok())
+}
+
+/// Returns the log of a worker that starts.
+async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
+    let (log, has_started) = start::<W, KIND>(line).await;
+    assert!(has_started, "{log}");
+    log
 }
 
 /// Runs the orders until they are settled, none is scheduled, and there are so many dead letters.
@@ -171,6 +178,42 @@ pub async fn a_rename_never_replaces_a_handler_that_has_latest_versions<W: World
         let (world, rename) = (line.world.clone(), rename.clone());
         assert!(tokio::spawn(async move { world.run(&rename).await }).await.is_err(), "the name is taken");
     }
+}
+
+/// A release with another name was rolled back, or has run without the rename. Of each entity the higher version wins.
+pub async fn latest_versions_under_two_names_are_named_until_they_are_merged<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (versions, handlers) = (line.world.own("latest_versions"), line.world.own("handlers"));
+    for (turn, both) in [[3, 1], [1, 3]].into_iter().enumerate() {
+        let id = turn.to_string();
+        run::<W, NATURAL>(&line, Settings::default(), [Order::ok(&id)], 0).await;
+        run::<W, RENAMED>(&line, Settings::default(), [Order::ok(&id)], 0).await;
+        for (name, version) in ["versions", "renamed"].into_iter().zip(both) {
+            let of = format!("handler_id = (SELECT id FROM {handlers} WHERE name = '{name}')");
+            line.world.run(&format!("UPDATE {versions} SET version = {version} WHERE {of}")).await;
+        }
+        let cures = line.store.cures("billing", "versions", "renamed");
+        let log = log_of::<W, RENAMED>(&line).await;
+        for part in ["WARN", "\"versions\"", "\"renamed\"", "newer state", &cures.merge, &cures.forget] {
+            assert!(log.contains(part), "{part:?} is not in {log:?}");
+        }
+        line.world.run(&cures.merge).await;
+        let lowest = line.world.number(&format!("SELECT min(version) FROM {versions}")).await;
+        let entities = line.world.number(&format!("SELECT count(*) FROM {versions}")).await;
+        assert_eq!((lowest, entities), (3, turn as i64 + 1));
+        assert!(!log_of::<W, RENAMED>(&line).await.contains("latest versions"));
+    }
+}
+
+/// The start is refused because of an inbox row under the old name, and that error knows nothing of versions.
+pub async fn latest_versions_under_two_names_are_named_at_a_start_that_is_refused<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a"), Order::new("b", &[Act::Commit])], 1).await;
+    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("a")], 1).await;
+    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", MONTH));
+    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'versions'")).await;
+    let (log, has_started) = start::<W, RENAMED>(&line).await;
+    assert!(!has_started && log.contains(&line.store.cures("billing", "versions", "renamed").merge), "{log}");
 }
 
 /// Nothing tells that it ran, also if claims that the handler had before were pruned. The guide says so.
