@@ -223,6 +223,7 @@ macro_rules! __pipeline_in_every_mode {
             a_natural_message_that_is_cut_off_is_never_lost
             a_commit_beside_natural_messages_loses_nothing_that_they_have_staged
             a_natural_message_that_is_cut_off_behind_its_commit_is_dead
+            a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted
             latest_versions_of_a_renamed_handler_are_named_with_its_update
             a_rename_never_replaces_a_handler_that_has_latest_versions
             latest_versions_under_two_names_are_named_until_they_are_merged

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::Operator;
+use idem_core::store::{Operator, Replayed};
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, Reason, ReplayWindow, State, Worker};
 use tracing::instrument::WithSubscriber;
 
@@ -146,6 +146,32 @@ pub async fn a_natural_message_that_is_cut_off_behind_its_commit_is_dead<W: Worl
     line.desk.go.send_replace(true);
     run::<W, NATURAL>(&line, hasty, [], dead + 1).await;
     assert_eq!((line.dead().await.len(), line.desk.runs("waits")), (dead + 1, 1));
+}
+
+/// Where the COMMIT of a handler was not refused, its version stands, and a run of a replay does nothing, and so stages nothing,
+/// until an operator has deleted the version as the dead letter says: with a claim, and without one.
+pub async fn a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    replays::<W, NATURAL>(&staging).await;
+    replays::<W, CLAIMING>(&staging).await;
+}
+
+async fn replays<W: World, const KIND: u8>(staging: &Staging<W>) {
+    let line = &staging.0;
+    for deletes in [false, true] {
+        let id = format!("{KIND} {deletes}");
+        run::<W, KIND>(line, Settings::default(), [Order::new(&id, &[Act::Commit, Act::Ok])], 1).await;
+        let row = line.one_dead().await;
+        assert_eq!(row.error.contains("`latest_versions`"), !W::FEATURES.refuses_commit, "{}", row.error);
+        if deletes {
+            line.world.run(&format!("DELETE FROM {}", line.world.own("latest_versions"))).await;
+        }
+        assert_eq!(line.inbox().replay_by_force(row.id).await.unwrap(), Replayed::Due);
+        run::<W, KIND>(line, Settings::default(), [], 0).await;
+        let staged = staging.staged().await.iter().filter(|staged| **staged == id).count();
+        let expected = usize::from(deletes || W::FEATURES.refuses_commit);
+        assert_eq!((line.dead().await.len(), staged), (0, expected), "{id}");
+    }
 }
 
 /// Without them, each entity would begin anew, and a late message would replace a newer state.
