@@ -216,6 +216,7 @@ macro_rules! __pipeline_in_every_mode {
             a_natural_message_is_never_too_old
             a_natural_batch_handler_that_stages_refuses_the_start
             whether_a_natural_handler_has_run_before_is_reported_to_the_source
+            a_natural_message_has_claims_where_several_handlers_take_it
             a_redelivered_natural_message_is_stored_before_it_runs
             a_natural_handler_that_commits_is_dead_and_its_effect_stands
             a_natural_handler_that_commits_harms_no_other
