@@ -38,7 +38,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn needs(&self) -> Needs;
 
     /// Returns whether the handler says `natural`: what it writes is idempotent by itself. Whether its messages run without
-    /// claims depends on the worker too: see `is_natural` of `Route`.
+    /// claims depends on the worker too: see `Route::is_unclaimed`.
     fn is_natural(&self) -> bool;
 
     /// Returns whether the handler stages messages.

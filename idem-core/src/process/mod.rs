@@ -256,7 +256,7 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),
                 // No claim stands: the message is recorded as one that failed for the last time.
-                Conclusion::CommittedEarly { attempts, .. } if route.is_natural => {
+                Conclusion::CommittedEarly { attempts, .. } if route.is_unclaimed => {
                     Err(committed_early(attempts, route.handler.advances()))
                 }
                 Conclusion::CommittedEarly { attempts, ticket } => {

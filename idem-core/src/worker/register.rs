@@ -59,7 +59,7 @@ pub(super) async fn register<S: Store>(
         meters: Meters::new(consumer, handler.name()),
         timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
         retry: handler.limits().retry.unwrap_or(settings.retry),
-        is_natural: is_natural(handler, settings),
+        is_unclaimed: handler.is_natural() && settings.is_unordered(),
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
         external: handler.external(),
@@ -96,19 +96,13 @@ async fn check_histories<S: Store>(
     }
     let ours = |handler: &Arc<dyn Registered<S>>| Ours {
         name: handler.name(),
-        is_natural: is_natural(handler, settings),
+        is_natural: handler.is_natural(),
         advances: handler.advances(),
     };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
     // Also if the start is refused: an operator who cures that would otherwise learn of the versions only at the next start.
     Renamed { consumer, handlers: &ours }.check(histories, &waiting, cures);
     checked
-}
-
-/// Returns whether first deliveries of this handler run without claims. With an order they take claims: otherwise a message
-/// that is delivered again would run although its inbox row waits, and those behind it would run before that row.
-fn is_natural<S: Store>(handler: &Arc<dyn Registered<S>>, settings: &Settings) -> bool {
-    handler.is_natural() && settings.is_unordered()
 }
 
 fn failed(consumer: &str, fault: StoreError) -> Error {

@@ -126,6 +126,7 @@ macro_rules! pipeline_suite {
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim
+            a_natural_message_in_an_order_is_never_too_old
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
             // unanswered

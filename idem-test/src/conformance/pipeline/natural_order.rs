@@ -1,9 +1,12 @@
 //! Natural handlers of a worker with an order: their messages have claims.
 
+use std::time::{Duration, SystemTime};
+
 use idem_core::DeliveryOrder;
+use idem_core::store::Operator;
 
 use crate::conformance::soon;
-use crate::conformance::store::World;
+use crate::conformance::store::{Setup, World};
 
 use super::key_order::{a_while, hurry, keyed, ordered, patient};
 use super::line::Line;
@@ -30,6 +33,20 @@ pub async fn a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages<W:
     worker.stop().await;
     assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+}
+
+/// However far its claims were pruned: it may run again.
+pub async fn a_natural_message_in_an_order_is_never_too_old<W: World>(world: W) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
+    let old = || keyed(1, Order::ok("a")).published_at(SystemTime::now() - 4 * HOUR);
+    line.publish_natural(old());
+    line.run_with(ordered(), 1).await;
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", 3 * HOUR));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert_eq!(line.store.prune().await.unwrap().claims, 1);
+    line.publish_natural(old());
+    assert_eq!(line.run_with(ordered(), 2).await, ["processed"; 2]);
 }
 
 /// Each of its messages has a claim, and so a copy is a duplicate, which needs no second run.
