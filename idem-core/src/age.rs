@@ -21,7 +21,9 @@ impl<S: Store> Routes<S> {
         delivery: &Delivery,
         pruned_through: Option<SystemTime>,
     ) -> Option<String> {
-        let (published, through) = (delivery.published_at()?, pruned_through?);
+        // 1970 records a history, and no claim was pruned: see `Claims::record_history`.
+        let through = pruned_through.filter(|through| *through > SystemTime::UNIX_EPOCH)?;
+        let published = delivery.published_at()?;
         if self.is_natural(handler) {
             return None;
         }

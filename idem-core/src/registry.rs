@@ -37,7 +37,8 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     /// The parts of its key that a broker may not provide.
     fn needs(&self) -> Needs;
 
-    /// Returns whether a first delivery runs without a claim, because what the handler writes is idempotent by itself.
+    /// Returns whether the handler says `natural`: what it writes is idempotent by itself. Whether its messages run without
+    /// claims depends on the worker too: see `Route::is_unclaimed`.
     fn is_natural(&self) -> bool;
 
     /// Returns whether the handler stages messages.

@@ -21,6 +21,9 @@ pub(crate) struct Route<S> {
     pub(crate) timeout: Duration,
     /// When and how often its messages run again.
     pub(crate) retry: RetryPolicy,
+    /// Whether a first delivery runs without a claim: its handler says `natural`, and the worker keeps no order. In an order
+    /// a message that is delivered again must wait for its inbox row, and those behind it must wait with it.
+    pub(crate) is_unclaimed: bool,
     /// Whether it takes local messages only, and no delivery.
     pub(crate) is_local_only: bool,
     /// How long its claims were kept when the worker started; `None`: forever.
@@ -132,9 +135,14 @@ impl<S: Store> Routes<S> {
         self.routes.iter().filter(counts).filter_map(|route| route.retention).min()
     }
 
-    /// Returns whether a first delivery of this handler runs without a claim.
+    /// Returns whether this handler may run its messages again.
     pub(crate) fn is_natural(&self, handler: HandlerId) -> bool {
         self.get(handler).is_some_and(|route| route.handler.is_natural())
+    }
+
+    /// Returns whether a first delivery of this handler runs without a claim.
+    pub(crate) fn is_unclaimed(&self, handler: HandlerId) -> bool {
+        self.get(handler).is_some_and(|route| route.is_unclaimed)
     }
 
     /// Returns whether this handler makes an external call first.

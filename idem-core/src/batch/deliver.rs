@@ -58,7 +58,8 @@ impl<S: Store> Pipeline<S> {
                     alone.push((delivery, acker, carried));
                 }
                 Verdict::Committed => {
-                    carried.charge = Some(Box::new(committed_early(1)));
+                    let advances = self.routes.find(&delivery).is_ok_and(|route| route.handler.advances());
+                    carried.charge = Some(Box::new(committed_early(1, advances)));
                     alone.push((delivery, acker, carried));
                 }
                 Verdict::Stopped => stopped.push(acker),

@@ -11,15 +11,15 @@ use super::classify::{Classified, DeadByClaim};
 use super::committed::committed;
 
 impl<S: Store> Pipeline<S> {
-    /// Begins the transaction of a first delivery: with its claim, or without one if the handler is natural. Then every
-    /// delivery is new.
+    /// Begins the transaction of a first delivery: with its claim, or without one if the handler is natural and there is no
+    /// order. Then every delivery is new.
     pub(crate) async fn begin_first(
         &self,
         route: &Route<S>,
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<(S::Txn, Classified), Progress> {
-        if !route.handler.is_natural() {
+        if !route.is_unclaimed {
             return self.claim(route.timeout, delivery, identity, ClaimState::Processed).await;
         }
         let begun = async {

@@ -36,15 +36,12 @@ pub struct History {
     /// Whether it has latest versions. Known only once [`Claims::latest_versions`](super::Claims::latest_versions) has
     /// succeeded, since no other worker needs their table.
     pub has_versions: bool,
-    /// Whether it has processed messages without claims, and none of its claims was pruned since: a copy of such a message
-    /// is not recognized.
-    pub ran_naturally: bool,
 }
 
 impl History {
     /// A handler whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration, has_claims: bool) -> Self {
-        Self { handler: handler.into(), seen, has_claims, has_versions: false, ran_naturally: false }
+        Self { handler: handler.into(), seen, has_claims, has_versions: false }
     }
 }
 
@@ -56,6 +53,11 @@ pub struct Cures {
     /// Renames the handler, with its claims, rows and latest versions, to the one that replaces it. Fails without any change
     /// if the replacement already has claims, rows or versions, or has processed messages without claims.
     pub rename: String,
+    /// Moves the latest versions of the handler to the one that replaces it, which may have some of its own: of each entity
+    /// the higher version wins. Empty if the table of latest versions is not known to exist.
+    pub merge: String,
+    /// Deletes the latest versions of the handler. Empty if their table is not known to exist.
+    pub forget: String,
     /// Moves the handler, with its claims, rows and latest versions, to the consumer `NEW_CONSUMER`.
     pub part: String,
     /// Turns its scheduled rows into dead letters, which can then be discarded like any other.
@@ -73,10 +75,9 @@ impl Cures {
         [consumer, handler, new]: [&str; 3],
     ) -> Self {
         let (handlers, claims, inbox) = (table("handlers"), table("processed_messages"), table("inbox_messages"));
-        let versions = match versions {
-            true => {
-                format!("AND NOT EXISTS (SELECT 1 FROM {} AS v WHERE v.handler_id = h.id) ", table("latest_versions"))
-            }
+        let latest = table("latest_versions");
+        let has_versions = match versions {
+            true => format!("AND NOT EXISTS (SELECT 1 FROM {latest} AS v WHERE v.handler_id = h.id) "),
             false => String::new(),
         };
         let [consumer, handler, new] = [consumer, handler, new].map(literal);
@@ -85,7 +86,7 @@ impl Cures {
         // it.
         let rename = format!(
             "DELETE FROM {handlers} AS h WHERE consumer = {consumer} AND name = {new} AND pruned_through IS NULL \
-             AND NOT EXISTS (SELECT 1 FROM {claims} AS c WHERE c.handler_id = h.id) {versions}\
+             AND NOT EXISTS (SELECT 1 FROM {claims} AS c WHERE c.handler_id = h.id) {has_versions}\
              AND NOT EXISTS (SELECT 1 FROM {inbox} AS i WHERE i.handler_id = h.id); \
              UPDATE {handlers} SET name = {new} WHERE {old}"
         );
@@ -94,7 +95,18 @@ impl Cures {
             "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, token = NULL \
              WHERE state = 'scheduled' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
-        Self { rename, part, dead_letter }
+        let (mut merge, mut forget) = (String::new(), String::new());
+        if versions {
+            forget = format!("DELETE FROM {latest} WHERE handler_id = (SELECT id FROM {handlers} WHERE {old})");
+            merge = format!(
+                "INSERT INTO {latest} AS latest (handler_id, entity, version) SELECT n.id, v.entity, v.version \
+                 FROM {latest} AS v, {handlers} AS o, {handlers} AS n WHERE v.handler_id = o.id \
+                 AND o.consumer = {consumer} AND o.name = {handler} AND n.consumer = {consumer} AND n.name = {new} \
+                 ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version \
+                 WHERE latest.version < excluded.version; {forget}"
+            );
+        }
+        Self { rename, merge, forget, part, dead_letter }
     }
 }
 

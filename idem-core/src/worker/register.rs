@@ -59,6 +59,7 @@ pub(super) async fn register<S: Store>(
         meters: Meters::new(consumer, handler.name()),
         timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
         retry: handler.limits().retry.unwrap_or(settings.retry),
+        is_unclaimed: handler.is_natural() && settings.is_unordered(),
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
         external: handler.external(),
@@ -85,13 +86,13 @@ async fn check_histories<S: Store>(
     histories: &[History],
 ) -> Result<(), Error> {
     let cures = |handler: &str, new: &str| store.cures(consumer, handler, new);
-    let mut waiting = Vec::new();
+    let (mut waiting, mut checked) = (Vec::new(), Ok(()));
     if !settings.allow_unregistered_rows {
         waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
         // A handler that is new comes first: another one cannot be one under a new name.
         let mut names: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
         names.sort_by_key(|name| histories.iter().any(|history| history.handler == *name));
-        Unregistered { consumer, names: &names }.check(&waiting, cures)?;
+        checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
     }
     let ours = |handler: &Arc<dyn Registered<S>>| Ours {
         name: handler.name(),
@@ -99,21 +100,9 @@ async fn check_histories<S: Store>(
         advances: handler.advances(),
     };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
+    // Also if the start is refused: an operator who cures that would otherwise learn of the versions only at the next start.
     Renamed { consumer, handlers: &ours }.check(histories, &waiting, cures);
-    for name in no_longer_natural(&ours, histories) {
-        tracing::warn!(
-            "the handler {name:?} of {consumer:?} is not `natural` any more, and its messages ran without claims before: a \
-             copy of such a message counts as new, and runs again. Its code must bear that until no copy can come any more, \
-             see \"Changing a handler\" in the guide `docs::natural`; this is repeated until claims of it are pruned"
-        );
-    }
-    Ok(())
-}
-
-/// Returns those of the handlers whose messages ran without claims, and now need claims.
-fn no_longer_natural<'a>(ours: &'a [Ours<'a>], histories: &'a [History]) -> impl Iterator<Item = &'a str> {
-    let ran_naturally = |name: &str| histories.iter().any(|known| known.handler == name && known.ran_naturally);
-    ours.iter().filter(move |ours| !ours.is_natural && ran_naturally(ours.name)).map(|ours| ours.name)
+    checked
 }
 
 fn failed(consumer: &str, fault: StoreError) -> Error {

@@ -28,11 +28,14 @@ impl Ours<'_> {
 
 impl Renamed<'_> {
     /// Called at the start. Warns of a handler that this worker lacks and that has claims or latest versions, if a handler of
-    /// this worker needs them and has no history yet. It is no error, since handlers are also removed, added, and divided
-    /// among workers. A handler in `waiting` has been told of already.
+    /// this worker needs them. It is no error, since handlers are also removed, added, and divided among workers.
     ///
-    /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
-    /// causes no warning after its retention. Latest versions are kept forever.
+    /// Claims are needed by a handler without a history, and told of unless the handler is in `waiting`, which has been
+    /// reported. Those that were pruned do not count: a copy that old is new under the old name, too. So a handler that was
+    /// removed causes no warning after its retention.
+    ///
+    /// Latest versions are kept forever, and may be under two names: a release with another name was rolled back, or its
+    /// first start was not heeded. So they are told of until they are merged or deleted.
     pub(super) fn check(&self, histories: &[History], waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) {
         for text in self.texts(histories, waiting, cures) {
             tracing::warn!("{text}");
@@ -48,15 +51,34 @@ impl Renamed<'_> {
     ) -> Vec<String> {
         let is_reported = |handler: &str| waiting.iter().any(|row| row.handler == handler);
         let is_ours = |handler: &str| self.handlers.iter().any(|ours| ours.name == handler);
-        let lacks = |old: &&History| !is_ours(&old.handler) && !is_reported(&old.handler);
         let is_new = |ours: &&Ours<'_>| histories.iter().all(|history| history.handler != ours.name);
         let text = |old: &History| {
-            let new = self.handlers.iter().filter(is_new).filter(|ours| ours.needs(old));
-            let new: Vec<&str> = new.map(|ours| ours.name).collect();
-            let first = *new.first()?;
-            Some(self.text(old, &new, &cures(&old.handler, first).rename))
+            let needing = self.handlers.iter().filter(|ours| ours.needs(old));
+            let new: Vec<&str> = needing.filter(is_new).map(|ours| ours.name).collect();
+            if let Some(&first) = new.first().filter(|_| !is_reported(&old.handler)) {
+                return Some(self.text(old, &new, &cures(&old.handler, first).rename));
+            }
+            let advancing = self.handlers.iter().filter(|ours| old.has_versions && ours.advances);
+            let advancing: Vec<&str> = advancing.map(|ours| ours.name).collect();
+            let first = *advancing.first()?;
+            Some(self.text_of_two(old, &advancing, &cures(&old.handler, first)))
         };
-        histories.iter().filter(lacks).filter_map(text).collect()
+        histories.iter().filter(|old| !is_ours(&old.handler)).filter_map(text).collect()
+    }
+
+    /// Returns the warning for a handler whose latest versions cannot be kept by a rename, because the new name has a history,
+    /// or because the rename was told of with its inbox rows.
+    fn text_of_two(&self, old: &History, ours: &[&str], cures: &Cures) -> String {
+        let (consumer, History { handler, seen, .. }, Cures { merge, forget, .. }) = (self.consumer, old, cures);
+        format!(
+            "{consumer:?} has latest versions of the handler {handler:?}, which this worker does not have and which a worker \
+             had {} ago. If the handler is one of {ours:?} now, that one does not know these versions, so a late message \
+             replaces a newer state. Stop the workers of {consumer:?} before they process a message, and merge the versions, \
+             of which the higher ones win{}: {merge}. If the handler was removed, delete its versions: {forget}. If it belongs \
+             to another worker, no action is needed",
+            ago(*seen),
+            others(ours),
+        )
     }
 
     fn text(&self, old: &History, new: &[&str], rename: &str) -> String {
@@ -96,7 +118,8 @@ mod tests {
         Renamed { consumer: "billing", handlers: &[ours("orders"), ours("invoices"), ours("bills")] };
 
     fn cures(handler: &str, new: &str) -> Cures {
-        Cures { rename: format!("RENAME {handler} {new}"), ..Cures::default() }
+        let [rename, merge] = ["RENAME", "MERGE"].map(|cure| format!("{cure} {handler} {new}"));
+        Cures { rename, merge, forget: format!("FORGET {handler}"), ..Cures::default() }
     }
 
     fn history(handler: &str, has_claims: bool) -> History {
@@ -127,6 +150,25 @@ mod tests {
             let texts = renamed.texts(&[history("orders", true), old.clone()], &[], cures);
             assert_eq!(texts.len(), expected, "{advances} {old:?}");
             assert!(texts.iter().all(|text| text.contains("RENAME refunds invoices") && text.contains("newer state")));
+        }
+    }
+
+    #[test]
+    fn latest_versions_are_reported_with_the_merge_where_a_rename_is_none_or_was_told_of() {
+        let advancing = [ours("orders"), Ours { advances: true, ..ours("invoices") }];
+        let renamed = Renamed { handlers: &advancing, ..OURS };
+        let old = History { has_versions: true, ..history("refunds", true) };
+        let rows = [HandlerRows::new("refunds", Duration::ZERO)];
+        let all = [history("orders", true), history("invoices", true), old.clone()];
+        // With a history of its own, with inbox rows of the old name, and with both.
+        let cases: [(&[History], &[HandlerRows]); 3] = [(&all, &[]), (&[old], &rows), (&all, &rows)];
+        for (histories, waiting) in cases {
+            let texts = renamed.texts(histories, waiting, cures);
+            let [text] = &texts[..] else { panic!("{texts:?}") };
+            for part in ["\"refunds\"", "MERGE refunds invoices", "FORGET refunds", "newer state"] {
+                assert!(text.contains(part), "{part:?} is not in {text:?}");
+            }
+            assert!(!text.contains("RENAME"), "{text}");
         }
     }
 

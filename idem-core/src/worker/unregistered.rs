@@ -123,7 +123,7 @@ mod tests {
 
     fn cures(handler: &str, new: &str) -> Cures {
         let cure = |what| format!("{what} {handler} {new}");
-        Cures { rename: cure("RENAME"), part: cure("PART"), dead_letter: cure("BURY") }
+        Cures { rename: cure("RENAME"), part: cure("PART"), dead_letter: cure("BURY"), ..Cures::default() }
     }
 
     fn waiting(handler: &str, seen: Duration) -> HandlerRows {

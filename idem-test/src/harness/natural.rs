@@ -17,6 +17,16 @@ struct Way {
     places: Vec<usize>,
     how: How,
     name: String,
+    /// Whether it delivers what the first way of its group delivers, in the same order, and copies of it.
+    adds_copies: bool,
+}
+
+/// What the first way of a group has left.
+struct Reference<D> {
+    way: String,
+    rows: D,
+    /// How many messages were staged, by their ids.
+    staged: usize,
 }
 
 /// How the messages of a way are delivered.
@@ -31,7 +41,7 @@ enum How {
 
 impl Way {
     fn in_turn(name: impl Into<String>, places: impl IntoIterator<Item = usize>) -> Self {
-        Self { places: places.into_iter().collect(), how: How::InTurn, name: name.into() }
+        Self { places: places.into_iter().collect(), how: How::InTurn, name: name.into(), adds_copies: false }
     }
 
     /// The ways for this many messages, in groups: the first of a group shows what the others have to leave.
@@ -40,14 +50,14 @@ impl Way {
         let often = |times: usize| all().flat_map(move |place| std::iter::repeat_n(place, times));
         let mut ways = vec![
             Self::in_turn("each once", all()),
-            Self::in_turn("each twice", often(2)),
-            Self::in_turn("all, and then all again", all().chain(all())),
+            Self { adds_copies: true, ..Self::in_turn("each twice", often(2)) },
+            Self { adds_copies: true, ..Self::in_turn("all, and then all again", all().chain(all())) },
             Self::in_turn("each once, in reverse order", all().rev()),
-            Self { places: often(AT_ONCE).collect(), how: How::AtOnce, name: "five copies of each at once".to_owned() },
+            Self { how: How::AtOnce, ..Self::in_turn("five copies of each at once", often(AT_ONCE)) },
         ];
         ways.extend(Crash::ALL.iter().map(|point| {
             let name = format!("each once, with a crash at {point:?}");
-            Self { places: all().collect(), how: How::Crashing(*point), name }
+            Self { how: How::Crashing(*point), ..Self::in_turn(name, all()) }
         }));
         let pairs = all().flat_map(|second| (0..second).map(move |first| (first, second)));
         let pair = |(first, second): (usize, usize)| {
@@ -60,11 +70,36 @@ impl Way {
     }
 }
 
+impl<D: PartialEq + Debug> Reference<D> {
+    /// Returns an error if another way of the group has left other rows, or has staged further messages for copies.
+    fn compare(&self, handler: &str, way: &Way, rows: &D, staged: usize) -> Result<(), BoxError> {
+        let (name, reference) = (&way.name, &self.way);
+        if *rows != self.rows {
+            return Err(format!(
+                "the handler {handler:?} says `natural`, and is not. Delivered {name}, its messages leave {rows:?}. Delivered \
+                 {reference}, they leave {:?}",
+                self.rows
+            )
+            .into());
+        }
+        if way.adds_copies && staged != self.staged {
+            return Err(format!(
+                "the handler {handler:?} says `natural`, and publishes other messages for copies. Delivered {name}, its \
+                 messages stage {staged} messages, by their ids. Delivered {reference}, they stage {}: stage no more for a \
+                 copy, and give a message no id by `.id(..)` that differs between the runs of one key",
+                self.staged
+            )
+            .into());
+        }
+        Ok(())
+    }
+}
+
 impl<S: Store> Trial<S> {
     /// Checks that a `natural` handler is natural: it leaves the same rows if its messages are delivered once, twice, in
     /// both orders of each pair, five at once, and with a crash at each [point](Crash). If it stages messages, those of one
-    /// id have to be the same each time: the place of a message among those that a run stages is a part of its id, so a copy
-    /// has to stage the same ones in the same order, or the first ones of them.
+    /// id have to be the same each time, and a copy may not add further ids: the place of a message among those that a run
+    /// stages is a part of its id, so a copy has to stage the same ones in the same order, or the first ones of them.
     ///
     /// This shows nothing of other messages, of the orders of three or more, or of what `digest` does not read.
     ///
@@ -117,31 +152,27 @@ impl<S: Store> Trial<S> {
         }
         // 0 was only counted.
         let mut numbers = 1..;
+        let mut staged_before = 0;
         for group in Way::groups(number_of_messages) {
-            let mut first: Option<(String, D)> = None;
+            let mut first: Option<Reference<D>> = None;
             for way in group {
                 let Some(number) = numbers.next() else { return Ok(()) };
                 let sent = messages(number).iter().map(ToPublication::to_publication).collect::<Result<Vec<_>, _>>()?;
                 let before = digest(number).await?;
                 let outcomes = self.deliver_by(&way, &sent).await?;
                 self.all_live(&outcomes).await?;
-                self.stages_the_same(&way.name).await?;
-                let found = digest(number).await?;
-                let Some((reference, expected)) = &first else {
-                    if found == before {
+                let all_staged = self.stages_the_same(&way.name).await?;
+                let staged = all_staged - staged_before;
+                staged_before = all_staged;
+                let rows = digest(number).await?;
+                let Some(reference) = &first else {
+                    if rows == before {
                         return Err(self.no_effect(&outcomes).await?.into());
                     }
-                    first = Some((way.name, found));
+                    first = Some(Reference { way: way.name, rows, staged });
                     continue;
                 };
-                if found != *expected {
-                    return Err(format!(
-                        "the handler {handler:?} says `natural`, and is not. Delivered {}, its messages leave {found:?}. Delivered \
-                         {reference}, they leave {expected:?}",
-                        way.name
-                    )
-                    .into());
-                }
+                reference.compare(handler, &way, &rows, staged)?;
             }
         }
         Ok(())

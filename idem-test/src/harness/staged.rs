@@ -16,8 +16,9 @@ const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 impl<S: Store> Trial<S> {
     /// Checks that what was staged under one id is one message, however often it was staged: a consumer takes the second one
-    /// for a copy of the first. `way` is how the messages were delivered last.
-    pub(super) async fn stages_the_same(&self, way: &str) -> Result<(), BoxError> {
+    /// for a copy of the first. `way` is how the messages were delivered last. Returns how many messages were staged so far,
+    /// by their ids.
+    pub(super) async fn stages_the_same(&self, way: &str) -> Result<usize, BoxError> {
         let staged = self.staged().await?;
         let mut known = HashMap::new();
         for message in &staged {
@@ -35,7 +36,7 @@ impl<S: Store> Trial<S> {
                 .into());
             }
         }
-        Ok(())
+        Ok(known.len())
     }
 
     /// Reads all messages that were staged, in their order within a lane. Nothing publishes them.

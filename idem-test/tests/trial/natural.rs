@@ -115,6 +115,18 @@ async fn a_handler_that_stages_another_message_under_the_id_of_the_first_is_not_
     }
 }
 
+/// Each copy would publish messages that no consumer recognizes.
+#[tokio::test]
+async fn a_handler_that_stages_further_messages_for_a_copy_is_not_natural() {
+    for (announcing, staged) in [(Announcing::MoreForACopy, 6), (Announcing::UnderNewIds, 8)] {
+        let why = proof_of_staging(announcing).await.unwrap_err().to_string();
+        let staged = format!("stage {staged} messages");
+        for part in ["\"announces\"", "each twice", &staged, "they stage 4", ".id(..)"] {
+            assert!(why.contains(part), "{part} is not in {why}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_handler_with_claims_proves_nothing() {
     let world = world().await;

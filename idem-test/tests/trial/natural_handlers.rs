@@ -3,6 +3,7 @@
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, State, permanent};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
+use uuid::Uuid;
 
 use crate::handlers::Paid;
 
@@ -76,6 +77,10 @@ pub(crate) enum Announcing {
     AtFirst,
     /// Two, and for a copy only the second one.
     LessForACopy,
+    /// Two, and for a copy a third one.
+    MoreForACopy,
+    /// Two, under ids of their own for each copy.
+    UnderNewIds,
 }
 
 /// Says `natural`, and stages messages.
@@ -101,11 +106,20 @@ impl Handler for Announces {
     ) -> Result<(), BoxError> {
         let insert = sqlx::query("INSERT OR IGNORE INTO announced (id) VALUES (?)").bind(paid.id).execute(tx).await?;
         let is_copy = insert.rows_affected() == 0;
-        if !is_copy || announcing == Announcing::Always {
+        if announcing == Announcing::UnderNewIds {
+            for to in ["paid", "invoiced"] {
+                outbox.publish(to, &paid.id)?.id(Uuid::now_v7());
+            }
+            return Ok(());
+        }
+        if !is_copy || matches!(announcing, Announcing::Always | Announcing::MoreForACopy) {
             outbox.publish("paid", &paid.id)?;
         }
         if !is_copy || announcing != Announcing::AtFirst {
             outbox.publish("invoiced", &paid.id)?;
+        }
+        if is_copy && announcing == Announcing::MoreForACopy {
+            outbox.publish("paid again", &paid.id)?;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
 
 /// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session does. The
 /// last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written nothing and
-/// runs COMMIT could not be told from one that has not run it. In a pooler's session, it also has the run of the server.
+/// runs COMMIT could not be told from one that has not run it. It also has the run of the server.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let lock_timeout = &session.lock_timeout;
     if kind.pooled {

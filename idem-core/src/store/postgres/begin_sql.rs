@@ -1,10 +1,15 @@
 //! The statements that begin a transaction.
 
+use super::run::RUN;
+
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES";
 
-/// Sets the limits of a transaction, and returns its id. Prepared once per connection: one statement costs the server less
-/// than one for each limit.
-pub(super) const PREPARE: &str =
-    "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text,
-    pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true),
-    pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)";
+/// Sets the limits of a transaction, and returns its id and the run of the server. Prepared once per connection: one statement
+/// costs the server less than one for each limit.
+pub(super) fn prepare() -> String {
+    format!(
+        "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text, {RUN},
+         pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true),
+         pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)"
+    )
+}

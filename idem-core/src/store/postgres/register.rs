@@ -23,7 +23,6 @@ pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<Hi
             seen: duration(row.try_get(1)?),
             has_claims: row.try_get(2)?,
             has_versions: row.try_get(3)?,
-            ran_naturally: row.try_get(4)?,
         })
     };
     Ok(rows.iter().map(history).collect::<Result<_, sqlx::Error>>()?)

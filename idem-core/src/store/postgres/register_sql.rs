@@ -48,8 +48,7 @@ pub(super) const RECORD_HISTORY: &str = "
 fn histories(has_versions: &str) -> String {
     format!(
         "
-    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, {has_versions},
-           coalesce(pruned_through = 'epoch', false)
+    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, {has_versions}
     FROM {{schema}}.handlers AS h,
         LATERAL (SELECT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id)) AS c (has_claims)
     WHERE consumer = $1 AND (has_claims OR pruned_through IS NOT NULL)

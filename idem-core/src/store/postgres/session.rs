@@ -1,13 +1,10 @@
 //! A connection's session: its initial settings, and those that idem needs.
 
-use std::sync::Arc;
-
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
 use super::limits::{LOCK_WAIT, OWN, Use};
-use super::run::RUN;
 
 /// The session before idem changed it, as determined by role, database and server.
 #[derive(Clone)]
@@ -24,8 +21,6 @@ pub(super) struct Session {
     pub(super) read_only: bool,
     /// The process id of the backend.
     pub(super) process: i32,
-    /// The [run](super::run::RUN) of the server. It ends with the session.
-    pub(super) run: Option<Arc<str>>,
     /// The role whose privileges the session has, and the role that logged in.
     role: String,
     user: String,
@@ -91,7 +86,6 @@ impl Session {
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
-        asked += &format!(", {RUN}");
         let asked = sqlx::raw_sql(AssertSqlSafe(asked));
         let row = conn.fetch_one(asked).await?;
         let (role, user): (String, String) = (row.try_get(5)?, row.try_get(6)?);
@@ -111,7 +105,6 @@ impl Session {
             synchronous_commit: row.try_get(3)?,
             read_only: row.try_get(4)?,
             process: row.try_get(7)?,
-            run: row.try_get::<Option<String>, _>(8 + MEANING.len())?.map(Arc::from),
             role,
             user,
             same,
@@ -144,7 +137,7 @@ impl Session {
             Use::Lent => format!(
                 "{}; {}; {}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
-                super::begin_sql::PREPARE,
+                super::begin_sql::prepare(),
                 self.clean()
             ),
             Use::Own => self.own(durable),

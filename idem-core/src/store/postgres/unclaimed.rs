@@ -21,10 +21,8 @@ pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Res
     let mut txn = Txn::of(connection, handler_timeout);
     txn.find_role(&mut begun)?;
     let begun = begun.last().ok_or_else(not_answered)?;
-    let run = match txn.connection.is_pooled() {
-        true => begun.try_get::<Option<String>, _>(1)?.map(Arc::from),
-        false => txn.connection.session().run.clone(),
-    };
+    // Not that of the login: after a reset of the statistics, each later commit of this connection would be unknown.
+    let run: Option<Arc<str>> = begun.try_get::<Option<String>, _>(1)?.map(Arc::from);
     txn.guard_unclaimed(begun.try_get(0)?, run);
     Ok(txn)
 }

@@ -130,6 +130,10 @@ macro_rules! pipeline_suite {
             a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
             a_stored_message_is_reported_to_the_source
+            // natural handlers in an order
+            a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
+            a_natural_message_in_an_order_has_a_claim
+            a_natural_message_in_an_order_is_never_too_old
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
             // unanswered

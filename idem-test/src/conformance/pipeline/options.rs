@@ -205,16 +205,18 @@ pub async fn whether_the_worker_has_run_before_is_reported_to_the_source<W: Worl
     }
 }
 
-/// The messages of a natural handler leave no claims, which tell it of other handlers.
+/// The messages of a natural handler leave no claims, which tell it of other handlers. Those of a batch neither: there are two
+/// before the worker starts, which waits for more.
 pub async fn whether_a_natural_handler_has_run_before_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
     let told = Arc::new(Mutex::new(None));
-    for (has_history, messages) in [(false, 0), (false, 1), (true, 0)] {
+    for (has_history, messages) in [(false, 0), (false, 2), (true, 0)] {
+        (0..messages).for_each(|n| line.publish_natural(Order::ok(&n.to_string())));
         let source = Tapped::new(line.queue.clone(), Told(told.clone()));
         let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
-        let worker = line.run_until_stopped(worker.handler::<NaturalOrders<W>>(), Settings::default());
+        let settings = Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() };
+        let worker = line.run_until_stopped(worker.handler::<NaturalOrders<W>>(), settings);
         assert_eq!(Told::options(&told).await.has_history, has_history);
-        (0..messages).for_each(|n| line.publish_natural(Order::ok(&n.to_string())));
         line.outcomes(messages).await;
         worker.stop().await;
     }

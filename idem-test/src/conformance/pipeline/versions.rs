@@ -3,9 +3,9 @@
 
 use std::future::ready;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use idem_core::store::Operator;
+use idem_core::store::{Operator, Replayed};
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, Reason, ReplayWindow, State, Worker};
 use tracing::instrument::WithSubscriber;
 
@@ -23,8 +23,10 @@ use super::staging::Staging;
 const NATURAL: u8 = 0;
 /// Under another name.
 const RENAMED: u8 = 1;
-/// It is not natural any more.
+/// It is not natural.
 const CLAIMING: u8 = 2;
+
+const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A handler that acts once for each entity: it advances the version, writes an effect, stages a message, and then does what
 /// the order says.
@@ -66,12 +68,19 @@ fn worker<W: World, const KIND: u8>(line: &Line<W>, settings: Settings) -> Runni
     line.run_until_stopped(worker.handler::<Versions<W, KIND>>(), settings)
 }
 
-/// Starts and ends a worker without messages, and returns its log.
-async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
+/// Starts and ends a worker without messages, and returns its log and whether it has started.
+async fn start<W: World, const KIND: u8>(line: &Line<W>) -> (String, bool) {
     let worker = Worker::new("billing", line.store.clone(), line.broker.queue("none")).state(line.desk.clone());
     let (text, subscriber) = captured();
-    worker.handler::<Versions<W, KIND>>().run_until(ready(())).with_subscriber(subscriber).await.unwrap();
-    text.to_string()
+    let started = worker.handler::<Versions<W, KIND>>().run_until(ready(())).with_subscriber(subscriber).await;
+    (text.to_string(), started.is_ok())
+}
+
+/// Returns the log of a worker that starts.
+async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
+    let (log, has_started) = start::<W, KIND>(line).await;
+    assert!(has_started, "{log}");
+    log
 }
 
 /// Runs the orders until they are settled, none is scheduled, and there are so many dead letters.
@@ -139,6 +148,32 @@ pub async fn a_natural_message_that_is_cut_off_behind_its_commit_is_dead<W: Worl
     assert_eq!((line.dead().await.len(), line.desk.runs("waits")), (dead + 1, 1));
 }
 
+/// Where the COMMIT of a handler was not refused, its version stands, and a run of a replay does nothing, and so stages nothing,
+/// until an operator has deleted the version as the dead letter says: with a claim, and without one.
+pub async fn a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    replays::<W, NATURAL>(&staging).await;
+    replays::<W, CLAIMING>(&staging).await;
+}
+
+async fn replays<W: World, const KIND: u8>(staging: &Staging<W>) {
+    let line = &staging.0;
+    for deletes in [false, true] {
+        let id = format!("{KIND} {deletes}");
+        run::<W, KIND>(line, Settings::default(), [Order::new(&id, &[Act::Commit, Act::Ok])], 1).await;
+        let row = line.one_dead().await;
+        assert_eq!(row.error.contains("`latest_versions`"), !W::FEATURES.refuses_commit, "{}", row.error);
+        if deletes {
+            line.world.run(&format!("DELETE FROM {}", line.world.own("latest_versions"))).await;
+        }
+        assert_eq!(line.inbox().replay_by_force(row.id).await.unwrap(), Replayed::Due);
+        run::<W, KIND>(line, Settings::default(), [], 0).await;
+        let staged = staging.staged().await.iter().filter(|staged| **staged == id).count();
+        let expected = usize::from(deletes || W::FEATURES.refuses_commit);
+        assert_eq!((line.dead().await.len(), staged), (0, expected), "{id}");
+    }
+}
+
 /// Without them, each entity would begin anew, and a late message would replace a newer state.
 pub async fn latest_versions_of_a_renamed_handler_are_named_with_its_update<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -171,14 +206,66 @@ pub async fn a_rename_never_replaces_a_handler_that_has_latest_versions<W: World
     }
 }
 
-/// Its messages ran without claims, so that copies of them are new.
-pub async fn a_handler_that_is_not_natural_any_more_is_a_warning<W: World>(world: W) {
+/// A release with another name was rolled back, or has run without the rename. Of each entity the higher version wins.
+pub async fn latest_versions_under_two_names_are_named_until_they_are_merged<W: World>(world: W) {
     let line = Line::new(world).await;
-    let is_warned = async || log_of::<W, CLAIMING>(&line).await.contains("is not `natural` any more");
-    assert!(!is_warned().await, "it has processed nothing");
+    let (versions, handlers) = (line.world.own("latest_versions"), line.world.own("handlers"));
+    for (turn, both) in [[3, 1], [1, 3]].into_iter().enumerate() {
+        let id = turn.to_string();
+        run::<W, NATURAL>(&line, Settings::default(), [Order::ok(&id)], 0).await;
+        run::<W, RENAMED>(&line, Settings::default(), [Order::ok(&id)], 0).await;
+        for (name, version) in ["versions", "renamed"].into_iter().zip(both) {
+            let of = format!("handler_id = (SELECT id FROM {handlers} WHERE name = '{name}')");
+            line.world.run(&format!("UPDATE {versions} SET version = {version} WHERE {of}")).await;
+        }
+        let cures = line.store.cures("billing", "versions", "renamed");
+        let log = log_of::<W, RENAMED>(&line).await;
+        for part in ["WARN", "\"versions\"", "\"renamed\"", "newer state", &cures.merge, &cures.forget] {
+            assert!(log.contains(part), "{part:?} is not in {log:?}");
+        }
+        line.world.run(&cures.merge).await;
+        let lowest = line.world.number(&format!("SELECT min(version) FROM {versions}")).await;
+        let entities = line.world.number(&format!("SELECT count(*) FROM {versions}")).await;
+        assert_eq!((lowest, entities), (3, turn as i64 + 1));
+        assert!(!log_of::<W, RENAMED>(&line).await.contains("latest versions"));
+    }
+}
+
+/// The start is refused because of an inbox row under the old name, and that error knows nothing of versions.
+pub async fn latest_versions_under_two_names_are_named_at_a_start_that_is_refused<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a"), Order::new("b", &[Act::Commit])], 1).await;
+    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("a")], 1).await;
+    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", MONTH));
+    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'versions'")).await;
+    let (log, has_started) = start::<W, RENAMED>(&line).await;
+    assert!(!has_started && log.contains(&line.store.cures("billing", "versions", "renamed").merge), "{log}");
+}
+
+/// Nothing tells that it ran, also if claims that the handler had before were pruned. The guide says so.
+pub async fn a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("before")], 0).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a"), Order::ok("b")], 0).await;
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    let again = if W::INBOX { 1 } else { 2 };
+    assert_eq!(line.desk.runs("a"), again, "messages that are stored first have claims");
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", MONTH));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert!(line.store.prune().await.unwrap().claims > 0);
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("b")], 0).await;
+    assert_eq!(line.desk.runs("b"), 2);
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("b")], 0).await;
+    assert_eq!(line.desk.runs("b"), 2, "now it has a claim");
+}
+
+/// The record of its history is a date, and none of its claims was pruned: not even a message of 1970 is too old.
+pub async fn no_message_is_too_old_for_a_handler_that_has_only_run_without_claims<W: World>(world: W) {
+    let line = Line::new(world).await;
     run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
-    assert_eq!(is_warned().await, !W::INBOX, "messages that are stored first have claims");
-    assert!(!log_of::<W, NATURAL>(&line).await.contains("`natural`"));
+    line.publish_raw(Publication::from(Order::ok("b")).published_at(SystemTime::UNIX_EPOCH));
+    run::<W, CLAIMING>(&line, Settings::default(), [], 0).await;
+    assert_eq!((line.dead().await.len(), line.desk.runs("b")), (0, 1));
 }
 
 /// For a copy that old it would stage messages again that their consumers do not know any more.
