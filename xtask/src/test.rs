@@ -42,7 +42,7 @@ pub(crate) fn test(options: &Options) -> Result<()> {
     test_beside(options, || Ok(()))
 }
 
-/// As [`test`]. These checks run beside the tests that wait.
+/// As [`test()`]. These checks run beside the tests that wait.
 pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     idem_services::prepare()?;
     idem_services::pooler()?;
