@@ -1,6 +1,8 @@
 //! `cargo xtask ci`: the checks of CI.
 
-use anyhow::Result;
+use std::thread;
+
+use anyhow::{Result, anyhow};
 use clap::Args;
 
 use crate::cargo::{cargo, run};
@@ -28,6 +30,18 @@ pub(crate) struct Options {
     full: bool,
 }
 
+/// Runs one mode of each broker and one part of the mutants; both choices are independent of each other. The demo mostly
+/// waits, so the mutants are built beside it.
+fn part_of_commit() -> Result<()> {
+    let (number, mutants) = (mutants::commit()? / 1000, mutants::Options::of_commit()?);
+    thread::scope(|scope| {
+        let demo = scope.spawn(|| demo::small_of(number));
+        let tried = mutants::run(&mutants);
+        demo.join().map_err(|_| anyhow!("the demo panicked"))??;
+        tried
+    })
+}
+
 /// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
@@ -43,11 +57,6 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     run(cargo(["doc", "--no-deps"]).args(everything).env("RUSTDOCFLAGS", "-D warnings"))?;
     // Behind `cargo doc`, whose dependencies it takes.
     api::check(&api::Options::default())?;
-    for features in FEATURES {
-        run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
-    }
-    readme::check()?;
-    package::check(&package::Options { verify: options.full })?;
     // All the following checks share the servers.
     let _servers = Up::new(false)?;
     if options.full {
@@ -55,10 +64,17 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
         demo::small_relays()?;
         mutants::run(&mutants::Options::default())?;
     } else {
-        // Both choices are independent of each other.
-        demo::small_of(mutants::commit()? / 1000)?;
-        mutants::run(&mutants::Options::of_commit()?)?;
+        part_of_commit()?;
     }
     // Last, so that the output ends with that of `cargo test`.
-    test::test(&test::Options::default())
+    test::test_beside(&test::Options::default(), || compile_as_users(options))
+}
+
+/// Compiles what users compile: the facade with each feature, the first programs of the documents, the packages.
+fn compile_as_users(options: &Options) -> Result<()> {
+    for features in FEATURES {
+        run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
+    }
+    readme::check()?;
+    package::check(&package::Options { verify: options.full })
 }

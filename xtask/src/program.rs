@@ -59,17 +59,7 @@ impl Program {
     /// Returns the command that runs the program as cargo does. The path of shared libraries, which the tests of macros
     /// need, is inherited: `cargo run` has set it for this program.
     pub(crate) fn command(&self) -> Command {
-        self.prepared(Command::new(&self.executable))
-    }
-
-    /// As [`command`](Self::command), for a program that takes the time which others leave.
-    pub(crate) fn nice_command(&self) -> Command {
-        let mut nice = Command::new("nice");
-        nice.args(["-n", "10"]).arg(&self.executable);
-        self.prepared(nice)
-    }
-
-    fn prepared(&self, mut command: Command) -> Command {
+        let mut command = Command::new(&self.executable);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
             command.env_remove(name);
         }

@@ -18,20 +18,26 @@ const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 /// for outages to last. Cargo runs one program after another, and the processor was idle for nine tenths of most.
 const WAITING: [&str; 3] = ["idem-adapters", "tests/faults", "xtask/services"];
 
-/// Builds all tests, runs them with these variables, then the documentation's. A failure ends only its own program.
-pub(crate) fn run_all(env: &[(&str, String)]) -> Result<()> {
+/// The directory of the package whose tests compute most, and some of which measure time. They run when most tests that
+/// wait have ended.
+const LAST: &str = "idem-test";
+
+/// Builds all tests and runs them with these variables, then those of the documentation. Beside the tests that wait,
+/// `checks` run first. A failure ends only its own program.
+pub(crate) fn run_all(env: &[(&str, String)], checks: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut test = cargo(["test"]);
     announce(test.args(EVERYTHING));
     let began = Instant::now();
     let mut programs = Program::build(&mut test)?.context("the tests do not compile")?;
     eprintln!("built ({:.0} s)", began.elapsed().as_secs_f64());
-    programs.sort_by(|a, b| (&a.package, &a.executable).cmp(&(&b.package, &b.executable)));
+    programs.sort_by(|a, b| (is_last(a), &a.package, &a.executable).cmp(&(is_last(b), &b.package, &b.executable)));
     let (waiting, busy): (Vec<_>, Vec<_>) = programs.into_iter().partition(waits);
     let mut failed = thread::scope(|scope| -> Result<Vec<String>> {
-        let waiting = scope.spawn(|| run_row(&waiting, env, Program::command));
-        // Some of the tests that wait measure how long something takes.
-        let mut failed = run_row(&busy, env, Program::nice_command)?;
+        let waiting = scope.spawn(|| run_row(&waiting, env));
+        let checked = checks();
+        let mut failed = run_row(&busy, env)?;
         failed.extend(waiting.join().map_err(|_| anyhow!("a row of test programs panicked"))??);
+        failed.extend(checked.err().map(|error| format!("{error:#}")));
         Ok(failed)
     })?;
     // Last, so that the output ends with that of `cargo test`. The examples of the macros run with the facade, which includes
@@ -45,18 +51,22 @@ pub(crate) fn run_all(env: &[(&str, String)]) -> Result<()> {
     Ok(())
 }
 
+fn is_last(program: &Program) -> bool {
+    program.package == root().join(LAST)
+}
+
 fn waits(program: &Program) -> bool {
     WAITING.iter().any(|dir| program.package.starts_with(root().join(dir)))
 }
 
 /// Runs one program after another. Returns those that failed.
-fn run_row(programs: &[Program], env: &[(&str, String)], command: impl Fn(&Program) -> Command) -> Result<Vec<String>> {
+fn run_row(programs: &[Program], env: &[(&str, String)]) -> Result<Vec<String>> {
     let logs = root().join("target/suites");
     fs::create_dir_all(&logs)?;
     let mut failed = Vec::new();
     for program in programs {
         let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
-        if !run_program(command(program).envs(env.iter().cloned()), &logs.join(&*name))? {
+        if !run_program(program.command().envs(env.iter().cloned()), &logs.join(&*name))? {
             failed.push(name.into_owned());
         }
     }
@@ -91,7 +101,8 @@ mod tests {
             assert!(package.is_dir(), "{dir}");
             assert!(waits(&Program { executable: PathBuf::new(), package }));
         }
-        assert!(!waits(&Program { executable: PathBuf::new(), package: root().join("idem-test") }));
+        let last = Program { executable: PathBuf::new(), package: root().join(LAST) };
+        assert!(is_last(&last) && last.package.is_dir() && !waits(&last));
     }
 
     #[test]

@@ -39,6 +39,11 @@ const RUN_BY_TESTS: &[(&str, &str)] = &[
 
 /// Runs the examples, then the tests; or only the tests that the arguments name.
 pub(crate) fn test(options: &Options) -> Result<()> {
+    test_beside(options, || Ok(()))
+}
+
+/// As [`test()`]. These checks run beside the tests that wait.
+pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     idem_services::prepare()?;
     idem_services::pooler()?;
     let servers = Up::new(options.keep)?;
@@ -49,7 +54,7 @@ pub(crate) fn test(options: &Options) -> Result<()> {
     }
     if options.args.is_empty() {
         examples()?;
-        return suites::run_all(&env);
+        return suites::run_all(&env, checks);
     }
     // One failure must not hide others.
     let mut tests = cargo(["test", "--all-features", "--no-fail-fast"]);

@@ -13,7 +13,8 @@ use crate::cargo::{PUBLISHED, cargo, root, run};
 const SINGLE: &[&[&str]] = &[
     &["--package", "idem-rs", "--no-default-features", "--features", "postgres"],
     &["--package", "idem-test"],
-    &["--package", "idem-kafka"],
+    // With the features with which everything else has built its C library.
+    &["--package", "idem-kafka", "--all-features"],
     &["--package", "idem-nats"],
     &["--package", "idem-rabbitmq"],
 ];

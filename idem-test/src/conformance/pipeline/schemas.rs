@@ -35,14 +35,15 @@ pub(super) struct Registry {
     asked: watch::Sender<usize>,
 }
 
-/// How long a codec knows an answer that it forgets soon: less than the shortest delay before another try of a row.
+/// How long a codec knows the first answer that it forgets soon: less than the shortest delay before another try of a row.
 const BRIEF: Duration = Duration::from_millis(50);
 
 /// How the registry answers a request for a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Known,
-    /// It answers, and the codec forgets the answer soon.
+    /// It answers, and the codec forgets the answer before a delayed row would need it: the delays before each next try of
+    /// a row at least double, so this time doubles, too. On a busy machine, even a row that is due at once may come late.
     Brief,
     Unknown,
     Away,
@@ -106,12 +107,13 @@ impl<M: DeserializeOwned> Codec<M> for Schemas {
     async fn prepare(&self, delivery: &Delivery) -> Result<(), PrepareError> {
         let schema = delivery.headers().get_str("schema").ok_or_else(|| PrepareError::undecodable("no schema"))?;
         self.registry.asked.send_modify(|asked| *asked += 1);
+        let brief = BRIEF * 2_u32.saturating_pow(self.registry.times_asked() as u32 - 1);
         let mut answers = self.registry.answers.subscribe();
         let answered = answers.wait_for(|answers| answers.get(schema) != Some(&Answer::Hang)).await;
         let answer = answered.map_err(PrepareError::unavailable)?.get(schema).copied();
         match answer {
             Some(Answer::Known) => self.learn(schema, None),
-            Some(Answer::Brief) => self.learn(schema, Some(Instant::now() + BRIEF)),
+            Some(Answer::Brief) => self.learn(schema, Some(Instant::now() + brief)),
             Some(Answer::Forgotten) => {}
             Some(Answer::Away) => return Err(PrepareError::unavailable(BoxError::from("the registry is away"))),
             Some(Answer::Panic) => panic!("the registry's client panics"),
