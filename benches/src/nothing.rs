@@ -7,8 +7,8 @@ use idem::store::HasConnection;
 use idem::store::{
     CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures,
     DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, LeftCalls, NewRow, Operator,
-    OutboxRows, Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit,
-    Ticket, Transactions,
+    OutboxRows, Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats, StoreError,
+    TakeLimit, Ticket, Transactions,
 };
 use idem::{Error, Key};
 use uuid::Uuid;

@@ -11,7 +11,8 @@ use crate::header::{Header, Shape};
 use crate::key::Part;
 use crate::types::{is_called, is_option};
 
-const CALLED_ALONE: &str = "`Called` is the answer of an external call: name the call, `#[idempotent(.., call = charge)]`";
+const CALLED_ALONE: &str =
+    "`Called` is the answer of an external call: name the call, `#[idempotent(.., call = charge)]`";
 const CALLED_TWICE: &str = "a handler makes one call, so it takes one `Called`";
 const CALL_OF_BATCH: &str = "a call is made for one message: take one message instead of a `Batch`";
 

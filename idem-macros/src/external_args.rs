@@ -10,8 +10,7 @@ use syn::{Error, Ident, LitStr, Path, Token};
 use crate::args::{flag, name, set};
 use crate::duration::{Time, time};
 
-const ARGUMENTS: &str =
-    "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..`, `ask_after = \"2m\"`, `name = \"..\"` or `crate = ..`";
+const ARGUMENTS: &str = "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..`, `ask_after = \"2m\"`, `name = \"..\"` or `crate = ..`";
 
 const NO_KEY_LIFE: &str = "a call needs the time for which the provider remembers a key, `#[external(key_life = \"24h\")]`; if it \
                            knows no keys, `#[external(once)]`";

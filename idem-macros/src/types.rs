@@ -49,8 +49,7 @@ pub(crate) fn is_keyless(ty: &Type) -> bool {
 }
 
 /// The extractors of idem that a call can take, without its key.
-const KEYLESS: [&str; 7] =
-    ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "State", "Subject"];
+const KEYLESS: [&str; 7] = ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "State", "Subject"];
 
 /// Returns whether the type is the answer of an external call, written by any path.
 pub(crate) fn is_called(ty: &Type) -> bool {

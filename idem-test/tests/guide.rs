@@ -60,8 +60,7 @@ impl<W: World> Shop<W> {
 
     /// Makes a claim, and with it a dead letter, or none.
     async fn claim(&self, handler: HandlerId, key: &str, state: ClaimState) {
-        let identity =
-            Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(key.as_bytes()) };
+        let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(key.as_bytes()) };
         let (mut txn, claimed) = self.store.begin_with_claim(LONG, &identity, state).await.unwrap();
         assert!(claimed.is_new());
         if state == ClaimState::Waiting {

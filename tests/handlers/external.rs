@@ -135,7 +135,8 @@ async fn a_worker_calls_before_it_handles() -> Result<(), BoxError> {
         }
     });
     worker.run_until(async { drop(when.await) }).await?;
-    let mut tx = <SqliteConnection as sqlx::Connection>::connect(&format!("sqlite://{}", file.path().display())).await?;
+    let mut tx =
+        <SqliteConnection as sqlx::Connection>::connect(&format!("sqlite://{}", file.path().display())).await?;
     let rows: Vec<(String, String, String)> = sqlx::query_as("SELECT * FROM payments").fetch_all(&mut tx).await?;
     let key = provider.ledger()[0].key.clone().unwrap_or_default();
     assert_eq!(rows, [("o-1".to_owned(), "1".to_owned(), key)]);

@@ -23,8 +23,19 @@ pub(crate) struct Options {
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// The examples that end by themselves. They run as for a user: with default features and without servers.
-const RUN: &[&str] =
-    &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "http", "avro", "outbox", "request", "payments"];
+const RUN: &[&str] = &[
+    "quickstart",
+    "by_hand",
+    "events",
+    "ordering",
+    "batch",
+    "dead_letters",
+    "http",
+    "avro",
+    "outbox",
+    "request",
+    "payments",
+];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
 /// The examples that tests run, because they need a server, a signal or arguments.

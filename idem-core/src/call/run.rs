@@ -39,7 +39,8 @@ impl<S: Store> Pipeline<S> {
         // A suspect that has the process to itself could end it, and leave the call in doubt.
         let _beside = self.suspect_lock.direct().await;
         if !row.is_of_call(limits.name) {
-            let why = format!("it was made by another version of the service, and the handler now makes `{}`", limits.name);
+            let why =
+                format!("it was made by another version of the service, and the handler now makes `{}`", limits.name);
             return self.end_call(&row, Reason::Unresolved, unresolved(limits, &row, &why)).await;
         }
         let mut age = called_for(&row, limits.lease());
@@ -131,7 +132,9 @@ impl<S: Store> Pipeline<S> {
 
 fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
     match reason {
-        Reason::Unresolved => unresolved(limits, row, "its key is too old to be used again, and no `reconcile` can be asked"),
+        Reason::Unresolved => {
+            unresolved(limits, row, "its key is too old to be used again, and no `reconcile` can be asked")
+        }
         _ => format!(
             "the call `{}` began too often without a result, because processes ended meanwhile, or because the database refused \
              its results: replay the message if they were killed from outside, or once the cause is removed",

@@ -178,7 +178,10 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn resolve(&self, id: i64, resolution: Resolution) -> Result<bool, Error> {
-        self.store.resolve(&self.consumer, id, &resolution).await.map_err(|fault| failed("resolve a dead letter", fault))
+        self.store
+            .resolve(&self.consumer, id, &resolution)
+            .await
+            .map_err(|fault| failed("resolve a dead letter", fault))
     }
 
     /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates.

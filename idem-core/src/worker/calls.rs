@@ -15,7 +15,8 @@ pub(super) fn check<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(),
     handlers.iter().try_for_each(|handler| {
         let flaw = match handler.external() {
             None if handler.needs_call() => Some(
-                "takes the key of an external call, and makes none: name the call, `#[idempotent(.., call = ..)]`".to_owned(),
+                "takes the key of an external call, and makes none: name the call, `#[idempotent(.., call = ..)]`"
+                    .to_owned(),
             ),
             None => None,
             Some(limits) => flaw(handler.as_ref(), &limits),

@@ -21,7 +21,11 @@ pub(super) async fn release<S: Store>(pipeline: &Pipeline<S>) {
         };
         if left.released > 0 {
             let messages = left.released;
-            tracing::info!(consumer, messages, "messages run without the external call of another version of the service");
+            tracing::info!(
+                consumer,
+                messages,
+                "messages run without the external call of another version of the service"
+            );
             pipeline.wake_inbox();
         }
         if left.released >= u64::from(RELEASED_AT_ONCE) {

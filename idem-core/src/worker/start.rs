@@ -17,10 +17,10 @@ use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
-use super::{calls, fitness};
 use super::parts::Parts;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
+use super::{calls, fitness};
 
 /// A worker that has subscribed, and whose tasks have not started.
 pub(super) struct Started<S: Store, Src> {

@@ -56,7 +56,7 @@ impl Unregistered<'_> {
     fn text(&self, row: &HandlerRows, recently: bool, cures: &Cures) -> String {
         let Self { consumer, names } = self;
         let HandlerRows { handler, seen } = row;
-        let Cures { rename, part, dead_letter } = cures;
+        let Cures { rename, part, dead_letter, .. } = cures;
         let seen = if recently {
             format!("and which a worker had {} ago: they wait for that one", ago(*seen))
         } else {

@@ -54,7 +54,11 @@ impl Provider {
 
     /// A provider that remembers a key for so long after its first use.
     pub fn with_key_life(life: Duration) -> Self {
-        Self { state: Arc::new(Mutex::new(State::new(life))), waiting: watch::Sender::new(0), go: watch::Sender::new(false) }
+        Self {
+            state: Arc::new(Mutex::new(State::new(life))),
+            waiting: watch::Sender::new(0),
+            go: watch::Sender::new(false),
+        }
     }
 
     /// Lets the next requests with this body fail, one after another. Those behind them work.

@@ -64,7 +64,9 @@ impl Postgres {
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
         let query = match resolution {
-            Resolution::Answer(answer) => self.sql().resolve.query().bind(consumer).bind(id).bind(Some(answer.as_bytes())),
+            Resolution::Answer(answer) => {
+                self.sql().resolve.query().bind(consumer).bind(id).bind(Some(answer.as_bytes()))
+            }
             Resolution::CallAgain => self.sql().resolve.query().bind(consumer).bind(id).bind(None::<&[u8]>),
             Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(true),
         };

@@ -7,8 +7,8 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::store::{
-    CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult, StoreError,
-    TakeLimit, envelope,
+    CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult,
+    StoreError, TakeLimit, envelope,
 };
 
 use super::answer::About;

@@ -35,11 +35,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0003_latest.sql",
         sql: include_str!("../../../migrations/postgres/0003_latest.sql"),
     },
-    Migration {
-        version: 4,
-        name: "0004_calls.sql",
-        sql: include_str!("../../../migrations/postgres/0004_calls.sql"),
-    },
+    Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/postgres/0004_calls.sql") },
 ];
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.

@@ -6,9 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use crate::Reason;
-use crate::store::{
-    CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError,
-};
+use crate::store::{CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError};
 
 use super::Sqlite;
 use super::sql::{ids, millis, row, rows};
@@ -113,7 +111,8 @@ impl CallRows for Sqlite {
             return Ok(Vec::new());
         }
         let mut txn = self.transaction().await?;
-        let taken = take(self, txn.connection(), callers, limit, token).await.map_err(|error| self.file.fault(error))?;
+        let taken =
+            take(self, txn.connection(), callers, limit, token).await.map_err(|error| self.file.fault(error))?;
         self.finish(txn, !taken.is_empty()).await?;
         Ok(taken)
     }

@@ -12,8 +12,8 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS, NewRow, Row,
-    RowKind, RowResult, StoreError, TakeLimit, envelope,
+    CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS,
+    NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {

@@ -145,7 +145,8 @@ WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AN
     AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL
     AND due_at > {now} AND due_at >= {now} + ?2 AND due_at < {now} + ?3"#;
 
-pub(super) const REFUND_START: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0"#;
+pub(super) const REFUND_START: &str =
+    r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0"#;
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}

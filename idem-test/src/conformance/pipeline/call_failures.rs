@@ -100,7 +100,12 @@ pub async fn a_begun_call_that_nobody_can_be_asked_about_is_unresolved<W: World>
 /// Neither a lost request nor a lost answer nor a late one costs a second charge.
 pub async fn a_lost_answer_is_got_under_the_same_key<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    let lost = [("request", Fault::LoseRequest), ("answer", Fault::LoseAnswer), ("late", Fault::Hang), ("panic", Fault::Panic)];
+    let lost = [
+        ("request", Fault::LoseRequest),
+        ("answer", Fault::LoseAnswer),
+        ("late", Fault::Hang),
+        ("panic", Fault::Panic),
+    ];
     for (id, fault) in lost {
         paying.publish(id, [fault]);
     }

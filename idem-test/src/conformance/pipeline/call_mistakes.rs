@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::{
-    Batch, BoxError, CallError, CalledBy, Delivery, External, Handler, Input, Key, KeyError, Outbox, OutboundKey, Param,
-    State, Worker,
+    Batch, BoxError, CallError, CalledBy, Delivery, External, Handler, Input, Key, KeyError, OutboundKey, Outbox,
+    Param, State, Worker,
 };
 
 use crate::conformance::store::World;

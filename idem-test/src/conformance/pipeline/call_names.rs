@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_core::store::Replayed;
 use idem_core::{
-    BoxError, CallError, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, Reason, RetryPolicy, State,
-    Worker,
+    BoxError, CallError, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, Reason, RetryPolicy,
+    State, Worker,
 };
 
 use crate::conformance::soon;

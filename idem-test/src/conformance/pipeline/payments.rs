@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, Outbox, OutboundKey, State,
+    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, Outbox,
+    State,
 };
 use serde::{Deserialize, Serialize};
 

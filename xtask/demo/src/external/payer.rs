@@ -76,7 +76,9 @@ pub(crate) async fn pay(how: How, provider: SocketAddr) -> Result<()> {
 }
 
 /// Sets short times, so that what takes minutes in production takes seconds here.
-fn tune<Src: Source, C>(worker: Worker<Postgres, Src, Bank, C, NoHandlers>) -> Worker<Postgres, Src, Bank, C, NoHandlers> {
+fn tune<Src: Source, C>(
+    worker: Worker<Postgres, Src, Bank, C, NoHandlers>,
+) -> Worker<Postgres, Src, Bank, C, NoHandlers> {
     let retry = RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(100)).factor(2.0);
     worker
         .retry(retry)

@@ -90,7 +90,8 @@ impl Rows {
 
     /// Returns what became of the messages.
     pub(super) async fn outcome(&self) -> Result<Outcome> {
-        let dead = |what: &str| format!("SELECT count(*) FROM {SCHEMA}.inbox_messages WHERE state = 'dead' AND reason {what}");
+        let dead =
+            |what: &str| format!("SELECT count(*) FROM {SCHEMA}.inbox_messages WHERE state = 'dead' AND reason {what}");
         Ok(Outcome {
             paid: self.number("SELECT count(DISTINCT id) FROM demo.payments").await?,
             paid_twice: self.number("SELECT count(*) - count(DISTINCT id) FROM demo.payments").await?,

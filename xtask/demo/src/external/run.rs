@@ -15,7 +15,6 @@ use super::provider;
 use super::rows::{Outcome, Rows};
 use crate::servers::DATABASE;
 
-
 /// The settings of a run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Settings {
@@ -43,7 +42,9 @@ pub(crate) async fn run(settings: &Settings, seed: u64) -> Result<()> {
     let (twice, none) = charged(&provider, settings.messages);
     println!(
         "external calls: {} paid, charged twice {twice}, not charged {none}, unresolved {} of {} held; {outcome:?}",
-        outcome.paid, outcome.unresolved, plan.held.len()
+        outcome.paid,
+        outcome.unresolved,
+        plan.held.len()
     );
     let small = Settings { messages: settings.messages / 10, kills: settings.kills.div_ceil(5), ..settings.clone() };
     let few = Plan::new(small.messages, &mut random);
