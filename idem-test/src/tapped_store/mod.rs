@@ -11,5 +11,5 @@ mod taking;
 mod tapped;
 mod transactions;
 
-pub use over::Over;
-pub use tapped::{StoreTap, TappedStore, TappedTxn};
+pub(crate) use over::Over;
+pub(crate) use tapped::{StoreTap, TappedStore, TappedTxn};
