@@ -89,7 +89,8 @@ RETURNING {row}"#
 pub(super) const TAKE_ORDINARY: &str = take!("1", "i.starts = 0 AND i.breaks <= 1");
 pub(super) const TAKE_SUSPECT: &str = take!("0", "(i.starts >= 1 OR i.breaks >= 2) AND i.starts < ?5");
 
-pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1"#;
+/// A call that was taken has less than 0 starts.
+pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND starts >= 0"#;
 
 /// `?3` the delay until the row is due, `?4` the reason if it becomes dead, `?5` the error; in [`BROKE`], `?6` the
 /// number of breaks at which it does.
