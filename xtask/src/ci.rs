@@ -18,7 +18,7 @@ const FEATURES: &[&[&str]] = &[
     &["--no-default-features", "--features", "protobuf"],
     &["--no-default-features", "--features", "rabbitmq"],
     &["--no-default-features", "--features", "nats"],
-    // Not `kafka` alone: the C library would be built once more, without TLS.
+    // With TLS, as everything else has built the C library; `--full` also builds it without.
     &["--no-default-features", "--features", "kafka-ssl,kafka-zstd"],
 ];
 
@@ -72,7 +72,8 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
 
 /// Compiles what users compile: the facade with each feature, the first programs of the documents, the packages.
 fn compile_as_users(options: &Options) -> Result<()> {
-    for features in FEATURES {
+    let kafka: &[&str] = &["--no-default-features", "--features", "kafka"];
+    for features in FEATURES.iter().chain(options.full.then_some(&kafka)) {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }
     readme::check()?;

@@ -114,3 +114,18 @@ impl Fate {
         *self.0.dead.borrow()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::harness::phase::Phase;
+
+    #[tokio::test]
+    async fn an_answer_to_commit_that_is_there_at_once_is_a_point() {
+        let fate = Fate::before_poll(Some(Point { phase: Phase::InCommit, number: 2 }));
+        fate.polled(Call::Handler, ready(())).await;
+        assert!(fate.polled(Call::Commit, ready(())).now_or_never().is_none());
+    }
+}

@@ -42,8 +42,8 @@ const BRIEF: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Known,
-    /// It answers, and the codec forgets the answer before a delayed row would need it: the delays before each next try of
-    /// a row at least double, so this time doubles, too. On a busy machine, even a row that is due at once may come late.
+    /// It answers, and the codec forgets the answer before a delayed row would need it: the shortest delay before
+    /// each next try of a row doubles, and so does this time. On a busy machine, even a row that is due at once may come late.
     Brief,
     Unknown,
     Away,
