@@ -54,7 +54,7 @@ impl<S: Store> Pipeline<S> {
         let charge = match (doubt, next) {
             (Doubt::Permanent, _) => Charge { attempts, next: Err(Reason::Permanent), error },
             // It must not be repeated, and nobody can be asked.
-            (Doubt::InDoubt, Ok(_) | Err(Reason::Exhausted)) if limits.key_life.is_none() && !limits.reconciles => {
+            (Doubt::Unknown, Ok(_) | Err(Reason::Exhausted)) if limits.key_life.is_none() && !limits.reconciles => {
                 Charge { attempts, next: Err(Reason::Unresolved), error: unresolved(limits, row, &error) }
             }
             (_, next) => Charge { attempts, next, error },

@@ -36,19 +36,19 @@ impl<S: Store> Pipeline<S> {
                 }
                 Some(Err(panic)) => {
                     let text = panic_text(panic.as_ref());
-                    Ended::Failed(Doubt::InDoubt, format!("the call `{name}` panicked: {text}").into())
+                    Ended::Failed(Doubt::Unknown, format!("the call `{name}` panicked: {text}").into())
                 }
                 None => {
                     let late = format!(
                         "the call `{name}` was given up, because its process did not run until the lease of the message was \
                          almost over"
                     );
-                    Ended::Failed(Doubt::InDoubt, late.into())
+                    Ended::Failed(Doubt::Unknown, late.into())
                 }
             },
             () = tokio::time::sleep(*timeout) => {
                 let late = format!("the call `{name}` exceeded its timeout of {timeout:?}");
-                Ended::Failed(Doubt::InDoubt, late.into())
+                Ended::Failed(Doubt::Unknown, late.into())
             }
             () = self.stop.cancelled() => Ended::Stopped,
         };

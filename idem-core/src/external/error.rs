@@ -33,7 +33,7 @@ pub struct CallError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doubt {
     /// It may have had one.
-    InDoubt,
+    Unknown,
     /// It certainly had none.
     NotDone,
     /// It may have had one, and no further call under the key can succeed.
@@ -60,6 +60,6 @@ impl CallError {
 
 impl<E: Into<BoxError>> From<E> for CallError {
     fn from(error: E) -> Self {
-        Self { doubt: Doubt::InDoubt, error: error.into() }
+        Self { doubt: Doubt::Unknown, error: error.into() }
     }
 }

@@ -16,7 +16,7 @@ use super::orders::Order;
 use super::settings::Settings;
 
 /// A call whose parameters are `P`, under a key that lives for so many seconds.
-struct Call<P, const LIFE: u64>(PhantomData<fn() -> P>);
+struct Call<P, const LIFE: u64>(Of<P>);
 
 impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
     const NAME: &'static str = "call";
@@ -34,8 +34,11 @@ impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
 
 const YEARS: u64 = 1_000_000_000;
 
+/// Names types without containing values of them.
+type Of<T> = PhantomData<fn() -> T>;
+
 /// A handler of this input with these parameters.
-struct Calls<W, I, P, const NATURAL: bool>(PhantomData<fn() -> (W, I, P)>);
+struct Calls<W, I, P, const NATURAL: bool>(Of<(W, I, P)>);
 
 impl<W: World, I: Input<Order>, P: Param, const NATURAL: bool> Handler for Calls<W, I, P, NATURAL> {
     const NAME: &'static str = "calls";

@@ -39,7 +39,6 @@ macro_rules! pipeline_suite {
             a_rollback_in_a_batch_handler_harms_no_other_message
             a_commit_in_a_batch_handler_harms_no_other_message
             copies_and_conflicts_in_a_batch_are_known
-            a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through
             a_crash_of_a_batch_loses_and_doubles_nothing
             the_leases_of_what_runs_together_are_extended
@@ -57,6 +56,7 @@ macro_rules! pipeline_suite {
             a_claim_without_an_answer_costs_no_lane
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane
+            a_copy_in_a_batch_is_held_with_its_first
             a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch
             a_deadlock_at_the_commit_narrows_batches
         }

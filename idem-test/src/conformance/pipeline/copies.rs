@@ -2,19 +2,32 @@
 
 use std::time::Duration;
 
-use idem_core::DeliveryOrder;
-use idem_core::store::Transactions;
+use idem_core::store::{ClaimState, Claims, Identity, Transactions};
+use idem_core::{DeliveryOrder, Fingerprint, Key};
 
 use crate::Publication;
 use crate::conformance::soon;
-use crate::conformance::store::World;
+use crate::conformance::store::{Setup, World};
 
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
-use super::together::claimed_elsewhere;
+use super::together::{each_has_one_effect, ends, numbers, taken_together};
 
 const COPIES: u64 = 20;
+
+/// A claim that another process holds until its transaction ends.
+pub(super) async fn claimed_elsewhere<W: World>(
+    line: &Line<W>,
+    id: &str,
+) -> (W::Store, <W::Store as Transactions>::Txn) {
+    let other = line.world.store(Setup::default()).await.unwrap();
+    let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
+    let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
+    let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
+    assert!(other.claim(&mut elsewhere, &identity, ClaimState::Processed).await.unwrap().is_new());
+    (other, elsewhere)
+}
 
 /// There are more copies than lanes. They wait without a lane, keep their leases, and are acked after the message has
 /// committed. With an order, each copy comes under another ordering key.
@@ -79,4 +92,26 @@ pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(wor
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!(line.effects("a").await, 1);
+}
+
+/// A copy is settled after its first: while that is held, so is the copy. The rest of the batch does not wait for them.
+pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (other, elsewhere) = claimed_elsewhere(&line, "held").await;
+    let mut orders = numbers(6);
+    orders.extend([Order::ok("held"), Order::ok("held")]);
+    let worker = taken_together(&line, &orders).await;
+    soon(line.queue.settled(8)).await;
+    // There is no signal that an ack will not come. One that is sent too early has arrived by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!((line.queue.counts().unsettled, line.desk.runs("held")), (2, 0));
+    assert!(line.outcomes(8).await.iter().all(|outcome| outcome == "processed"));
+
+    other.rollback(elsewhere).await.unwrap();
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), 1);
+    each_has_one_effect(&line, &orders[..7]).await;
 }

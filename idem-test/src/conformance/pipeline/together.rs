@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, Identity, Transactions};
-use idem_core::{DeliveryOrder, Fingerprint, Key, Reason};
+use idem_core::{DeliveryOrder, Reason};
 
 use crate::conformance::soon;
-use crate::conformance::store::{Setup, World};
+use crate::conformance::store::World;
 use crate::harness::Crash;
 
 use super::crashes::{order, trial};
@@ -60,19 +59,6 @@ pub(super) async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Orde
     for order in orders {
         assert_eq!(line.effects(&order.id).await, 1, "{}", order.id);
     }
-}
-
-/// A claim that another process holds until its transaction ends.
-pub(super) async fn claimed_elsewhere<W: World>(
-    line: &Line<W>,
-    id: &str,
-) -> (W::Store, <W::Store as Transactions>::Txn) {
-    let other = line.world.store(Setup::default()).await.unwrap();
-    let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
-    let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
-    let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
-    assert!(other.claim(&mut elsewhere, &identity, ClaimState::Processed).await.unwrap().is_new());
-    (other, elsewhere)
 }
 
 /// Waiting messages run in one transaction. A failing one costs each earlier message one more run. It is then run
@@ -198,28 +184,6 @@ pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert_eq!((line.desk.runs("a"), line.desk.runs("b")), (1, 1));
     each_has_one_effect(&line, &[Order::ok("a"), Order::ok("b")]).await;
-}
-
-/// A copy is settled after its first: while that is held, so is the copy. The rest of the batch does not wait for them.
-pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
-    let (other, elsewhere) = claimed_elsewhere(&line, "held").await;
-    let mut orders = numbers(6);
-    orders.extend([Order::ok("held"), Order::ok("held")]);
-    let worker = taken_together(&line, &orders).await;
-    soon(line.queue.settled(8)).await;
-    // There is no signal that an ack will not come. One that is sent too early has arrived by then.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!((line.queue.counts().unsettled, line.desk.runs("held")), (2, 0));
-    assert!(line.outcomes(8).await.iter().all(|outcome| outcome == "processed"));
-
-    other.rollback(elsewhere).await.unwrap();
-    let outcomes = ends(&line, worker, 8).await;
-    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), 1);
-    each_has_one_effect(&line, &orders[..7]).await;
 }
 
 /// Batches whose handlers write the same rows in different orders deadlock. No message is charged, and all are

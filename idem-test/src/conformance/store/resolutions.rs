@@ -1,7 +1,9 @@
 //! What an operator does about dead rows whose handlers make a call.
 
 use idem_core::Reason;
-use idem_core::store::{CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult, Transactions};
+use idem_core::store::{
+    CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult, Transactions,
+};
 
 use super::calling::{answer, failed, is_seen, store, take, take_one, taken};
 use super::stage::Stage;
