@@ -10,7 +10,9 @@
 //! cargo run --example operator --features postgres -- billing replay-as 42 e-7-corrected
 //! cargo run --example operator --features postgres -- billing replay-all reason=exhausted
 //! cargo run --example operator --features postgres -- billing discard 42
-//! cargo run --example operator --features postgres -- billing resolve 42 call-again
+//! # With the key of its call, which `show` shows.
+//! cargo run --example operator --features postgres -- billing resolve 42 KEY call-again
+//! cargo run --example operator --features postgres -- billing resolve 42 KEY '{"id":"ch_1"}'
 //! ```
 
 use idem::external::Resolution;
@@ -38,13 +40,13 @@ async fn main() -> Result<(), BoxError> {
         ("discard", [id]) => {
             println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "none, or one to resolve" })
         }
-        ("resolve", [id, told]) => {
-            let how = match told.as_str() {
+        ("resolve", [id, key, told]) => {
+            let resolution = match told.as_str() {
                 "call-again" => Resolution::CallAgain,
                 "discard" => Resolution::Discard,
                 json => Resolution::Answer(CallAnswer::new(json.to_owned())),
             };
-            println!("{}", if inbox.resolve(id.parse()?, how).await? { "resolved" } else { "no such dead letter" })
+            println!("resolved: {}", inbox.resolve(id.parse()?, key.parse()?, resolution).await?)
         }
         _ => return Err(format!("`{command}` takes other arguments, or is unknown").into()),
     }

@@ -212,7 +212,7 @@ impl Operator for Nothing {
         Ok(false)
     }
 
-    async fn resolve(&self, _: &str, _: i64, _: &Resolution) -> Answer<bool> {
+    async fn resolve(&self, _: &str, _: i64, _: Uuid, _: &Resolution) -> Answer<bool> {
         Ok(false)
     }
 

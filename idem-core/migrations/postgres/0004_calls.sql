@@ -4,8 +4,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction -c 'SET LOCAL search_path TO idem_store' -f 0004_calls.sql
 --
--- Workers of the version before keep running, and never take a row whose call may have begun. Neither can an operator's command
--- of that version make one an ordinary row: its replay fails. Its discard does not, so upgrade such commands first.
+-- Workers of the version before keep running, and never take a row whose call may have begun, also not with its answer. Neither
+-- can an operator's command of that version make one an ordinary row: its replay fails. Its discard does not, so upgrade such
+-- commands first.
 
 -- New columns need the table for themselves. It is asked for one second at a time, so that the statements of workers that
 -- run meanwhile wait for at most that long behind this one, while it waits for their handlers.
@@ -34,7 +35,8 @@ ALTER TABLE inbox_messages
     ADD COLUMN outbound  uuid,
     -- When the first call under this key was about to begin.
     ADD COLUMN called_at timestamptz,
-    -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
+    -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made. With an answer,
+    -- that of the last take.
     ADD COLUMN called_by uuid,
     -- The name of the call that was about to begin.
     ADD COLUMN call_name text,
@@ -46,6 +48,17 @@ ALTER TABLE inbox_messages
     -- version that does not know calls sets `starts` to 0, and has to fail here. All rows are from before these columns, so
     -- they need not be read.
     ADD CONSTRAINT inbox_messages_called CHECK (called_at IS NULL OR answer IS NOT NULL OR starts < 0) NOT VALID;
+
+-- A version that does not know calls would run a row that has an answer, and ignore it: its handler may pay a second time. Its
+-- take writes no `called_by`, and finds no such row. This version leaves the row to a handler that has the call.
+CREATE FUNCTION leave_answer() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER leave_answer BEFORE UPDATE OF token ON inbox_messages FOR EACH ROW
+    WHEN (NEW.answer IS NOT NULL AND NEW.token IS NOT NULL AND NEW.called_by IS DISTINCT FROM NEW.token)
+    EXECUTE FUNCTION leave_answer();
 
 -- Finds the rows whose calls are due.
 CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, due_at) WHERE state = 'scheduled' AND starts < 0;

@@ -85,19 +85,22 @@ impl<S: Store> Calls<S> {
 
     /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it.
     async fn take(&self, limit: usize) -> Result<(Vec<Row>, Taken), StoreError> {
-        let Pipeline { store, own_statements, outage, draining, .. } = &*self.pipeline;
+        let Pipeline { store, own_statements, outage, stop, .. } = &*self.pipeline;
         let token = Uuid::new_v4();
         let own = own_statements.lock().await;
         let taken = Taken::now();
         let answer = store.take_calls(&self.callers, limit, token).await;
         drop(own);
         let mut rows = match answer {
+            // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
+            Err(fault @ StoreError::Unavailable(_)) => match store.calls_by_token(token).await {
+                Ok(rows) if !rows.is_empty() => Ok(rows),
+                _ => Err(fault),
+            },
+            // Also while the worker drains: what was taken counts as called until it is given back.
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 outage.report(&fault);
-                tokio::select! {
-                    () = outage.over() => store.calls_by_token(token).await,
-                    () = draining.begun() => Ok(Vec::new()),
-                }
+                Ok(outage.insist(stop, || store.calls_by_token(token)).await.unwrap_or_default())
             }
             answer => answer,
         }?;

@@ -57,7 +57,7 @@ impl<S: Store> Pipeline<S> {
             let read = || self.store.list(&self.consumer, &filter, page);
             let Some(mut found) = self.outage.insist(&self.stop, read).await else { return false };
             if let Some(found) = found.pop().filter(|found| found.id == row.id) {
-                return is_left_by(&found, result);
+                return is_left_by(&found, row, result);
             }
         }
         result.answer.is_some()
@@ -116,11 +116,14 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// Returns whether the row is as this result leaves it.
-fn is_left_by(row: &Row, result: &CallResult) -> bool {
+/// Returns whether the row that was found is as this result leaves it. The attempt before may have had the same error.
+fn is_left_by(found: &Row, row: &Row, result: &CallResult) -> bool {
     match &result.answer {
-        Some(answer) => row.answer.as_ref() == Some(answer),
-        None => row.reason == result.next.err() && result.error.as_ref().is_some_and(|error| *error == row.error),
+        Some(answer) => found.answer.as_ref() == Some(answer),
+        None => {
+            let has_error = result.error.as_ref().is_some_and(|error| *error == found.error);
+            found.reason == result.next.err() && has_error && (!result.is_attempt || found.attempts != row.attempts)
+        }
     }
 }
 
@@ -128,8 +131,12 @@ fn is_left_by(row: &Row, result: &CallResult) -> bool {
 pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
     let key = row.outbound.map(|key| key.to_string()).unwrap_or_default();
     let name = row.call_name.as_deref().unwrap_or(limits.name);
+    let looked_for = match limits.takes_key {
+        true => format!("the key {key}"),
+        false => "the effect that this message asks for: the call sends no key".to_owned(),
+    };
     format!(
-        "whether the call `{name}` had an effect is unknown: {why}. Ask the provider about the key {key}, and tell the result by \
-         `Inbox::resolve`"
+        "whether the call `{name}` had an effect is unknown: {why}. Look at the provider for {looked_for}. Then tell the \
+         result by `Inbox::resolve`, with the key {key}"
     )
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
-use crate::runtime::Pipeline;
+use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation};
 use crate::store::{Row, called_for};
 use crate::{Outcome, PrepareError, Reason, Store};
 
@@ -20,6 +20,8 @@ use super::taken::Taken;
 /// Whether a row can be called or asked about.
 enum Begun {
     Calling(Calling),
+    /// Its codec has to prepare first.
+    Unprepared,
     /// Its result is recorded.
     Done(Option<Outcome>),
 }
@@ -37,7 +39,7 @@ impl<S: Store> Pipeline<S> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = route.external.as_ref()?;
         // A suspect that has the process to itself could end it, and leave the call in doubt.
-        let _beside = self.suspect_lock.direct().await;
+        let beside = self.suspect_lock.direct().await;
         if !row.is_of_call(limits.name) {
             let why =
                 format!("it was made by another version of the service, and the handler now makes `{}`", limits.name);
@@ -54,11 +56,21 @@ impl<S: Store> Pipeline<S> {
                 Step::Call => false,
                 Step::Ask => true,
                 Step::Wait(due) => return self.give_back_call(&row, is_first, due).await,
-                Step::GiveBack => return self.give_back_call(&row, is_first, Duration::ZERO).await,
+                Step::GiveBack => {
+                    tracing::warn!(
+                        id = row.id,
+                        "a call was not begun, because the database took too long to hand out its message: it is tried again"
+                    );
+                    return self.give_back_call(&row, is_first, Duration::ZERO).await;
+                }
                 Step::Dead(reason) => return self.end_call(&row, reason, why_dead(limits, &row, reason)).await,
             };
             let calling = match self.begin_call(route, limits, &row, (asks, is_first)).await {
                 Begun::Calling(calling) => calling,
+                Begun::Unprepared => {
+                    drop(beside);
+                    return self.prepare_call(route, &row, is_first).await;
+                }
                 Begun::Done(outcome) => return outcome,
             };
             match self.reply(limits, calling, taken).await {
@@ -102,16 +114,26 @@ impl<S: Store> Pipeline<S> {
             // Nothing was sent.
             Ok(Err(error)) => self.call_failed((route, limits), row, (Doubt::NotDone, error), is_first).await,
             Err(NoJob::Unfit(unfit)) => self.end_unsent(row, unfit, is_first).await,
-            Err(NoJob::Unprepared | NoJob::Several) => self.prepare_call(route, row, is_first).await,
+            Err(NoJob::Unprepared | NoJob::Several) => return Begun::Unprepared,
         })
     }
 
-    /// Lets the codec prepare, and gives the row back.
+    /// Lets the codec prepare, and gives the row back: for a while, if the codec has just prepared and has forgotten the result.
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool) -> Option<Outcome> {
-        let (_, wait) = self.refusals.count(row.id);
+        let (tries, wait) = self.refusals.count(row.id);
+        if self.refusals.set_preparation(row.id, RowPreparation::Wanted) == RowPreparation::Done {
+            self.warn_of_unprepared(&row.delivery, tries, FORGOTTEN);
+            return self.give_back_call(row, is_first, wait).await;
+        }
         match self.prepare(route, &row.delivery).await {
-            Ok(()) => self.give_back_call(row, is_first, Duration::ZERO).await,
-            Err(PrepareError::Unavailable(_)) => self.give_back_call(row, is_first, wait).await,
+            Ok(()) => {
+                self.refusals.set_preparation(row.id, RowPreparation::Done);
+                self.give_back_call(row, is_first, Duration::ZERO).await
+            }
+            Err(PrepareError::Unavailable(error)) => {
+                self.warn_of_unprepared(&row.delivery, tries, &crate::error::text(error.as_ref()));
+                self.give_back_call(row, is_first, wait).await
+            }
             Err(PrepareError::Undecodable(error)) => {
                 let unfit = Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref()));
                 self.end_unsent(row, unfit, is_first).await

@@ -34,7 +34,7 @@ pub(super) fn next(limits: &CallLimits, calls: u32, age: Option<Duration>, waite
     match (limits.is_usable(age), limits.reconciles) {
         (true, _) => Step::Call,
         (false, true) => {
-            let wait = limits.ask_after.saturating_sub(age.unwrap_or_default());
+            let wait = limits.last_use().saturating_add(limits.ask_after).saturating_sub(age.unwrap_or_default());
             if wait.is_zero() { Step::Ask } else { Step::Wait(wait) }
         }
         (false, false) => Step::Dead(Reason::Unresolved),
@@ -59,7 +59,9 @@ mod tests {
         let table = [
             (keyed, 1, None, NOW, Step::Call),
             (keyed, 10, Some(60 * SECOND), 5 * SECOND, Step::Call),
-            (keyed, 1, Some(61 * SECOND), NOW, Step::Ask),
+            // A call that began a second ago may still be on its way.
+            (keyed, 1, Some(61 * SECOND), NOW, Step::Wait(49 * SECOND)),
+            (keyed, 1, Some(110 * SECOND), NOW, Step::Ask),
             (keyed, 1, Some(Duration::MAX), NOW, Step::Ask),
             (keyed, 1, None, 6 * SECOND, Step::GiveBack),
             (keyed, 1, Some(61 * SECOND), 6 * SECOND, Step::GiveBack),

@@ -81,6 +81,11 @@ impl CallLimits {
             None => age.is_none(),
         }
     }
+
+    /// Returns how long after the first call under a key the last one can have begun.
+    pub(crate) fn last_use(&self) -> Duration {
+        self.key_life.map_or(Duration::ZERO, |life| (life / 10 * 9).saturating_sub(self.lease()))
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The operator's interface to the inbox.
 
+use serde::de::IgnoredAny;
+use uuid::Uuid;
+
 use crate::store::{Filter, Page, Replayed, ReplayedAll, Resolution, Row, StoreError};
 use crate::{Error, Key, Store};
 
@@ -152,8 +155,11 @@ impl<S: Store> Inbox<S> {
     }
 
     /// Tells what became of the external call of a dead letter, after a look at the provider: the message completes with an
-    /// answer, calls again under another key, or is discarded. Returns `false` if there is no such dead letter (any more), or if
-    /// it is to call again although it has an answer.
+    /// answer, calls again under another key, or is discarded. Returns `false` if there is no such dead letter (any more), if
+    /// its call has another key by now, since somebody else has let it call again, or if it is to call again although it has
+    /// an answer.
+    ///
+    /// `outbound` is the key that was looked for at the provider: [`Row::outbound`].
     ///
     /// It is the only way to change a dead letter with the reason [`Unresolved`](crate::Reason::Unresolved). Other dead letters of
     /// a call can be resolved as well: a replay uses the same key again while the provider knows it, and asks or is unresolved
@@ -164,22 +170,27 @@ impl<S: Store> Inbox<S> {
     /// # async fn known(_: &str) -> Option<String> { None }
     /// # async fn resolve<S: Store>(inbox: Inbox<S>) -> Result<(), BoxError> {
     /// for row in inbox.list(&Filter::new().reason(Reason::Unresolved), Page::default()).await? {
-    ///     let key = row.outbound.ok_or("it has called nobody")?.to_string();
-    ///     // What the page of the provider shows for this key.
-    ///     let resolution = match known(&key).await {
+    ///     let key = row.outbound.ok_or("it has called nobody")?;
+    ///     // The page of the provider shows the charge with this key.
+    ///     let resolution = match known(&key.to_string()).await {
     ///         Some(charge) => Resolution::answer(&charge)?,
     ///         None => Resolution::CallAgain,
     ///     };
-    ///     inbox.resolve(row.id, resolution).await?;
+    ///     inbox.resolve(row.id, key, resolution).await?;
     /// }
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// The database cannot be used.
-    pub async fn resolve(&self, id: i64, resolution: Resolution) -> Result<bool, Error> {
+    /// The answer is not JSON, or the database cannot be used.
+    pub async fn resolve(&self, id: i64, outbound: Uuid, resolution: Resolution) -> Result<bool, Error> {
+        if let Resolution::Answer(answer) = &resolution
+            && let Err(error) = serde_json::from_slice::<IgnoredAny>(answer.as_bytes())
+        {
+            return Err(Error::Config(format!("the answer of a call has to be JSON, and this is not: {error}")));
+        }
         self.store
-            .resolve(&self.consumer, id, &resolution)
+            .resolve(&self.consumer, id, outbound, &resolution)
             .await
             .map_err(|fault| failed("resolve a dead letter", fault))
     }

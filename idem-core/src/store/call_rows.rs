@@ -29,7 +29,8 @@ pub trait CallRows: Transactions {
     fn calls_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Records the result of a call, and clears the token. `false` if the row no longer has this token: another worker may
-    /// have called meanwhile, under the same key.
+    /// have called meanwhile, under the same key. An answer is recorded also then, as long as the row is in its call phase and
+    /// has the same key.
     fn record_call(&self, row: &Row, result: &CallResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Gives a row another key, which no call has used yet, and restarts its lease and the time of the first call. `false` if
@@ -82,8 +83,9 @@ pub struct Caller {
 // Exhaustive: a store that ignored a new part of it would call too often or lose an answer, so it must not compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult {
-    /// The answer, as JSON: the row becomes an ordinary one without failed attempts. `None`: it stays in its call phase, with
-    /// no call begun since this result.
+    /// The answer, as JSON: the row becomes an ordinary one without failed attempts. `None`: it stays in its call phase, and a
+    /// failed attempt or a reason ends the count of calls that had no result. Any other result only leaves out its own call:
+    /// those before may have ended their processes.
     pub answer: Option<CallAnswer>,
     /// The time until the row is due, or the reason for which it is dead.
     pub next: Result<Duration, Reason>,

@@ -1,5 +1,7 @@
 //! Queries for operators, and maintenance of the tables.
 
+use uuid::Uuid;
+
 use crate::Key;
 
 use super::{
@@ -46,13 +48,14 @@ pub trait Operator: Transactions {
     /// such row, or if its external call has begun or has an answer.
     fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Does what an operator has decided about a dead row that has a key of an external call: the row is due now with this
-    /// answer, or, once its lease has ended, with another key and no call begun, or discarded. `false` if there is no such row, or if it is to be called
-    /// again although it has an answer.
+    /// Does what an operator has decided about a dead row whose external call has this key: the row is due now with this
+    /// answer, or, once its lease has ended, with another key and no call begun, or discarded. `false` if there is no such row,
+    /// or if it is to be called again although it has an answer.
     fn resolve(
         &self,
         consumer: &str,
         id: i64,
+        outbound: Uuid,
         resolution: &Resolution,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 

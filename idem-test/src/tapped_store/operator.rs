@@ -4,6 +4,7 @@ use idem_core::store::{
     Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError,
 };
 use idem_core::{Key, Store};
+use uuid::Uuid;
 
 use super::{StoreTap, TappedStore};
 
@@ -41,8 +42,14 @@ impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
         self.within.discard(consumer, id).await
     }
 
-    async fn resolve(&self, consumer: &str, id: i64, resolution: &Resolution) -> Result<bool, StoreError> {
-        self.within.resolve(consumer, id, resolution).await
+    async fn resolve(
+        &self,
+        consumer: &str,
+        id: i64,
+        outbound: Uuid,
+        resolution: &Resolution,
+    ) -> Result<bool, StoreError> {
+        self.within.resolve(consumer, id, outbound, resolution).await
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

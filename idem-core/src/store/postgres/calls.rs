@@ -32,7 +32,7 @@ impl CallRows for Postgres {
         let query = self.sql().record_call.query().bind(row.id).bind(row.token).bind(i32::from(*is_attempt));
         let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
         let query = query.bind(next.err().map(crate::Reason::as_str)).bind(error.as_ref().map(String::as_bytes));
-        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question);
+        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.outbound);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
@@ -61,14 +61,14 @@ impl Postgres {
         &self,
         consumer: &str,
         id: i64,
+        outbound: Uuid,
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
+        let resolve = || self.sql().resolve.query().bind(consumer).bind(id);
         let query = match resolution {
-            Resolution::Answer(answer) => {
-                self.sql().resolve.query().bind(consumer).bind(id).bind(Some(answer.as_bytes()))
-            }
-            Resolution::CallAgain => self.sql().resolve.query().bind(consumer).bind(id).bind(None::<&[u8]>),
-            Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(true),
+            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(outbound),
+            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(outbound),
+            Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(Some(outbound)),
         };
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

@@ -37,11 +37,14 @@ pub(super) fn by_token() -> String {
 
 /// One statement for every result: $3 attempts to add, $4 the answer, $5 seconds until due, $6 the reason if dead, $7 the
 /// error, $8 whether no call has begun under the key, $9 whether the lease is left to end, $10 whether a question has failed. The
-/// first one begins the attempts anew.
+/// first one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
+///
+/// An answer is kept also if the lease has ended meanwhile, as in an outage: it is that of the key $11, which the row has until
+/// a person or the provider has said that no call under it had an effect.
 pub(super) const RECORD: &str = "
     UPDATE {schema}.inbox_messages SET
         token = NULL,
-        starts = CASE WHEN $4::bytea IS NULL THEN -1 ELSE 0 END,
+        starts = CASE WHEN $4::bytea IS NOT NULL THEN 0 WHEN $3 = 0 AND $6 IS NULL THEN least(starts + 1, -1) ELSE -1 END,
         attempts = CASE WHEN $4 IS NOT NULL THEN 0 WHEN $10 AND asked_at IS NULL THEN $3 ELSE attempts + $3 END,
         asked_at = CASE WHEN $10 THEN coalesce(asked_at, now()) ELSE asked_at END,
         answer = $4,
@@ -53,11 +56,11 @@ pub(super) const RECORD: &str = "
         state = CASE WHEN $6 IS NULL THEN 'scheduled' ELSE 'dead' END,
         died_at = CASE WHEN $6 IS NOT NULL THEN now() END,
         error = coalesce($7, error)
-    WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
+    WHERE id = $1 AND starts < 0 AND (token = $2 OR $4 IS NOT NULL AND outbound = $11) RETURNING 1";
 
 pub(super) const RENEW: &str = "
     UPDATE {schema}.inbox_messages
-    SET outbound = $3, called_at = now(), called_by = token, due_at = now() + $4::float8 * interval '1 second'
+    SET outbound = $3, called_at = now(), called_by = token, asked_at = NULL, due_at = now() + $4::float8 * interval '1 second'
     WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
 
 pub(super) const LEAVE_TO_CALL: &str = "
@@ -82,7 +85,7 @@ pub(super) fn release() -> String {
 }
 
 /// $3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way.
-/// A row that has an answer is not called for again.
+/// A row that has an answer is not called for again. $4: the key that the person has looked for.
 pub(super) const RESOLVE: &str = "
     UPDATE {schema}.inbox_messages AS i SET
         state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
@@ -95,6 +98,6 @@ pub(super) const RESOLVE: &str = "
         call_name = NULL,
         asked_at = CASE WHEN $3 IS NOT NULL THEN i.asked_at END
     FROM {schema}.handlers AS h
-    WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.outbound IS NOT NULL
+    WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.outbound = $4
       AND ($3 IS NOT NULL OR i.answer IS NULL)
     RETURNING 1";

@@ -128,6 +128,8 @@ pub(super) const REFUND_START: &str = "
 /// limit that is evaluated again for each joined row takes more rows than it allows. The lengths of payloads are known
 /// without reading them (octet_length of a value that is stored out of line reads its pointer).
 ///
+/// A row that has the answer of a call is taken only by versions that know of it, which write `called_by`.
+///
 /// $6 bounds how far back the search goes: under an old snapshot the index keeps an entry for each row that was taken
 /// since, and a search from the oldest entry steps over all of them.
 pub(super) fn take(which: &str, starts: u32) -> String {
@@ -144,7 +146,8 @@ pub(super) fn take(which: &str, starts: u32) -> String {
             SELECT id, due_at, sum(bytes) OVER (ORDER BY due_at, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET starts = i.starts + {starts}, token = $3, due_at = now() + $4::float8 * interval '1 second'
+        SET starts = i.starts + {starts}, token = $3, due_at = now() + $4::float8 * interval '1 second',
+            called_by = CASE WHEN i.answer IS NULL THEN i.called_by ELSE $3 END
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
         RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due_at) * 1000000)::bigint"

@@ -1,6 +1,7 @@
 //! Operator queries: stats, list, replay, discard.
 
 use sqlx::Row as _;
+use uuid::Uuid;
 
 use crate::store::{
     Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError,
@@ -64,11 +65,17 @@ impl Operator for Postgres {
     }
 
     async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id).bind(false)).await?.is_empty())
+        Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id).bind(None::<Uuid>)).await?.is_empty())
     }
 
-    async fn resolve(&self, consumer: &str, id: i64, resolution: &Resolution) -> Result<bool, StoreError> {
-        self.resolve_call(consumer, id, resolution).await
+    async fn resolve(
+        &self,
+        consumer: &str,
+        id: i64,
+        outbound: Uuid,
+        resolution: &Resolution,
+    ) -> Result<bool, StoreError> {
+        self.resolve_call(consumer, id, outbound, resolution).await
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

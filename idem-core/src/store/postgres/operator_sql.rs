@@ -37,7 +37,7 @@ pub(super) fn replay() -> String {
             WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET state = 'scheduled', died_at = NULL, reason = NULL, token = NULL, attempts = 0,
+            SET state = 'scheduled', died_at = NULL, reason = NULL, token = NULL, attempts = 0, asked_at = NULL,
                 due_at = CASE WHEN {CALLS} THEN greatest(i.due_at, now()) ELSE now() END,
                 starts = CASE WHEN {CALLS} THEN -1 ELSE 0 END,
                 breaks = CASE WHEN NOT ({CALLS}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
@@ -78,14 +78,14 @@ pub(super) fn replay_as() -> String {
 
 /// The claim is dated only if the deleted row owned it. A conflict does not: the claim of its key belongs to another
 /// message. A row without a key finds no claim, since no claim has an empty key. The third
-/// parameter: whether an operator resolves a call; otherwise a row whose call may have begun stays, whatever made it dead: its key
-/// is all by which anybody finds the effect.
+/// parameter: the key of the call that an operator resolves. Without one, a row whose call may have begun stays, whatever made
+/// it dead: its key is all by which anybody finds the effect.
 pub(super) fn discard() -> String {
     format!(
         "WITH gone AS (
             DELETE FROM {{schema}}.inbox_messages AS i USING {{schema}}.handlers AS h
             WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead'
-              AND CASE WHEN $3 THEN i.outbound IS NOT NULL ELSE i.called_at IS NULL AND i.answer IS NULL END
+              AND CASE WHEN $3::uuid IS NOT NULL THEN i.outbound = $3 ELSE i.called_at IS NULL AND i.answer IS NULL END
             RETURNING i.handler_id, i.key, i.reason
         ), dated AS (
             UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM gone

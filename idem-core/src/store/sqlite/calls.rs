@@ -43,11 +43,14 @@ const TAKEN: &str =
 
 /// One statement for every result: ?3 attempts to add, ?4 the answer, ?5 the delay, ?6 the reason if dead, ?7 the error, ?8
 /// whether no call has begun under the key, ?9 whether the lease is left to end, ?10 whether a question has failed. The first
-/// one begins the attempts anew.
+/// one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
+///
+/// An answer is kept also if the lease has ended meanwhile, as in an outage: it is that of the key ?11, which the row has until
+/// a person or the provider has said that no call under it had an effect.
 pub(super) const RECORD: &str = r#"
 UPDATE "idem_inbox_messages" SET
     token = NULL,
-    starts = CASE WHEN ?4 IS NULL THEN -1 ELSE 0 END,
+    starts = CASE WHEN ?4 IS NOT NULL THEN 0 WHEN ?3 = 0 AND ?6 IS NULL THEN min(starts + 1, -1) ELSE -1 END,
     attempts = CASE WHEN ?4 IS NOT NULL THEN 0 WHEN ?10 AND asked_at IS NULL THEN ?3 ELSE attempts + ?3 END,
     asked_at = CASE WHEN ?10 THEN coalesce(asked_at, {now}) ELSE asked_at END,
     answer = ?4,
@@ -59,10 +62,10 @@ UPDATE "idem_inbox_messages" SET
     state = CASE WHEN ?6 IS NULL THEN 'scheduled' ELSE 'dead' END,
     died_at = CASE WHEN ?6 IS NOT NULL THEN {now} END,
     error = coalesce(?7, error)
-WHERE id = ?1 AND token = ?2 AND starts < 0"#;
+WHERE id = ?1 AND starts < 0 AND (token = ?2 OR ?4 IS NOT NULL AND outbound = ?11)"#;
 
 const RENEW: &str = r#"
-UPDATE "idem_inbox_messages" SET outbound = ?3, called_at = {now}, called_by = token, due_at = {now} + ?4
+UPDATE "idem_inbox_messages" SET outbound = ?3, called_at = {now}, called_by = token, asked_at = NULL, due_at = {now} + ?4
 WHERE id = ?1 AND token = ?2 AND starts < 0"#;
 
 const LEAVE_TO_CALL: &str = r#"
@@ -84,7 +87,7 @@ WHERE id IN (
 )"#;
 
 /// ?3: the answer; null: another call, with the key ?4, which waits until no request of the last one can be on its way. A row
-/// that has an answer is not called for again.
+/// that has an answer is not called for again. ?5: the key that the person has looked for.
 const RESOLVE: &str = r#"
 UPDATE "idem_inbox_messages" SET
     state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
@@ -96,7 +99,7 @@ UPDATE "idem_inbox_messages" SET
     called_by = CASE WHEN ?3 IS NOT NULL THEN called_by END,
     call_name = NULL,
     asked_at = CASE WHEN ?3 IS NOT NULL THEN asked_at END
-WHERE id = ?1 AND state = 'dead' AND outbound IS NOT NULL AND (?3 IS NOT NULL OR answer IS NULL)
+WHERE id = ?1 AND state = 'dead' AND outbound = ?5 AND (?3 IS NOT NULL OR answer IS NULL)
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
 
 impl CallRows for Sqlite {
@@ -138,7 +141,8 @@ impl CallRows for Sqlite {
             .bind(error.as_deref())
             .bind(*is_unused)
             .bind(*in_doubt)
-            .bind(*is_question);
+            .bind(*is_question)
+            .bind(row.outbound);
         Ok(self.change_of_message(query).await? == 1)
     }
 
@@ -195,10 +199,11 @@ impl Sqlite {
         &self,
         consumer: &str,
         id: i64,
+        outbound: Uuid,
         answer: Option<&CallAnswer>,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(RESOLVE)).bind(id).bind(consumer);
-        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(Uuid::new_v4());
+        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(Uuid::new_v4()).bind(outbound);
         Ok(self.change_of_message(query).await? == 1)
     }
 }

@@ -64,13 +64,16 @@ ORDER BY m.due_at LIMIT ?2"#;
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
 /// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows.
+///
+/// A row that has the answer of a call is taken only by versions that know of it, which write `called_by`.
 macro_rules! take {
     ($starts:literal, $kind:literal) => {
         concat!(
             r#"
 UPDATE "idem_inbox_messages" SET starts = starts + "#,
             $starts,
-            r#", due_at = {now} + ?3, token = ?4
+            r#", due_at = {now} + ?3, token = ?4,
+    called_by = CASE WHEN answer IS NULL THEN called_by ELSE ?4 END
 WHERE id IN (
     SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
     WHERE m.id IN (

@@ -2,6 +2,7 @@
 
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
+use uuid::Uuid;
 
 use super::sql::{duration, ids, row};
 use super::{Sqlite, claims, prune, register};
@@ -98,14 +99,14 @@ UPDATE "idem_inbox_messages" SET state = 'scheduled', token = NULL, attempts = 0
     due_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(due_at, {now}) ELSE {now} END,
     starts = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN -1 ELSE 0 END,
     breaks = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
-    reason = NULL, died_at = NULL, key = coalesce(?2, key)
+    reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 
-/// ?3: whether an operator resolves a call; otherwise a row whose call may have begun stays, whatever made it dead.
+/// ?3: the key of the call that an operator resolves; without one, a row whose call may have begun stays, whatever made it dead.
 const DISCARD: &str = r#"
 DELETE FROM "idem_inbox_messages"
 WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)
-    AND CASE WHEN ?3 THEN outbound IS NOT NULL ELSE called_at IS NULL AND answer IS NULL END
+    AND CASE WHEN ?3 IS NOT NULL THEN outbound = ?3 ELSE called_at IS NULL AND answer IS NULL END
 RETURNING handler_id, key, reason"#;
 
 const DATE: &str = r#"
@@ -209,14 +210,20 @@ impl Operator for Sqlite {
     }
 
     async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
-        self.delete_dead(consumer, id, false).await
+        self.delete_dead(consumer, id, None).await
     }
 
-    async fn resolve(&self, consumer: &str, id: i64, resolution: &Resolution) -> Result<bool, StoreError> {
+    async fn resolve(
+        &self,
+        consumer: &str,
+        id: i64,
+        outbound: Uuid,
+        resolution: &Resolution,
+    ) -> Result<bool, StoreError> {
         match resolution {
-            Resolution::Answer(answer) => self.resolve_call(consumer, id, Some(answer)).await,
-            Resolution::CallAgain => self.resolve_call(consumer, id, None).await,
-            Resolution::Discard => self.delete_dead(consumer, id, true).await,
+            Resolution::Answer(answer) => self.resolve_call(consumer, id, outbound, Some(answer)).await,
+            Resolution::CallAgain => self.resolve_call(consumer, id, outbound, None).await,
+            Resolution::Discard => self.delete_dead(consumer, id, Some(outbound)).await,
         }
     }
 
@@ -228,10 +235,10 @@ impl Operator for Sqlite {
 impl Sqlite {
     /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
     /// another message.
-    async fn delete_dead(&self, consumer: &str, id: i64, resolves: bool) -> Result<bool, StoreError> {
+    async fn delete_dead(&self, consumer: &str, id: i64, resolved: Option<Uuid>) -> Result<bool, StoreError> {
         let mut txn = self.transaction().await?;
         let work = async {
-            let query = sqlx::query(self.prefix.sql(DISCARD)).bind(id).bind(consumer).bind(resolves);
+            let query = sqlx::query(self.prefix.sql(DISCARD)).bind(id).bind(consumer).bind(resolved);
             let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
             let key: &[u8] = row.try_get("key")?;
             let reason: &str = row.try_get("reason")?;

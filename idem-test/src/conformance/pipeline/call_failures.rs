@@ -138,7 +138,7 @@ pub async fn a_stored_error_ends_the_attempts<W: World>(world: W) {
     paying.sees(&["scheduled 0", "scheduled 1", "dead: exhausted"]).await;
     let dead = paying.0.one_dead().await;
     assert!(paying.has_one_key("a") && dead.error.contains("the status 500"), "{}", dead.error);
-    assert!(paying.0.inbox().resolve(dead.id, Resolution::CallAgain).await.unwrap());
+    assert!(paying.0.inbox().resolve(dead.id, dead.outbound.unwrap(), Resolution::CallAgain).await.unwrap());
     // The last request may still be on its way, for all that is known.
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;

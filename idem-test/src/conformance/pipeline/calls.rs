@@ -247,7 +247,7 @@ pub async fn an_operator_gives_the_answer<W: World>(world: W) {
     assert!(dead.error.contains(&key) && dead.error.contains("`Inbox::resolve`"), "{}", dead.error);
     assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Unresolved);
     let answer = Resolution::answer(&serde_json::json!({ "number": "1" })).unwrap();
-    assert!(paying.0.inbox().resolve(dead.id, answer).await.unwrap());
+    assert!(paying.0.inbox().resolve(dead.id, dead.outbound.unwrap(), answer).await.unwrap());
     paying.sees(&["scheduled 0", "dead: unresolved", "processed"]).await;
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.effects("a 1").await), ((1, 1, 1), 1));

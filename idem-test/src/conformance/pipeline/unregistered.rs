@@ -191,7 +191,7 @@ pub async fn a_rename_never_replaces_a_handler_that_has_claims<W: World>(world: 
 pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
     let line = Line::new(world).await;
     line.start().stop().await;
-    // The handlers that the next worker has were registered before `batched`.
+    // The handlers that the next worker has were registered before `natural`.
     let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", SEEN_RECENTLY));
     line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier}")).await;
     let shown = watch::Sender::new(0);
@@ -204,7 +204,7 @@ pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
     soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
     worker.stop().await;
     let later = format!(
-        "SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'batched')"
+        "SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'natural')"
     );
     assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
 }

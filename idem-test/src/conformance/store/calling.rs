@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, HandlerId, Identity, InboxRows, NewRow, Row, RowKind,
+    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, HandlerId, Identity, InboxRows, NewRow, Operator,
+    Resolution, Row, RowKind,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -60,6 +61,11 @@ pub(super) fn failed(next: Result<Duration, Reason>) -> CallResult {
 
 pub(super) fn answer() -> CallAnswer {
     CallAnswer::new("{\"id\":7}")
+}
+
+/// Does what a person has decided who has looked for the key of the row.
+pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &Resolution) -> bool {
+    stage.store.resolve("billing", row.id, row.outbound.unwrap(), resolution).await.unwrap()
 }
 
 /// Whether any statement of ordinary rows or suspects finds a row. Those of a version that does not know calls are the same.

@@ -8,7 +8,7 @@ use idem_core::store::{
 };
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, caller, failed, is_seen, store, store_for, take, take_one, taken};
+use super::calling::{HOUR, answer, caller, failed, is_seen, resolve, store, store_for, take, take_one, taken};
 use super::stage::{LEASE, Stage};
 use super::world::World;
 
@@ -95,44 +95,18 @@ pub async fn a_row_in_its_call_phase_is_taken_for_its_call_only<W: World>(world:
     assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("ordinary"));
 }
 
-/// A call that is repeated has the key and the time of the first one.
-pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
+/// Calls before it may have ended their processes.
+pub async fn a_call_that_is_given_back_leaves_out_only_itself<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let first = taken(&stage).await;
-    stage.rows_earlier(HOUR).await;
-    let second = take_one(&stage).await;
-    assert_eq!((second.outbound, second.called_at, second.calls), (first.outbound, first.called_at, Some(2)));
-    assert_ne!(second.token, first.token);
-    // The former holder writes nothing.
-    for result in [failed(Ok(HOUR)), CallResult::answered(answer()), CallResult::given_back(HOUR)] {
-        assert!(!stage.store.record_call(&first, &result).await.unwrap());
+    store(&stage, "a").await;
+    for calls in [1, 2, 3, 4] {
+        let ended = take_one(&stage).await;
+        assert_eq!(ended.calls, Some(calls));
+        stage.rows_earlier(HOUR).await;
+        let row = take_one(&stage).await;
+        assert_eq!(row.calls, Some(calls + 1));
+        assert!(stage.store.record_call(&row, &CallResult::given_back(Duration::ZERO)).await.unwrap());
     }
-    assert!(!stage.store.renew_call(&first, Uuid::new_v4(), LEASE).await.unwrap());
-    assert_eq!(stage.one_scheduled().await.token, second.token);
-    assert!(stage.store.record_call(&second, &failed(Ok(Duration::ZERO))).await.unwrap());
-    let third = take_one(&stage).await;
-    assert_eq!((third.outbound, third.called_at, third.calls), (first.outbound, first.called_at, Some(1)));
-    assert_eq!((third.attempts, third.error.as_str()), (1, "it failed"));
-}
-
-/// It is that of the first call under the key, so that another call does not go on with it.
-pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let row = taken(&stage).await;
-    let other = Caller { name: "mail", ..caller(stage.handler) };
-    let taken_by_other = async || stage.store.take_calls(&[other], 1, Uuid::new_v4()).await.unwrap().remove(0);
-    assert_eq!(row.call_name.as_deref(), Some("charge"));
-    assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
-    let row = taken_by_other().await;
-    assert_eq!(row.call_name.as_deref(), Some("charge"));
-    let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
-    assert!(stage.store.record_call(&row, &unused).await.unwrap());
-    assert_eq!(stage.one_scheduled().await.call_name, None);
-    let row = taken_by_other().await;
-    assert_eq!(row.call_name.as_deref(), Some("mail"));
-    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
-    assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap());
-    assert_eq!(stage.one_scheduled().await.call_name, None);
 }
 
 /// The row becomes an ordinary one, without failed attempts, and is called for no more.
@@ -198,7 +172,7 @@ pub async fn the_first_question_that_fails_begins_the_attempts_anew<W: World>(wo
     }
     let row = take_one(&stage).await;
     assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
-    assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap());
+    assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
     assert_eq!(stage.one_scheduled().await.asked_at, None, "nothing is known of the new key");
 }
 

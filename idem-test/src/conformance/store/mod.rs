@@ -1,6 +1,7 @@
 //! The suite for stores: every rule of the protocol that a store can break.
 
 mod ahead;
+mod call_keys;
 mod calling;
 mod calls;
 mod claims;
@@ -27,6 +28,7 @@ mod transactions;
 mod world;
 
 pub use ahead::*;
+pub use call_keys::*;
 pub use calls::*;
 pub use claims::*;
 pub use content::*;
@@ -165,6 +167,8 @@ macro_rules! store_suite {
             the_first_call_under_a_key_is_known
             a_row_in_its_call_phase_is_taken_for_its_call_only
             a_repeated_call_keeps_its_key
+            an_answer_that_comes_after_the_lease_is_kept_for_its_key
+            a_call_that_is_given_back_leaves_out_only_itself
             the_name_of_a_call_is_that_of_its_first_take
             an_answer_makes_an_ordinary_row
             a_call_in_doubt_leaves_its_lease_to_end
@@ -174,6 +178,7 @@ macro_rules! store_suite {
             an_ordinary_row_is_left_to_its_call
             an_unresolved_call_is_only_resolved
             a_replay_of_a_version_without_calls_fails
+            an_answer_is_not_taken_by_a_version_without_calls
             an_unresolved_call_is_discarded
             a_dead_letter_that_may_have_called_is_not_discarded
             a_replayed_call_keeps_its_key_and_its_answer

@@ -4,8 +4,9 @@ use idem_core::Reason;
 use idem_core::store::{
     CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult, Transactions,
 };
+use uuid::Uuid;
 
-use super::calling::{answer, failed, is_seen, store, take, take_one, taken};
+use super::calling::{answer, failed, is_seen, resolve, store, take, take_one, taken};
 use super::stage::Stage;
 use super::world::World;
 
@@ -22,17 +23,20 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
         assert_eq!(stage.store.replay("billing", row.id, force).await.unwrap(), Replayed::Unresolved);
     }
     assert!(!stage.store.discard("billing", row.id).await.unwrap());
-    assert!(!stage.store.resolve("shipping", row.id, &Resolution::CallAgain).await.unwrap());
+    assert!(!stage.store.resolve("shipping", row.id, row.outbound.unwrap(), &Resolution::CallAgain).await.unwrap());
     assert_eq!((stage.dead().await.len(), take(&stage).await.len()), (1, 0));
 
-    assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap());
+    assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
     let again = take_one(&stage).await;
     assert!(again.outbound.is_some() && again.outbound != row.outbound, "the old key is not used again");
     assert_eq!((again.calls, again.attempts), (Some(1), 0));
     assert!(again.called_at >= row.called_at);
     assert!(stage.store.record_call(&again, &unresolved).await.unwrap());
 
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
+    for resolution in [Resolution::Answer(answer()), Resolution::CallAgain, Resolution::Discard] {
+        assert!(!resolve(&stage, &row, &resolution).await, "it is about the old key");
+    }
+    assert!(resolve(&stage, &again, &Resolution::Answer(answer())).await);
     assert!(take(&stage).await.is_empty());
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((ordinary.answer, ordinary.starts, ordinary.outbound), (Some(answer()), 1, again.outbound));
@@ -52,10 +56,23 @@ pub async fn a_replay_of_a_version_without_calls_fails<W: World>(world: W) {
     };
     assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
     assert!(fails().await, "its call is in doubt");
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
+    assert!(resolve(&stage, &row, &Resolution::Answer(answer())).await);
     assert!(!fails().await, "it has an answer");
     stage.world.run(&format!("UPDATE {inbox} SET answer = NULL, called_at = NULL")).await;
     assert!(!fails().await, "no call has begun");
+}
+
+/// It would ignore the answer, and its handler may pay by itself.
+pub async fn an_answer_is_not_taken_by_a_version_without_calls<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (row, inbox) = (taken(&stage).await, stage.world.own("inbox_messages"));
+    assert!(stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
+    stage.schedule("ordinary").await;
+    // As such a version takes rows, with a token that is not the one of the call.
+    stage.world.run(&format!("UPDATE {inbox} SET token = outbound, starts = starts + 1 WHERE starts = 0")).await;
+    let starts: Vec<_> = stage.scheduled().await.iter().map(|row| row.starts).collect();
+    assert_eq!(starts, [1, 0], "the newest first, which has no call");
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
 /// The message is not handled, and a copy of it is a duplicate.
@@ -64,13 +81,13 @@ pub async fn an_unresolved_call_is_discarded<W: World>(world: W) {
     let row = taken(&stage).await;
     let unresolved = CallResult::dead(Reason::Unresolved, String::new());
     assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
-    assert!(!stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
+    assert!(resolve(&stage, &row, &Resolution::Discard).await);
+    assert!(!resolve(&stage, &row, &Resolution::Discard).await);
     assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
     // Other dead letters are not a matter of calls.
     let other = stage.dead_letter("b", Reason::Exhausted).await;
     for resolution in [Resolution::CallAgain, Resolution::Answer(answer()), Resolution::Discard] {
-        assert!(!stage.store.resolve("billing", other, &resolution).await.unwrap());
+        assert!(!stage.store.resolve("billing", other, Uuid::nil(), &resolution).await.unwrap());
     }
     assert!(stage.store.discard("billing", other).await.unwrap());
 }
@@ -90,7 +107,7 @@ pub async fn a_dead_letter_that_may_have_called_is_not_discarded<W: World>(world
     let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
     assert!(stage.store.record_result(&row, &result).await.unwrap());
     assert!(!stage.store.discard("billing", row.id).await.unwrap(), "it has an answer");
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Discard).await.unwrap());
+    assert!(resolve(&stage, &row, &Resolution::Discard).await);
     assert!(stage.dead().await.is_empty() && stage.is_dated("a").await);
     // One whose call certainly had no effect is like any other.
     store(&stage, "b").await;
@@ -109,7 +126,7 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
         assert!(stage.store.record_call(&row, &gives_up).await.unwrap());
         match again {
             false => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
-            true => assert!(stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap()),
+            true => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
         assert!(take(&stage).await.is_empty(), "its request may be on its way");
         assert_eq!(stage.one_scheduled().await.due_at, row.due_at);
@@ -122,7 +139,7 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
     assert!(take(&stage).await.is_empty() && stage.one_scheduled().await.due_at == row.due_at);
     // An answer ends the doubt.
     stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
-    assert!(stage.store.resolve("billing", row.id, &Resolution::Answer(answer())).await.unwrap());
+    assert!(resolve(&stage, &row, &Resolution::Answer(answer())).await);
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
@@ -143,7 +160,7 @@ pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     let result = RowResult::Failed { next: Err(Reason::Exhausted), error: String::new() };
     assert!(stage.store.record_result(&ordinary, &result).await.unwrap());
-    assert!(!stage.store.resolve("billing", row.id, &Resolution::CallAgain).await.unwrap(), "it has an answer");
+    assert!(!resolve(&stage, &row, &Resolution::CallAgain).await, "it has an answer");
     assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
     assert!(take(&stage).await.is_empty());
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));

@@ -1,0 +1,68 @@
+//! The keys of calls, and what goes with them.
+
+use std::time::Duration;
+
+use idem_core::Reason;
+use idem_core::store::{CallResult, CallRows, Caller, Resolution, RowKind};
+use uuid::Uuid;
+
+use super::calling::{HOUR, answer, caller, failed, resolve, take_one, taken};
+use super::stage::{LEASE, Stage};
+use super::world::World;
+
+/// A call that is repeated has the key and the time of the first one.
+pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let first = taken(&stage).await;
+    stage.rows_earlier(HOUR).await;
+    let second = take_one(&stage).await;
+    assert_eq!((second.outbound, second.called_at, second.calls), (first.outbound, first.called_at, Some(2)));
+    assert_ne!(second.token, first.token);
+    // The former holder writes nothing, unless it has an answer.
+    for result in [failed(Ok(HOUR)), CallResult::given_back(HOUR)] {
+        assert!(!stage.store.record_call(&first, &result).await.unwrap());
+    }
+    assert!(!stage.store.renew_call(&first, Uuid::new_v4(), LEASE).await.unwrap());
+    assert_eq!(stage.one_scheduled().await.token, second.token);
+    assert!(stage.store.record_call(&second, &failed(Ok(Duration::ZERO))).await.unwrap());
+    let third = take_one(&stage).await;
+    assert_eq!((third.outbound, third.called_at, third.calls), (first.outbound, first.called_at, Some(1)));
+    assert_eq!((third.attempts, third.error.as_str()), (1, "it failed"));
+}
+
+/// The database was away for longer than a lease, and another worker has begun to call meanwhile. Its call has no other effect.
+pub async fn an_answer_that_comes_after_the_lease_is_kept_for_its_key<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let first = taken(&stage).await;
+    stage.rows_earlier(HOUR).await;
+    let second = take_one(&stage).await;
+    let (key, mut renewed) = (Uuid::new_v4(), second.clone());
+    renewed.outbound = Some(key);
+    assert!(stage.store.renew_call(&second, key, LEASE).await.unwrap());
+    assert!(!stage.store.record_call(&first, &CallResult::answered(answer())).await.unwrap(), "it has another key");
+    stage.rows_earlier(HOUR).await;
+    let third = take_one(&stage).await;
+    assert!(stage.store.record_call(&renewed, &CallResult::answered(answer())).await.unwrap());
+    assert!(!stage.store.record_call(&third, &failed(Ok(HOUR))).await.unwrap());
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
+}
+
+/// It is that of the first call under the key, so that another call does not go on with it.
+pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    let other = Caller { name: "mail", ..caller(stage.handler) };
+    let taken_by_other = async || stage.store.take_calls(&[other], 1, Uuid::new_v4()).await.unwrap().remove(0);
+    assert_eq!(row.call_name.as_deref(), Some("charge"));
+    assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
+    let row = taken_by_other().await;
+    assert_eq!(row.call_name.as_deref(), Some("charge"));
+    let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
+    assert!(stage.store.record_call(&row, &unused).await.unwrap());
+    assert_eq!(stage.one_scheduled().await.call_name, None);
+    let row = taken_by_other().await;
+    assert_eq!(row.call_name.as_deref(), Some("mail"));
+    assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
+    assert_eq!(stage.one_scheduled().await.call_name, None);
+}
