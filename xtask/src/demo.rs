@@ -12,7 +12,8 @@ use crate::cargo::{cargo, root, run};
 pub(crate) struct Options {
     /// `--all [--small] [--only LINE | --turn N] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole]
     /// [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`. With `--relay` behind a broker, or
-    /// alone for all of them, the relays of an outbox are killed instead. `external [--messages N] [--kills N]` pays at a provider.
+    /// alone for all of them, the relays of an outbox are killed instead. `external [--messages N] [--kills N] [--seed N]`
+    /// pays at a provider.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }

@@ -13,10 +13,13 @@ use super::found::Found;
 /// A call to another system, such as a payment provider. `#[external]` implements it for an empty struct with the function's
 /// name; a handler makes the call with `#[idempotent(.., call = charge)]`.
 ///
-/// The call runs before the handler, with no transaction and no connection, at least once, each time under the same
-/// [`OutboundKey`](crate::OutboundKey). Its answer is committed before the handler runs, which gets it as [`Called`](crate::Called), in the transaction of the
-/// claim. A call that got no answer is repeated while the provider remembers the key; after that the provider is asked
-/// what became of it. If that cannot be known, the message is a dead letter, `unresolved`: it is never guessed.
+/// The call runs before the handler, with no transaction and no connection. With a [`KEY_LIFE`](Self::KEY_LIFE) it runs at least
+/// once, under the same [`OutboundKey`](crate::OutboundKey) until the provider says that it knows no call under it. Without one, a
+/// call in doubt is not repeated before [`reconcile`](Self::reconcile) has said that it was not there.
+///
+/// The answer is committed before the handler runs, which gets it as [`Called`](crate::Called), in the transaction of the claim.
+/// A call that got no answer is repeated while the provider remembers the key; after that the provider is asked what became of
+/// it. If that cannot be known, the message is a dead letter, `unresolved`: it is never guessed.
 ///
 /// The future is dropped at the timeout and at the shutdown timeout. Like an error, a panic and the end of the process, that
 /// leaves the effect in doubt.
@@ -65,9 +68,9 @@ pub trait External: Send + Sync + 'static {
     /// Whether [`reconcile`](Self::reconcile) can be asked.
     const RECONCILES: bool = false;
 
-    /// How long after a call began the provider is asked about it, at the earliest; two minutes by default. A network, a proxy or
-    /// the provider's own queue can hold a request for longer than its client waits, and a list can lag behind: an answer
-    /// [`Found::NotThere`](crate::Found::NotThere) that comes too early permits a second effect.
+    /// The provider is asked at the earliest this long after the last call under the key can have begun; two minutes by default.
+    /// A network, a proxy or the provider's own queue can hold a request for longer than its client waits, and a list can lag
+    /// behind: an answer [`Found::NotThere`](crate::Found::NotThere) that comes too early permits a second effect.
     const ASK_AFTER: Duration = Duration::from_secs(120);
 
     /// The message of the handler.

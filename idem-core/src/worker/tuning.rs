@@ -62,7 +62,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// only bounds how much a provider gets at once from this worker. Zero is an error.
     ///
     /// All handlers share these calls. While one provider hangs, its calls hold them until their timeouts, and those to other
-    /// providers wait: give each provider a worker of its own.
+    /// providers wait: give each provider a separate worker.
     ///
     /// ```
     /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, orders: impl Source) {

@@ -35,7 +35,8 @@ pub(super) const QUEUE: &str = "trial";
 /// ```
 ///
 /// Each call returns when the queue is empty and no message in the inbox is scheduled. The test then checks its own
-/// tables. Failed attempts are retried within milliseconds, up to 5 attempts in total.
+/// tables. Failed attempts are retried within milliseconds, up to 5 attempts in total. A call in doubt is repeated only after its
+/// lease, which is the call's timeout and ten seconds.
 ///
 /// A message that an earlier test has processed in the same tables is a duplicate. On PostgreSQL, `Trial::postgres`
 /// (feature `postgres`) has tables of its own for each test; on SQLite, give each test a new file.

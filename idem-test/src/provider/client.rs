@@ -85,7 +85,7 @@ impl Provider {
             Begun::Request(request) => request,
         };
         let waits = matches!(request.fault, Some(Fault::Wait));
-        // The request goes on although its caller is gone.
+        // If the caller gives up, the request has no effect, and its key is forgotten.
         let _in_progress = waits.then(|| Ending { provider: self, key: key.map(ToOwned::to_owned) });
         if waits {
             self.waiting.send_modify(|waiting| *waiting += 1);
