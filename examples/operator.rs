@@ -1,8 +1,7 @@
-//! An operator's command for dead letters: list, show, replay and discard. It runs no worker.
+//! An operator's command for dead letters: list, show, replay, resolve and discard. It runs no worker.
 //!
 //! ```sh
 //! export DATABASE_URL=postgres://..
-//! cargo run --example operator --features postgres -- billing list
 //! cargo run --example operator --features postgres -- billing list handler=order_paid reason=exhausted key=e-7
 //! cargo run --example operator --features postgres -- billing show 42
 //! cargo run --example operator --features postgres -- billing replay 42
@@ -10,8 +9,7 @@
 //! cargo run --example operator --features postgres -- billing replay-as 42 e-7-corrected
 //! cargo run --example operator --features postgres -- billing replay-all reason=exhausted
 //! cargo run --example operator --features postgres -- billing discard 42
-//! # With the key of its call, which `show` shows.
-//! cargo run --example operator --features postgres -- billing resolve 42 KEY call-again
+//! # With the key of its call, which `show` shows; or `call-again`, or `discard`.
 //! cargo run --example operator --features postgres -- billing resolve 42 KEY '{"id":"ch_1"}'
 //! ```
 

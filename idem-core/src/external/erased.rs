@@ -29,7 +29,7 @@ pub(crate) struct CallLimits {
     /// `None`: the provider knows no keys.
     pub(crate) key_life: Option<Duration>,
     pub(crate) reconciles: bool,
-    /// How long after a call began the provider is asked about it, at the earliest.
+    /// How long after the last call under a key can have begun the provider is asked about it, at the earliest.
     pub(crate) ask_after: Duration,
     /// Whether a parameter needs a transaction.
     pub(crate) writes: bool,

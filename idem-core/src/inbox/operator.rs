@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::store::{Filter, Page, Replayed, ReplayedAll, Resolution, Row, StoreError};
 use crate::{Error, Key, Store};
 
-/// The inbox of one consumer, for an operator: list, replay, discard. It needs no worker.
+/// The inbox of one consumer, for an operator: list, replay, resolve, discard. It needs no worker.
 ///
 /// ```no_run
 /// # use idem_core::{BoxError, Inbox, Reason, Store, store::{Filter, Page}};

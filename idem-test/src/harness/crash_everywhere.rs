@@ -45,8 +45,9 @@ impl<S: Store> Trial<S> {
     ///
     /// Each process runs in a current-thread runtime, in which `tokio::task::block_in_place` panics. When it dies, all
     /// its futures are dropped, so destructors run, as they would not in a killed process. The database may still
-    /// complete the statement that was sent before; the next process waits for that transaction to end. If an answer is
-    /// there at once, its await is no point, so the number of points differs a little from run to run.
+    /// complete the statement that was sent before; the next process waits for that transaction to end. If an answer
+    /// other than that to COMMIT is there at once, its await is no point, so the number of points differs a little from run to
+    /// run.
     ///
     /// # Errors
     /// Returns the first point at which the effect differs, with what was seen; a message that became a dead letter or

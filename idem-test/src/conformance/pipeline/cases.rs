@@ -98,6 +98,27 @@ macro_rules! pipeline_suite {
             // duplicates
             a_duplicate_of_a_processed_message_needs_no_second_look
             // external calls
+            calls_are_limited
+            a_drain_waits_for_calls
+            the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt
+            an_answer_over_the_limit_is_dead_and_is_asked_for_again
+            an_operator_gives_the_answer
+            a_call_is_not_taken_over_by_another_one
+            a_call_that_cannot_be_made_refuses_the_start
+            a_crash_before_the_call_repeats_it_under_its_key
+            a_crash_in_the_call_repeats_it_under_its_key
+            a_begun_call_without_a_key_is_asked_about
+            a_call_is_asked_about_after_a_while
+            a_replay_of_a_call_without_a_key_calls_nobody
+            a_begun_call_that_nobody_can_be_asked_about_is_unresolved
+            a_lost_answer_is_got_under_the_same_key
+            a_stored_error_ends_the_attempts
+            a_call_that_outlives_its_lease_charges_once
+            a_key_that_is_too_old_is_asked_about
+            a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
+            a_message_of_a_backup_from_before_its_call_has_the_same_key
+            a_question_without_an_answer_is_unresolved
+            a_call_that_never_has_a_result_is_dead_as_crashed
             a_call_that_was_paused_beyond_its_lease_sends_nothing
             a_result_whose_record_gets_no_answer_is_reported
             an_answer_whose_record_gets_no_answer_is_used

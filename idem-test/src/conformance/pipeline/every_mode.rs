@@ -20,40 +20,19 @@ macro_rules! __pipeline_in_every_mode {
             redelivered_messages_are_stored_before_they_run
             a_redelivered_message_is_stored_while_no_lane_is_free
             a_message_delivered_five_times_is_stored_before_others
-            // external calls
+            // external calls: the storage of a message and its completion depend on the mode, and the call between them does not
             a_message_calls_once_and_completes_with_the_answer
             a_local_message_calls_once
             each_of_many_messages_is_charged_once
             a_call_holds_no_transaction_and_no_connection
-            calls_are_limited
             a_completion_that_fails_keeps_its_answer
             a_completion_that_commits_keeps_its_answer
-            a_drain_waits_for_calls
-            the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt
-            an_answer_over_the_limit_is_dead_and_is_asked_for_again
             a_call_keeps_the_order
-            an_operator_gives_the_answer
             an_answer_waits_for_a_version_that_has_the_call
             a_message_that_was_not_called_runs_in_a_version_without_the_call
-            a_call_is_not_taken_over_by_another_one
-            a_call_that_cannot_be_made_refuses_the_start
             a_crash_before_the_take_calls_once
-            a_crash_before_the_call_repeats_it_under_its_key
-            a_crash_in_the_call_repeats_it_under_its_key
             a_crash_behind_the_call_repeats_it_under_its_key
             a_crash_in_the_completion_calls_nobody_again
-            a_begun_call_without_a_key_is_asked_about
-            a_call_is_asked_about_after_a_while
-            a_replay_of_a_call_without_a_key_calls_nobody
-            a_begun_call_that_nobody_can_be_asked_about_is_unresolved
-            a_lost_answer_is_got_under_the_same_key
-            a_stored_error_ends_the_attempts
-            a_call_that_outlives_its_lease_charges_once
-            a_key_that_is_too_old_is_asked_about
-            a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
-            a_message_of_a_backup_from_before_its_call_has_the_same_key
-            a_question_without_an_answer_is_unresolved
-            a_call_that_never_has_a_result_is_dead_as_crashed
             // failures
             an_error_rolls_back_and_schedules
             a_panic_rolls_back_and_schedules
