@@ -1,6 +1,8 @@
-//! The SQL of the guide on natural handlers, run as an operator runs it.
+//! The SQL of the guides on natural handlers and on external calls, run as an operator runs it.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "guide/calls.rs"]
+mod calls;
 #[path = "worlds/postgres.rs"]
 mod postgres;
 #[path = "worlds/sqlite.rs"]
