@@ -104,12 +104,14 @@ impl Cures {
         let (mut merge, mut forget) = (String::new(), String::new());
         if versions {
             forget = format!("DELETE FROM {latest} WHERE handler_id = (SELECT id FROM {handlers} WHERE {old})");
+            // An operator may put another name in the place of the new one. If no handler has it, nothing was moved.
             merge = format!(
                 "INSERT INTO {latest} AS latest (handler_id, entity, version) SELECT n.id, v.entity, v.version \
                  FROM {latest} AS v, {handlers} AS o, {handlers} AS n WHERE v.handler_id = o.id \
                  AND o.consumer = {consumer} AND o.name = {handler} AND n.consumer = {consumer} AND n.name = {new} \
                  ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version \
-                 WHERE latest.version < excluded.version; {forget}"
+                 WHERE latest.version < excluded.version; {forget} AND EXISTS (SELECT 1 FROM {handlers} \
+                 WHERE consumer = {consumer} AND name = {new} AND name <> {handler})"
             );
         }
         Self { rename, merge, forget, part, dead_letter }
