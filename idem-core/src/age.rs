@@ -53,10 +53,18 @@ fn margin(retention: Option<Duration>) -> Duration {
     retention.map_or(longest, |retention| (retention / 10).min(longest))
 }
 
-/// Returns an error if the broker can redeliver messages that are older than the claims that are kept. `None`: claims
-/// are kept forever.
-pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result<(), Error> {
-    let Some(retention) = retention else { return Ok(()) };
+/// What follows if a message is delivered again after its claim was pruned.
+const TOO_OLD: &str = "a message that is delivered again after that becomes a dead letter, too old, or where the broker \
+                       has no clock of its own, counts as new";
+
+/// What follows if its handler is natural, and so is never too old, and stages messages.
+const STAGED: &str = "for a message that is delivered again after that, a natural handler that stages messages runs \
+                      again and stages them again; consumers and local handlers that have pruned their ids process them \
+                      again, and make their external calls again";
+
+/// Returns an error if the broker can redeliver messages that are older than the claims that are kept.
+pub(crate) fn check<S: Store>(source: &impl Source, routes: &Routes<S>) -> Result<(), Error> {
+    let Some(retention) = routes.retention() else { return Ok(()) };
     match source.replay_window() {
         ReplayWindow::Within(window) if window > retention => Err(Error::Config(format!(
             "{} keeps messages for {}, and can redeliver them for that long, but claims are kept for only {}: a \
@@ -67,14 +75,16 @@ pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result
             format_duration(retention)
         ))),
         ReplayWindow::Unlimited => {
-            tracing::warn!(
-                source = source.name(),
-                retention = %format_duration(retention),
-                "the broker keeps messages without a limit of time, and claims are kept for less: a message that is \
-                 delivered again after that becomes a dead letter, too old, or where the broker has no clock of its own, \
-                 counts as new. Set a limit at the broker, by the setting that its adapter's documentation names, or raise \
-                 `.retention(..)` of the store"
-            );
+            let has = |natural: bool| routes.with_retention().any(|route| route.handler.is_natural() == natural);
+            for (_, late) in [(false, TOO_OLD), (true, STAGED)].into_iter().filter(|(natural, _)| has(*natural)) {
+                tracing::warn!(
+                    source = source.name(),
+                    retention = %format_duration(retention),
+                    "the broker keeps messages without a limit of time, and claims are kept for less: {late}. Set a limit \
+                     at the broker, by the setting that its adapter's documentation names, or raise `.retention(..)` of \
+                     the store"
+                );
+            }
             Ok(())
         }
         ReplayWindow::Within(_) | ReplayWindow::Unknown => Ok(()),

@@ -11,7 +11,7 @@ use super::committed::committed;
 const ERROR: &str = "the handler ran COMMIT, so some of its writes may be committed: return Ok(()), and idem commits";
 
 /// Follows for a handler that takes `Latest`, whose version may be among those writes.
-const VERSION: &str = "; before a replay by force, delete or lower the version of the entity in the table `latest_versions`: \
+const VERSION: &str = "; before a replay, delete or lower the version of the entity in the table `latest_versions`: \
                        otherwise the handler finds its own version, and does nothing";
 
 /// Returns the error of the dead letter. `advances`: the handler takes `Latest`.

@@ -21,10 +21,13 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Schedules a message whose first run has failed, or makes it dead. The failure of a copy is not recorded: then only the
-    /// log has it.
+    /// log has it. That of a conflict is recorded only if its handler ran COMMIT, in the row of the conflict.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
         let step = self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await;
-        if let Progress::Done(outcome @ (Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict })) = &step {
+        let is_kept = |outcome: &Outcome| *outcome != Outcome::Duplicate && charge.next == Err(Reason::Committed);
+        if let Progress::Done(outcome @ (Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict })) = &step
+            && !is_kept(outcome)
+        {
             let (outcome, error) = (outcome.as_str(), charge.error.as_str());
             tracing::warn!(
                 outcome,
@@ -61,11 +64,12 @@ impl<S: Store> Pipeline<S> {
         error: &str,
     ) -> Progress {
         let Some(route) = self.routes.get(identity.handler) else { return Progress::Stopped };
-        let (mut txn, classified) =
-            match self.claim(self.settings.handler_timeout, delivery, identity, ClaimState::Waiting).await {
-                Ok(claimed) => claimed,
-                Err(step) => return step,
-            };
+        let stands = (state == Err(Reason::Committed)).then_some(error);
+        let (timeout, waiting) = (self.settings.handler_timeout, ClaimState::Waiting);
+        let (mut txn, classified) = match self.claim(timeout, delivery, identity, waiting, stands).await {
+            Ok(claimed) => claimed,
+            Err(step) => return step,
+        };
         let (state, error) = match &classified {
             Classified::New => (state, error),
             // A message that is already dead keeps its reason.

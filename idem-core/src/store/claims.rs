@@ -22,14 +22,14 @@ pub trait Claims: Transactions {
     /// handler whose row another worker has locked, or has updated within the last half minute.
     fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns the handlers of this consumer that have, or have had, a claim, or whose history was
-    /// [recorded](Self::record_history). Which of them have latest versions is told once
+    /// Returns the handlers of this consumer that have, or have had, a claim, whose history was
+    /// [recorded](Self::record_history), or that have latest versions. Which of them have latest versions is told once
     /// [`latest_versions`](Self::latest_versions) has succeeded.
     fn histories(&self, consumer: &str) -> impl Future<Output = Result<Vec<History>, StoreError>> + Send;
 
-    /// Records that this handler processes messages, for one whose messages may leave no claim. Called before the first such
-    /// message of a process, unless [`histories`](Self::histories) has returned the handler at its start. Repeating it
-    /// changes nothing.
+    /// Records that this handler processes messages, for one whose messages may leave no claim. Called before the first
+    /// such message of a process, unless [`histories`](Self::histories) has returned the handler at its start, as one that
+    /// has processed messages. Repeating it changes nothing.
     fn record_history(&self, handler: HandlerId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns how long processed claims of these handlers are kept, in the order given: the greatest value with which

@@ -23,7 +23,8 @@ impl HandlerRows {
     }
 }
 
-/// A handler that has claims, has had some that were pruned, or has processed messages without claims.
+/// A handler that has claims, has had some that were pruned, has processed messages without claims, or has latest
+/// versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {
@@ -36,12 +37,16 @@ pub struct History {
     /// Whether it has latest versions. Known only once [`Claims::latest_versions`](super::Claims::latest_versions) has
     /// succeeded, since no other worker needs their table.
     pub has_versions: bool,
+    /// Whether it has processed messages, as its claims, the pruning cutoff or
+    /// [`Claims::record_history`](super::Claims::record_history) show. A handler that has nothing but latest versions may
+    /// have processed none: they can be filled by hand, or come from a merge.
+    pub has_processed: bool,
 }
 
 impl History {
-    /// A handler whose last worker had it this long ago.
+    /// A handler that has processed messages, and whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration, has_claims: bool) -> Self {
-        Self { handler: handler.into(), seen, has_claims, has_versions: false }
+        Self { handler: handler.into(), seen, has_claims, has_versions: false, has_processed: true }
     }
 }
 
@@ -54,7 +59,8 @@ pub struct Cures {
     /// if the replacement already has claims, rows or versions, or has processed messages without claims.
     pub rename: String,
     /// Moves the latest versions of the handler to the one that replaces it, which may have some of its own: of each entity
-    /// the higher version wins. Empty if the table of latest versions is not known to exist.
+    /// the higher version wins. Changes nothing if there is no handler with the new name. Empty if the table of latest
+    /// versions is not known to exist.
     pub merge: String,
     /// Deletes the latest versions of the handler. Empty if their table is not known to exist.
     pub forget: String,
@@ -98,12 +104,14 @@ impl Cures {
         let (mut merge, mut forget) = (String::new(), String::new());
         if versions {
             forget = format!("DELETE FROM {latest} WHERE handler_id = (SELECT id FROM {handlers} WHERE {old})");
+            // An operator may put another name in the place of the new one. If no handler has it, nothing was moved.
             merge = format!(
                 "INSERT INTO {latest} AS latest (handler_id, entity, version) SELECT n.id, v.entity, v.version \
                  FROM {latest} AS v, {handlers} AS o, {handlers} AS n WHERE v.handler_id = o.id \
                  AND o.consumer = {consumer} AND o.name = {handler} AND n.consumer = {consumer} AND n.name = {new} \
                  ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version \
-                 WHERE latest.version < excluded.version; {forget}"
+                 WHERE latest.version < excluded.version; {forget} AND EXISTS (SELECT 1 FROM {handlers} \
+                 WHERE consumer = {consumer} AND name = {new} AND name <> {handler})"
             );
         }
         Self { rename, merge, forget, part, dead_letter }

@@ -65,7 +65,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             } => {}
         }
         // The retention was changed while the worker ran. Ending the worker would not help.
-        if let Err(refused) = crate::age::check(source, pipeline.routes.retention()) {
+        if let Err(refused) = crate::age::check(source, &pipeline.routes) {
             tracing::error!(%refused, "the broker keeps messages for longer than before");
         }
         pipeline.outage.set_room(source.room());

@@ -53,6 +53,7 @@ pub(super) async fn register<S: Store>(
         true => Some(store.register_outbox(consumer).await?),
         false => None,
     };
+    let has_processed = |name: &str| histories.iter().any(|known| known.has_processed && known.handler == name);
     let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {
         id,
         retention,
@@ -63,7 +64,7 @@ pub(super) async fn register<S: Store>(
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
         external: handler.external(),
-        history: OnceCell::new_with(histories.iter().any(|known| known.handler == handler.name()).then_some(())),
+        history: OnceCell::new_with(has_processed(handler.name()).then_some(())),
         handler: handler.clone(),
     };
     let routes = Routes {
@@ -73,7 +74,7 @@ pub(super) async fn register<S: Store>(
         route_by: settings.route_by.clone(),
         fan_out: settings.fan_out,
     };
-    Ok(Registration { routes, has_history: !histories.is_empty(), outbox })
+    Ok(Registration { routes, has_history: histories.iter().any(|known| known.has_processed), outbox })
 }
 
 /// Looks for what earlier workers of the consumer have left that belongs to no handler of this one, or that a handler cannot
@@ -91,7 +92,7 @@ async fn check_histories<S: Store>(
         waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
         // A handler that is new comes first: another one cannot be one under a new name.
         let mut names: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
-        names.sort_by_key(|name| histories.iter().any(|history| history.handler == *name));
+        names.sort_by_key(|name| histories.iter().any(|history| history.has_processed && history.handler == *name));
         checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
     }
     let ours = |handler: &Arc<dyn Registered<S>>| Ours {

@@ -35,7 +35,9 @@ impl Renamed<'_> {
     /// removed causes no warning after its retention.
     ///
     /// Latest versions are kept forever, and may be under two names: a release with another name was rolled back, or its
-    /// first start was not heeded. So they are told of until they are merged or deleted.
+    /// first start was not heeded. So they are told of until they are merged or deleted. If the old handler is in
+    /// `waiting`, and the new one has processed nothing, they are not merged: the rows may also run under the old name, and
+    /// would not find them. The rename moves both.
     pub(super) fn check(&self, histories: &[History], waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) {
         for text in self.texts(histories, waiting, cures) {
             tracing::warn!("{text}");
@@ -51,23 +53,34 @@ impl Renamed<'_> {
     ) -> Vec<String> {
         let is_reported = |handler: &str| waiting.iter().any(|row| row.handler == handler);
         let is_ours = |handler: &str| self.handlers.iter().any(|ours| ours.name == handler);
-        let is_new = |ours: &&Ours<'_>| histories.iter().all(|history| history.handler != ours.name);
+        let known = |name: &str| histories.iter().find(|history| history.handler == name);
+        let is_new = |ours: &&Ours<'_>| known(ours.name).is_none_or(|history| !history.has_processed);
+        // The rename fails if the new name has versions, so these are moved to the old one first.
+        let rename = |old: &str, new: &str| match known(new).is_some_and(|history| history.has_versions) {
+            true => format!("{}; {}", cures(new, old).merge, cures(old, new).rename),
+            false => cures(old, new).rename,
+        };
         let text = |old: &History| {
             let needing = self.handlers.iter().filter(|ours| ours.needs(old));
             let new: Vec<&str> = needing.filter(is_new).map(|ours| ours.name).collect();
             if let Some(&first) = new.first().filter(|_| !is_reported(&old.handler)) {
-                return Some(self.text(old, &new, &cures(&old.handler, first).rename));
+                return Some(self.text(old, &new, &rename(&old.handler, first)));
             }
             let advancing = self.handlers.iter().filter(|ours| old.has_versions && ours.advances);
-            let advancing: Vec<&str> = advancing.map(|ours| ours.name).collect();
+            let advancing: Vec<&Ours<'_>> = advancing.collect();
+            let new: Vec<&str> = advancing.iter().copied().filter(is_new).map(|ours| ours.name).collect();
+            if let Some(&first) = new.first() {
+                return Some(self.text_beside_rows(old, &new, &rename(&old.handler, first)));
+            }
+            let advancing: Vec<&str> = advancing.iter().map(|ours| ours.name).collect();
             let first = *advancing.first()?;
             Some(self.text_of_two(old, &advancing, &cures(&old.handler, first)))
         };
         histories.iter().filter(|old| !is_ours(&old.handler)).filter_map(text).collect()
     }
 
-    /// Returns the warning for a handler whose latest versions cannot be kept by a rename, because the new name has a history,
-    /// or because the rename was told of with its inbox rows.
+    /// Returns the warning for a handler whose latest versions cannot be kept by a rename, because the new name has a
+    /// history.
     fn text_of_two(&self, old: &History, ours: &[&str], cures: &Cures) -> String {
         let (consumer, History { handler, seen, .. }, Cures { merge, forget, .. }) = (self.consumer, old, cures);
         format!(
@@ -78,6 +91,21 @@ impl Renamed<'_> {
              to another worker, no action is needed",
             ago(*seen),
             others(ours),
+        )
+    }
+
+    /// Returns the warning for the latest versions of a handler that has inbox rows, which were reported.
+    fn text_beside_rows(&self, old: &History, new: &[&str], rename: &str) -> String {
+        let (consumer, History { handler, seen, .. }) = (self.consumer, old);
+        format!(
+            "{consumer:?} has latest versions of the handler {handler:?}, beside its inbox rows. This worker does not have \
+             that handler, and a worker had it {} ago. If it has another name now, the rename moves its latest versions with \
+             the rows; until then a late message replaces a newer state. Stop the workers of {consumer:?} before they \
+             process a message, and rename it{}: {rename}. Or let it keep the old name, \
+             `#[idempotent(name = {handler:?})]`. If the handler was removed or belongs to another worker, the versions need \
+             no action",
+            ago(*seen),
+            others(new),
         )
     }
 
@@ -94,7 +122,7 @@ impl Renamed<'_> {
         };
         format!(
             "{consumer:?} has {what} of the handler {handler:?}, which this worker does not have and which a worker had {} ago, \
-             and nothing of {new:?}. If the handler has another name now, its messages count as new until the {what} have \
+             and no history of {new:?}. If the handler has another name now, its messages count as new until the {what} have \
              that name, so a message that was processed runs again if it is delivered again.{versions} Stop the workers of \
              {consumer:?} before they process a message, and rename it{}: {rename}. Or let it keep the old name, \
              `#[idempotent(name = {handler:?})]`. If the handler was removed or belongs to another worker, no action is needed",
@@ -154,22 +182,51 @@ mod tests {
     }
 
     #[test]
-    fn latest_versions_are_reported_with_the_merge_where_a_rename_is_none_or_was_told_of() {
+    fn latest_versions_are_reported_with_the_merge_where_the_new_name_has_a_history() {
         let advancing = [ours("orders"), Ours { advances: true, ..ours("invoices") }];
         let renamed = Renamed { handlers: &advancing, ..OURS };
         let old = History { has_versions: true, ..history("refunds", true) };
         let rows = [HandlerRows::new("refunds", Duration::ZERO)];
-        let all = [history("orders", true), history("invoices", true), old.clone()];
-        // With a history of its own, with inbox rows of the old name, and with both.
-        let cases: [(&[History], &[HandlerRows]); 3] = [(&all, &[]), (&[old], &rows), (&all, &rows)];
-        for (histories, waiting) in cases {
-            let texts = renamed.texts(histories, waiting, cures);
+        let all = [history("orders", true), history("invoices", true), old];
+        // Without inbox rows of the old name, and with some.
+        let cases: [&[HandlerRows]; 2] = [&[], &rows];
+        for waiting in cases {
+            let texts = renamed.texts(&all, waiting, cures);
             let [text] = &texts[..] else { panic!("{texts:?}") };
             for part in ["\"refunds\"", "MERGE refunds invoices", "FORGET refunds", "newer state"] {
                 assert!(text.contains(part), "{part:?} is not in {text:?}");
             }
             assert!(!text.contains("RENAME"), "{text}");
         }
+    }
+
+    /// If the handler then kept its old name, merged versions would not be there for its rows.
+    #[test]
+    fn latest_versions_beside_inbox_rows_are_reported_with_the_rename_and_no_merge() {
+        let advancing = [ours("orders"), Ours { advances: true, ..ours("invoices") }];
+        let renamed = Renamed { handlers: &advancing, ..OURS };
+        let old = History { has_versions: true, ..history("refunds", true) };
+        let rows = [HandlerRows::new("refunds", Duration::ZERO)];
+        let texts = renamed.texts(&[history("orders", true), old], &rows, cures);
+        let [text] = &texts[..] else { panic!("{texts:?}") };
+        for part in ["\"refunds\"", "RENAME refunds invoices", "name = \"refunds\"", "newer state"] {
+            assert!(text.contains(part), "{part:?} is not in {text:?}");
+        }
+        assert!(!text.contains("MERGE") && !text.contains("FORGET"), "{text}");
+    }
+
+    #[test]
+    fn latest_versions_alone_are_merged_and_make_no_history() {
+        let advancing = [Ours { advances: true, ..ours("invoices") }];
+        let renamed = Renamed { handlers: &advancing, ..OURS };
+        let versions = |handler| History { has_versions: true, has_processed: false, ..history(handler, false) };
+        // The missing name has nothing else: a handler had that name for a while, and the versions were merged into it.
+        let texts = renamed.texts(&[history("invoices", true), versions("refunds")], &[], cures);
+        assert!(matches!(&texts[..], [text] if text.contains("MERGE refunds invoices")), "{texts:?}");
+        // The new name has nothing else: they were filled by hand.
+        let texts = renamed.texts(&[versions("invoices"), history("refunds", true)], &[], cures);
+        let cure = "MERGE invoices refunds; RENAME refunds invoices";
+        assert!(matches!(&texts[..], [text] if text.contains(cure)), "{texts:?}");
     }
 
     #[test]

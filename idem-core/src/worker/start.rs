@@ -52,7 +52,7 @@ pub(super) async fn start<S: Store, Src: Source>(
         () = shutdown => return Ok(None),
     };
     opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
-    if let Err(refused) = age::check(&parts.source, routes.retention()) {
+    if let Err(refused) = age::check(&parts.source, &routes) {
         // Returns deliveries received in the meantime.
         let _ = timeout(CLOSE, parts.source.close()).await;
         return Err(refused);

@@ -1,10 +1,14 @@
 //! Natural handlers of a batch whose COMMIT the database does not refuse, because its trigger was turned off meanwhile.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page};
-use idem_core::{BoxError, Delivery, Handler, Inbox, Key, KeyError, Latest, Outbox, Reason, State, Worker};
+use idem_core::{
+    BoxError, Codec, DecodeError, Delivery, Handler, Inbox, Json, Key, KeyError, Latest, Outbox, Reason, State, Worker,
+};
 use idem_test::conformance::store::{Setup, World};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
@@ -15,7 +19,16 @@ use crate::world::PostgresWorld;
 #[derive(Serialize, Deserialize)]
 struct Changed {
     id: String,
-    commits: bool,
+    end: End,
+}
+
+/// How the first run of a message ends.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum End {
+    Ok,
+    Commit,
+    /// Commits, then exceeds the handler timeout.
+    CommitHang,
 }
 
 /// The statement by which a handler turns the trigger off.
@@ -43,13 +56,33 @@ impl Handler for Announce {
         (State(off), latest, outbox): Self::Params,
         tx: &mut PgConnection,
     ) -> Result<(), BoxError> {
-        if latest.advance(tx, changed.id.as_str(), 1).await? {
-            outbox.publish("changed", &changed.id)?;
+        if !latest.advance(tx, changed.id.as_str(), 1).await? {
+            return Ok(());
         }
-        if changed.commits {
+        outbox.publish("changed", &changed.id)?;
+        if changed.end != End::Ok {
             sqlx::raw_sql(AssertSqlSafe(format!("{}; COMMIT", off.0))).execute(tx).await?;
         }
+        if changed.end == End::CommitHang {
+            std::future::pending::<()>().await;
+        }
         Ok(())
+    }
+}
+
+/// JSON. Before it decodes a message for the second time, it has to prepare.
+#[derive(Default)]
+struct Forgetful(Mutex<BTreeMap<Vec<u8>, usize>>);
+
+impl Codec<Changed> for Forgetful {
+    fn decode(&self, delivery: &Delivery) -> Result<Changed, DecodeError> {
+        let mut all = self.0.lock().unwrap();
+        let times = all.entry(delivery.data().to_vec()).or_default();
+        *times += 1;
+        if *times == 2 {
+            return Err(DecodeError::unprepared());
+        }
+        Ok(serde_json::from_slice(delivery.data())?)
     }
 }
 
@@ -57,20 +90,40 @@ impl Handler for Announce {
 #[tokio::test]
 async fn each_message_of_a_batch_that_a_handler_has_committed_is_dead() {
     let Some(world) = PostgresWorld::make().await else { return };
+    all_are_dead(world, End::Commit, Json).await;
+}
+
+/// Then only another connection can tell how the transaction has ended.
+#[tokio::test]
+async fn each_message_of_a_batch_whose_handler_hangs_behind_its_commit_is_dead() {
+    let Some(world) = PostgresWorld::make().await else { return };
+    all_are_dead(world, End::CommitHang, Json).await;
+}
+
+/// Each message waits for its codec before its failure is recorded. A batch that took it meanwhile would run it again.
+#[tokio::test]
+async fn a_message_whose_failure_is_not_recorded_yet_runs_in_no_batch() {
+    let Some(world) = PostgresWorld::make().await else { return };
+    all_are_dead(world, End::Commit, Forgetful::default()).await;
+}
+
+/// Runs a batch whose last message ends like this.
+async fn all_are_dead(world: PostgresWorld, last: End, codec: impl Codec<Changed>) {
     let store = world.store(Setup::default()).await.unwrap();
     let (broker, count) = (Broker::new(), 3);
     let queue = broker.queue("changes");
     for n in 0..count {
-        let changed = Changed { id: n.to_string(), commits: n == count - 1 };
+        let changed = Changed { id: n.to_string(), end: if n == count - 1 { last } else { End::Ok } };
         broker.publish("changes", Publication::json(&changed).unwrap());
     }
     let off = Off("SET LOCAL session_replication_role = replica");
     let table = world.own("processed_messages");
     // As `pg_restore --disable-triggers` leaves it.
     world.run(&format!("ALTER TABLE {table} ENABLE TRIGGER refuse_commit")).await;
-    let worker = Worker::new("billing", store.clone(), queue.clone()).state(off).handler::<Announce>();
+    let worker = Worker::new("billing", store.clone(), queue.clone()).state(off).codec(codec).handler::<Announce>();
     // It waits until the batch is full.
     let worker = worker.batch(count).linger(Duration::from_secs(20)).concurrency(1);
+    let worker = worker.handler_timeout(Duration::from_secs(3));
     let settled = async {
         while queue.counts().acks < count {
             tokio::time::sleep(Duration::from_millis(10)).await;

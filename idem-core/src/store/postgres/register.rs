@@ -23,6 +23,7 @@ pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<Hi
             seen: duration(row.try_get(1)?),
             has_claims: row.try_get(2)?,
             has_versions: row.try_get(3)?,
+            has_processed: row.try_get(4)?,
         })
     };
     Ok(rows.iter().map(history).collect::<Result<_, sqlx::Error>>()?)

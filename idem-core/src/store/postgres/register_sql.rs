@@ -44,14 +44,16 @@ pub(super) const RECORD_HISTORY: &str = "
     UPDATE {schema}.handlers SET pruned_through = 'epoch' WHERE id = $1 AND pruned_through IS NULL";
 
 /// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
-/// claims. Uses the index, for each handler. `has_versions` is the expression for that.
+/// claims. Uses the indexes, for each handler. `has_versions` is the expression for that.
 fn histories(has_versions: &str) -> String {
     format!(
         "
-    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, {has_versions}
+    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, has_versions,
+           has_claims OR pruned_through IS NOT NULL
     FROM {{schema}}.handlers AS h,
-        LATERAL (SELECT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id)) AS c (has_claims)
-    WHERE consumer = $1 AND (has_claims OR pruned_through IS NOT NULL)
+        LATERAL (SELECT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id),
+                        {has_versions}) AS has (has_claims, has_versions)
+    WHERE consumer = $1 AND (has_claims OR pruned_through IS NOT NULL OR has_versions)
     ORDER BY name"
     )
 }

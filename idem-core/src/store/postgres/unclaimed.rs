@@ -37,7 +37,8 @@ pub(super) async fn guard(statements: &Statements, txn: &mut Txn) -> Result<(), 
     let rows = txn.ask_text(statements.mark_batch.with(&[lock_timeout])).await?;
     let row = rows.last().ok_or_else(not_answered)?;
     if txn.xid.is_none() {
-        txn.guard(row.try_get(0)?, None);
+        let run: Option<Arc<str>> = row.try_get::<Option<String>, _>(2)?.map(Arc::from);
+        txn.guard_unclaimed(row.try_get(0)?, run);
     }
     txn.guard_batch();
     Ok(())

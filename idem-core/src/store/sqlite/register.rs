@@ -112,12 +112,12 @@ pub(super) async fn record_history(store: &Sqlite, handler: HandlerId) -> Result
 /// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
 /// claims. `{versions}` is the expression for whether it has latest versions.
 const HISTORIES: &str = r#"
-SELECT name, seen, has_claims, has_versions FROM (
+SELECT name, seen, has_claims, has_versions, has_claims OR pruned_through IS NOT NULL FROM (
     SELECT name, pruned_through, {now} - seen_at AS seen,
         EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims,
         {versions} AS has_versions
     FROM "idem_handlers" AS h WHERE consumer = ?1
-) WHERE has_claims OR pruned_through IS NOT NULL
+) WHERE has_claims OR pruned_through IS NOT NULL OR has_versions
 ORDER BY name"#;
 
 const HAS_VERSIONS: &str = r#"EXISTS (SELECT 1 FROM "idem_latest_versions" WHERE handler_id = h.id)"#;
@@ -127,12 +127,12 @@ pub(super) async fn histories(store: &Sqlite, consumer: &str) -> Result<Vec<Hist
     let versions = if store.latest_checked.initialized() { HAS_VERSIONS } else { "0" };
     let text = HISTORIES.replace("{versions}", versions);
     let query = sqlx::query_as(store.prefix.sql(&text)).bind(consumer);
-    let rows: Vec<(String, i64, bool, bool)> =
+    let rows: Vec<(String, i64, bool, bool, bool)> =
         query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    let history = |(handler, seen, has_claims, has_versions)| {
+    let history = |(handler, seen, has_claims, has_versions, has_processed)| {
         let seen = duration(seen);
-        History { handler, seen, has_claims, has_versions }
+        History { handler, seen, has_claims, has_versions, has_processed }
     };
     Ok(rows.into_iter().map(history).collect())
 }

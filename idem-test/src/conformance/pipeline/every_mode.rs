@@ -5,6 +5,7 @@
 #[macro_export]
 macro_rules! __pipeline_in_every_mode {
     ($world:ty) => {
+        $crate::__natural_cases_in_every_mode!($world);
         $crate::__suite! { $world, pipeline:
             // duplicates
             a_message_is_processed_and_acked
@@ -191,31 +192,6 @@ macro_rules! __pipeline_in_every_mode {
             a_rename_never_replaces_a_handler_that_has_claims
             workers_show_that_their_handlers_are_alive
             signs_of_life_that_fail_or_hang_are_no_outage
-            // natural handlers
-            a_copy_of_a_natural_message_runs_again
-            a_natural_message_leaves_no_claim
-            a_natural_message_that_fails_runs_from_the_inbox
-            a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted
-            another_payload_under_a_natural_key_is_no_conflict
-            a_natural_message_is_never_too_old
-            a_natural_batch_handler_that_stages_refuses_the_start
-            whether_a_natural_handler_has_run_before_is_reported_to_the_source
-            a_natural_message_has_claims_where_several_handlers_take_it
-            a_redelivered_natural_message_is_stored_before_it_runs
-            a_natural_handler_that_commits_is_dead_and_its_effect_stands
-            a_natural_handler_that_commits_harms_no_other
-            a_natural_handler_that_ends_its_transaction_beside_duplicates_is_found_out
-            a_natural_message_that_is_cut_off_is_never_lost
-            a_commit_beside_natural_messages_loses_nothing_that_they_have_staged
-            a_natural_message_that_is_cut_off_behind_its_commit_is_dead
-            a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted
-            latest_versions_of_a_renamed_handler_are_named_with_its_update
-            a_rename_never_replaces_a_handler_that_has_latest_versions
-            latest_versions_under_two_names_are_named_until_they_are_merged
-            latest_versions_under_two_names_are_named_at_a_start_that_is_refused
-            a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims
-            no_message_is_too_old_for_a_handler_that_has_only_run_without_claims
-            a_natural_handler_that_stages_needs_the_retention_as_others_do
             // outbox
             messages_that_a_handler_stages_are_written_with_its_effect
             nothing_is_staged_by_a_run_that_fails

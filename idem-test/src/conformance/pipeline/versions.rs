@@ -20,9 +20,9 @@ use super::running::Running;
 use super::settings::Settings;
 use super::staging::Staging;
 
-const NATURAL: u8 = 0;
+pub(super) const NATURAL: u8 = 0;
 /// Under another name.
-const RENAMED: u8 = 1;
+pub(super) const RENAMED: u8 = 1;
 /// It is not natural.
 const CLAIMING: u8 = 2;
 
@@ -30,7 +30,7 @@ const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A handler that acts once for each entity: it advances the version, writes an effect, stages a message, and then does what
 /// the order says.
-struct Versions<W, const KIND: u8>(PhantomData<fn() -> W>);
+pub(super) struct Versions<W, const KIND: u8>(PhantomData<fn() -> W>);
 
 impl<W: World, const KIND: u8> Handler for Versions<W, KIND> {
     const NAME: &'static str = if KIND == RENAMED { "renamed" } else { "versions" };
@@ -77,14 +77,14 @@ async fn start<W: World, const KIND: u8>(line: &Line<W>) -> (String, bool) {
 }
 
 /// Returns the log of a worker that starts.
-async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
+pub(super) async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
     let (log, has_started) = start::<W, KIND>(line).await;
     assert!(has_started, "{log}");
     log
 }
 
 /// Runs the orders until they are settled, none is scheduled, and there are so many dead letters.
-async fn run<W: World, const KIND: u8>(
+pub(super) async fn run<W: World, const KIND: u8>(
     line: &Line<W>,
     settings: Settings,
     orders: impl IntoIterator<Item = Order>,

@@ -99,6 +99,7 @@ macro_rules! store_suite {
             a_swallowed_error_without_a_claim_is_found_out
             a_handler_without_claims_has_a_history_once_it_is_recorded
             latest_versions_only_rise
+            latest_versions_alone_are_told_of_and_are_no_history
             an_entity_that_is_no_key_has_no_version
             a_version_that_is_not_committed_is_waited_for
             // nested

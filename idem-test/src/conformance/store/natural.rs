@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Latest;
-use idem_core::store::{Claimed, Claims, CommitResult, Operator, Pruned, RollbackResult, Transactions};
+use idem_core::store::{Claimed, Claims, CommitResult, History, Operator, Pruned, RollbackResult, Transactions};
 
 use super::stage::{Stage, committed, register};
 use super::world::{Setup, World};
@@ -144,6 +144,27 @@ pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World
     assert!(pruned > Some(SystemTime::UNIX_EPOCH), "{pruned:?}");
     stage.store.record_history(stage.handler).await.unwrap();
     assert_eq!(through().await, pruned);
+}
+
+/// They may have been filled by hand, or merged into a handler that has never run.
+pub async fn latest_versions_alone_are_told_of_and_are_no_history<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    register(&stage.store, "billing", "other").await;
+    let latest = Latest::new(stage.store.latest_versions().await.unwrap(), stage.handler);
+    let found = async || {
+        let histories = stage.store.histories("billing").await.unwrap();
+        let found = |it: History| (it.handler, it.has_claims, it.has_versions, it.has_processed);
+        histories.into_iter().map(found).collect::<Vec<_>>()
+    };
+    assert!(found().await.is_empty());
+    let mut txn = stage.store.begin_guarded(LONG).await.unwrap();
+    let connection = <W::Store as idem_core::HasConnection<W::Connection>>::connection(&mut txn);
+    assert!(W::advance(&latest, connection, "order-1", 1).await.unwrap());
+    committed(stage.commit(txn).await);
+    for has_processed in [false, true] {
+        assert_eq!(found().await, [("order_paid".to_owned(), false, true, has_processed)]);
+        stage.store.record_history(stage.handler).await.unwrap();
+    }
 }
 
 /// An entity is a key: none that is empty or too long.
