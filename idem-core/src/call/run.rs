@@ -56,13 +56,7 @@ impl<S: Store> Pipeline<S> {
                 Step::Call => false,
                 Step::Ask => true,
                 Step::Wait(due) => return self.give_back_call(&row, is_first, due).await,
-                Step::GiveBack => {
-                    tracing::warn!(
-                        id = row.id,
-                        "a call was not begun, because the database took too long to hand out its message: it is tried again"
-                    );
-                    return self.give_back_call(&row, is_first, Duration::ZERO).await;
-                }
+                Step::GiveBack => return self.give_back_late(&row, is_first).await,
                 Step::Dead(reason) => return self.end_call(&row, reason, why_dead(limits, &row, reason)).await,
             };
             let calling = match self.begin_call(route, limits, &row, (asks, is_first)).await {
@@ -96,6 +90,15 @@ impl<S: Store> Pipeline<S> {
                 Ended::Stopped => return self.call_stopped(&row, !asks).await,
             }
         }
+    }
+
+    /// Gives a row back that was taken too long ago for a call.
+    async fn give_back_late(&self, row: &Row, is_first: bool) -> Option<Outcome> {
+        tracing::warn!(
+            id = row.id,
+            "a call was not begun, because the database took too long to hand out its message: it is tried again"
+        );
+        self.give_back_call(row, is_first, Duration::ZERO).await
     }
 
     /// Decodes the message, extracts the parameters, and begins the call or the question.
