@@ -24,8 +24,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign in all modes, the relays of an outbox and all mutants, which takes longer than everything
-    /// else, and have cargo verify each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
+    /// Run the small campaign in all modes, the relays of an outbox, the payments at a provider and all mutants, which takes
+    /// longer than everything else, and have cargo verify each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
@@ -62,6 +62,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     if options.full {
         demo::small(&[])?;
         demo::small_relays()?;
+        demo::small_external()?;
         mutants::run(&mutants::Options::default())?;
     } else {
         part_of_commit()?;

@@ -42,6 +42,11 @@ pub(crate) fn small_relays() -> Result<()> {
     tested(&["--relay", "--messages", "300", "--kills", "3"])
 }
 
+/// Pays at a provider, with a few messages and a few killed workers.
+pub(crate) fn small_external() -> Result<()> {
+    tested(&["external", "--messages", "300", "--kills", "3"])
+}
+
 /// Runs the demo in the build profile of the tests, so that little is rebuilt.
 fn tested(args: &[&str]) -> Result<()> {
     idem_services::prepare()?;

@@ -50,9 +50,12 @@ ALTER TABLE inbox_messages
     ADD CONSTRAINT inbox_messages_called CHECK (called_at IS NULL OR answer IS NOT NULL OR starts < 0) NOT VALID;
 
 -- A version that does not know calls would run a row that has an answer, and ignore it: its handler may pay a second time. Its
--- take writes no `called_by`, and finds no such row. This version leaves the row to a handler that has the call.
+-- take writes no `called_by`, and gets no such row. The row is due again a little later, so that it is not among the oldest ones,
+-- of which a take looks at a few: others would never run.
 CREATE FUNCTION leave_answer() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    EXECUTE format('UPDATE %I.%I SET due_at = now() + interval ''10 seconds'' WHERE id = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME)
+        USING NEW.id;
     RETURN NULL;
 END $$;
 

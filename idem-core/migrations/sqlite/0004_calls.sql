@@ -29,10 +29,12 @@ ALTER TABLE "idem_inbox_messages" ADD COLUMN answer BLOB
     CHECK (called_at IS NULL OR answer IS NOT NULL OR starts < 0);
 
 -- A version that does not know calls would run a row that has an answer, and ignore it: its handler may pay a second time. Its
--- take writes no `called_by`, and finds no such row. This version leaves the row to a handler that has the call.
+-- take writes no `called_by`, and gets no such row. The row is due again a little later, so that it is not among the oldest ones,
+-- of which a take looks at a few: others would never run.
 CREATE TRIGGER "idem_leave_answer" BEFORE UPDATE OF token ON "idem_inbox_messages"
     WHEN NEW.answer IS NOT NULL AND NEW.token IS NOT NULL AND NEW.called_by IS NOT NEW.token
 BEGIN
+    UPDATE "idem_inbox_messages" SET due_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) + 10000 WHERE id = NEW.id;
     SELECT RAISE(IGNORE);
 END;
 

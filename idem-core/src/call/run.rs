@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
@@ -16,6 +17,9 @@ use super::reply::Ended;
 use super::result::unresolved;
 use super::step::{self, Step};
 use super::taken::Taken;
+
+/// How often it is told at most that rows are handed out too late.
+const TELLS_AFTER: Duration = Duration::from_secs(60);
 
 /// Whether a row can be called or asked about.
 enum Begun {
@@ -63,7 +67,8 @@ impl<S: Store> Pipeline<S> {
                 Begun::Calling(calling) => calling,
                 Begun::Unprepared => {
                     drop(beside);
-                    return self.prepare_call(route, &row, is_first).await;
+                    let left = limits.sends_for().saturating_sub(taken.elapsed());
+                    return self.prepare_call(route, &row, is_first, left).await;
                 }
                 Begun::Done(outcome) => return outcome,
             };
@@ -94,10 +99,12 @@ impl<S: Store> Pipeline<S> {
 
     /// Gives a row back that was taken too long ago for a call.
     async fn give_back_late(&self, row: &Row, is_first: bool) -> Option<Outcome> {
-        tracing::warn!(
-            id = row.id,
-            "a call was not begun, because the database took too long to hand out its message: it is tried again"
-        );
+        if self.slow_takes.allows(TELLS_AFTER) {
+            tracing::warn!(
+                id = row.id,
+                "a call was not begun, because the database took more than five seconds to hand out its message: it is tried again"
+            );
+        }
         self.give_back_call(row, is_first, Duration::ZERO).await
     }
 
@@ -121,14 +128,16 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// Lets the codec prepare, and gives the row back: for a while, if the codec has just prepared and has forgotten the result.
-    async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool) -> Option<Outcome> {
+    /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if the codec has just
+    /// prepared and has forgotten the result.
+    async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
         let (tries, wait) = self.refusals.count(row.id);
         if self.refusals.set_preparation(row.id, RowPreparation::Wanted) == RowPreparation::Done {
             self.warn_of_unprepared(&row.delivery, tries, FORGOTTEN);
             return self.give_back_call(row, is_first, wait).await;
         }
-        match self.prepare(route, &row.delivery).await {
+        let late = |_| Err(PrepareError::Unavailable("it takes longer than the lease of a call".into()));
+        match timeout(left, self.prepare(route, &row.delivery)).await.unwrap_or_else(late) {
             Ok(()) => {
                 self.refusals.set_preparation(row.id, RowPreparation::Done);
                 self.give_back_call(row, is_first, Duration::ZERO).await

@@ -112,7 +112,8 @@ pub struct Row {
     /// When the first call under this key was about to begin; `None` if none was.
     pub called_at: Option<SystemTime>,
     /// Whether no call had begun under this key when the row was taken. It is known by the take that has written
-    /// [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken.
+    /// [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken. It says
+    /// nothing about a row with an answer.
     pub is_first_call: bool,
     /// The name of the call that has begun under this key.
     pub call_name: Option<String>,

@@ -152,6 +152,7 @@ async fn an_outbox_that_is_registered_again_draws_no_number() {
 async fn columns_are_added_beside_workers_of_the_version_before() {
     let Some(mut world) = world().await else { return };
     world.run("DELETE FROM migrations WHERE version = 4; DROP INDEX inbox_messages_calls").await;
+    world.run("DROP TRIGGER leave_answer ON inbox_messages; DROP FUNCTION leave_answer").await;
     let added = ["outbound", "called_at", "called_by", "call_name", "asked_at", "answer"];
     let added = added.map(|column| format!("DROP COLUMN {column}"));
     world.run(&format!("ALTER TABLE inbox_messages {}", added.join(", "))).await;

@@ -88,7 +88,7 @@ struct SlowStore {
     open: watch::Sender<bool>,
     /// The keys that were claimed, in order, without `first`.
     claims: watch::Sender<Vec<String>>,
-    /// The key that was looked up last.
+    /// The key that was looked up last, without `first`.
     looked_up: watch::Sender<String>,
 }
 
@@ -103,7 +103,8 @@ impl SlowStore {
                     claims.send_modify(|claims| claims.push(key));
                     return Do::Wait(open.subscribe());
                 }
-                "is_scheduled" => drop(looked_up.send_replace(key)),
+                // The row of `first` is looked up again at each poll.
+                "is_scheduled" if key != "first" => drop(looked_up.send_replace(key)),
                 _ => {}
             }
             Do::Work

@@ -6,7 +6,7 @@ use idem_core::store::{
 };
 use uuid::Uuid;
 
-use super::calling::{answer, failed, is_seen, resolve, store, take, take_one, taken};
+use super::calling::{HOUR, answer, failed, is_seen, resolve, store, take, take_one, taken};
 use super::stage::Stage;
 use super::world::World;
 
@@ -68,10 +68,15 @@ pub async fn an_answer_is_not_taken_by_a_version_without_calls<W: World>(world: 
     let (row, inbox) = (taken(&stage).await, stage.world.own("inbox_messages"));
     assert!(stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
     stage.schedule("ordinary").await;
-    // As such a version takes rows, with a token that is not the one of the call.
-    stage.world.run(&format!("UPDATE {inbox} SET token = outbound, starts = starts + 1 WHERE starts = 0")).await;
-    let starts: Vec<_> = stage.scheduled().await.iter().map(|row| row.starts).collect();
-    assert_eq!(starts, [1, 0], "the newest first, which has no call");
+    // As such a version takes the oldest row, with a token that is not the one of the call.
+    let oldest = format!("SELECT id FROM {inbox} WHERE starts = 0 ORDER BY due_at LIMIT 1");
+    let old_take = format!("UPDATE {inbox} SET token = outbound, starts = starts + 1 WHERE id IN ({oldest})");
+    for starts in [[0, 0], [1, 0]] {
+        stage.world.run(&old_take).await;
+        let found: Vec<_> = stage.scheduled().await.iter().map(|row| row.starts).collect();
+        assert_eq!(found, starts, "the newest first, which has no call");
+    }
+    stage.rows_earlier(HOUR).await;
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
