@@ -16,8 +16,7 @@ use crate::{BoxError, Extract, Extraction, Key, Param};
 /// It is not for events that carry changes: of "5 more" and "3 more", in any order, each has to be added.
 ///
 /// ```
-/// # use idem_core::{BoxError, Latest};
-/// # #[cfg(feature = "sqlite")] mod example { use super::*; use sqlx::SqliteConnection;
+/// # #[cfg(feature = "sqlite")] mod example { use idem_core::Latest; use sqlx::SqliteConnection;
 /// struct OrderChanged { order_id: i64, version: i64, status: String }
 ///
 /// // With `#[idempotent(key = "event_id", natural)]` it needs no claim.

@@ -103,7 +103,7 @@ async fn a_failing_head_stops_its_partition_and_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn six_partitions_are_at_least_four_times_as_fast_as_one() {
     let (Some(one), Some(six)) = (Line::new(1).await, Line::new(6).await) else { return };
-    let each = number("IDEM_EACH", 40);
+    let each = number("IDEM_EACH", 30);
     let (first, second) = (one.start().await, six.start().await);
     // The first messages after an assignment go through the inbox.
     for (line, partitions) in [(&one, 1), (&six, 6)] {
@@ -115,7 +115,7 @@ async fn six_partitions_are_at_least_four_times_as_fast_as_one() {
     let measure = async |line: &Line, partitions: i32| {
         let began = Instant::now();
         for partition in 0..partitions {
-            line.publish(partition, &orders(&format!("load-{partition}"), each, Act::Take(50))).await;
+            line.publish(partition, &orders(&format!("load-{partition}"), each, Act::Take(100))).await;
         }
         line.done("load", each * partitions as usize).await - began
     };
