@@ -37,6 +37,7 @@ use crate::{BoxError, Extract, Extraction, Key, Param};
 /// A worker with a handler that takes it needs the table of migration 3, and refuses to start without it. A parameter of
 /// your own that passes it on has to declare [`Param::ADVANCES`].
 #[derive(Clone)]
+#[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "no connection reads it"))]
 pub struct Latest(Seen);
 
 #[derive(Clone)]

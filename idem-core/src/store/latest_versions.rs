@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 /// The statement by which a handler that takes `Latest` raises the version of an entity, for the table of a store.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "no connection reads it"))]
 pub struct LatestVersions(Arc<str>);
 
 impl LatestVersions {
