@@ -26,6 +26,7 @@ pub async fn a_message_calls_once_and_completes_with_the_answer<W: World>(world:
     let outcomes = paying.0.outcomes(if W::INBOX { 4 } else { 6 }).await;
     assert_eq!(outcomes.iter().filter(|it| *it == "processed").count(), 2, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|it| *it == "duplicate").count(), 2, "{outcomes:?}");
+    assert!(!outcomes.contains(&"scheduled 1".to_owned()), "the handler has run without an answer: {outcomes:?}");
     paying.publish("a", []);
     assert_eq!(paying.0.outcomes(outcomes.len() + 1).await.last().unwrap(), "duplicate");
     worker.stop().await;
