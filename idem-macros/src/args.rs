@@ -17,6 +17,29 @@ const NATURAL_CALL: &str = "a `natural` handler runs for each copy of a message,
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
 
+/// Parses the arguments one by one, and goes on behind an invalid one, whose error is added to `errors`.
+pub(crate) fn each(
+    tokens: TokenStream,
+    errors: &mut Vec<Error>,
+    mut argument: impl FnMut(ParseStream<'_>) -> Result<()>,
+) {
+    let parser = |input: ParseStream<'_>| {
+        while !input.is_empty() {
+            if let Err(error) = argument(input) {
+                errors.push(error);
+                while !input.is_empty() && !input.peek(Token![,]) {
+                    input.parse::<TokenTree>()?;
+                }
+            }
+            input.parse::<Option<Token![,]>>()?;
+        }
+        Ok(())
+    };
+    // Tokens that an invalid argument leaves unread in its parentheses are not a second error.
+    let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
+    errors.extend(unread);
+}
+
 /// The arguments that could be parsed.
 #[derive(Default)]
 pub(crate) struct Args {
@@ -38,21 +61,7 @@ impl Args {
     /// Parses all arguments. Invalid arguments are omitted, and their errors are added to `errors`.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Vec<Error>) -> Self {
         let mut args = Self::default();
-        let parser = |input: ParseStream<'_>| {
-            while !input.is_empty() {
-                if let Err(error) = args.argument(input) {
-                    errors.push(error);
-                    while !input.is_empty() && !input.peek(Token![,]) {
-                        input.parse::<TokenTree>()?;
-                    }
-                }
-                input.parse::<Option<Token![,]>>()?;
-            }
-            Ok(())
-        };
-        // Tokens that an invalid argument leaves unread in its parentheses are not a second error.
-        let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
-        errors.extend(unread);
+        each(tokens, errors, |input| args.argument(input));
         if let (Some(word), Some(_)) = (&args.natural, &args.call) {
             errors.push(Error::new(word.span(), NATURAL_CALL));
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream};
 use syn::ext::IdentExt;
-use syn::parse::{ParseStream, Parser, Result};
-use syn::{Error, Ident, LitStr, Path, Token};
+use syn::parse::{ParseStream, Result};
+use syn::{Error, Ident, LitStr, Path};
 
-use crate::args::{flag, name, set};
+use crate::args::{each, flag, name, set};
 use crate::duration::{Time, time};
 
 const ARGUMENTS: &str = "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..`, `ask_after = \"2m\"`, `name = \"..\"` or `crate = ..`";
@@ -42,20 +42,7 @@ impl Args {
     /// Parses all arguments. Invalid arguments are omitted, and their errors are added to `errors`.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Vec<Error>) -> Self {
         let mut args = Self::default();
-        let parser = |input: ParseStream<'_>| {
-            while !input.is_empty() {
-                if let Err(error) = args.argument(input) {
-                    errors.push(error);
-                    while !input.is_empty() && !input.peek(Token![,]) {
-                        input.parse::<TokenTree>()?;
-                    }
-                }
-                input.parse::<Option<Token![,]>>()?;
-            }
-            Ok(())
-        };
-        let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
-        errors.extend(unread);
+        each(tokens, errors, |input| args.argument(input));
         args.check(errors);
         args
     }

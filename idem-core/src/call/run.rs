@@ -18,7 +18,7 @@ use super::result::unresolved;
 use super::step::{self, Step};
 use super::taken::Taken;
 
-/// How often it is told at most that rows are handed out too late.
+/// How often it is told at most that calls begin too late.
 const TELLS_AFTER: Duration = Duration::from_secs(60);
 
 /// Whether a row can be called or asked about.
@@ -99,10 +99,11 @@ impl<S: Store> Pipeline<S> {
 
     /// Gives a row back that was taken too long ago for a call.
     async fn give_back_late(&self, row: &Row, is_first: bool) -> Option<Outcome> {
-        if self.slow_takes.allows(TELLS_AFTER) {
+        if self.late_calls.allows(TELLS_AFTER) {
             tracing::warn!(
                 id = row.id,
-                "a call was not begun, because the database took more than five seconds to hand out its message: it is tried again"
+                "a call was not begun within five seconds of the take of its message, because the database was slow, or a \
+                 suspect had the process to itself: it is tried again"
             );
         }
         self.give_back_call(row, is_first, Duration::ZERO).await

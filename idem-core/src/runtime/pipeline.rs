@@ -48,8 +48,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) refusals: Refusals,
     /// The log lines about rows that are left to another version of the service.
     pub(crate) left_to_callers: Rate,
-    /// When it was last told that rows are handed out too late for their calls.
-    pub(crate) slow_takes: Rate,
+    /// The log lines about calls that could not begin in time.
+    pub(crate) late_calls: Rate,
     /// The failures of rows whose record the database refuses.
     pub(crate) unrecorded: Unrecorded,
     /// Codec preparations for rows of the inbox.

@@ -131,7 +131,7 @@ fn assemble<S: Store, Src: Source>(
         leases: Leases::default(),
         refusals: Refusals::default(),
         left_to_callers: Rate::default(),
-        slow_takes: Rate::default(),
+        late_calls: Rate::default(),
         unrecorded: Unrecorded::default(),
         preparations: Preparations::default(),
         early_commits: EarlyCommits::default(),

@@ -61,10 +61,11 @@ impl<W: World> Shop<W> {
         let sql = blocks.filter(|sql| sql.contains("UPDATE idem_store.inbox_messages")).nth(number).unwrap();
         let sql = sql.replace("idem_store.", &self.world.own(""));
         let sql = match is_sqlite {
-            true => sql.replace("now()", "CAST(unixepoch('subsec') * 1000 AS INTEGER)"),
+            true => sql
+                .replace("now()", "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
+                .replace("gen_random_uuid()", "randomblob(16)"),
             false => sql,
         };
-        let sql = if is_sqlite { sql.replace("gen_random_uuid()", "randomblob(16)") } else { sql };
         self.world.run(&sql).await;
     }
 
