@@ -24,8 +24,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign in all modes, the relays of an outbox, the payments at a provider and all mutants, which takes
-    /// longer than everything else, and have cargo verify each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
+    /// Run the small campaign in all modes, the relays of an outbox, the payments at a provider, a minute of suspects and
+    /// all mutants, which takes longer than everything else, and have cargo verify each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
@@ -40,6 +40,14 @@ fn part_of_commit() -> Result<()> {
         demo.join().map_err(|_| anyhow!("the demo panicked"))??;
         tried
     })
+}
+
+/// Measures how little suspects keep other messages waiting, over a minute and beside nothing else: the same test is
+/// short and lenient among the others.
+fn minute_of_suspects(servers: &Up) -> Result<()> {
+    let mut suspects =
+        cargo(["test", "--workspace", "--all-features", "--test", "faults", "suspects", "--", "--nocapture"]);
+    run(suspects.envs(servers.env.iter().cloned()).env("FAULTS_MINUTE", "1"))
 }
 
 /// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
@@ -58,11 +66,12 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     // Behind `cargo doc`, whose dependencies it takes.
     api::check(&api::Options::default())?;
     // All the following checks share the servers.
-    let _servers = Up::new(false)?;
+    let servers = Up::new(false)?;
     if options.full {
         demo::small(&[])?;
         demo::small_relays()?;
         demo::small_external()?;
+        minute_of_suspects(&servers)?;
         mutants::run(&mutants::Options::default())?;
     } else {
         part_of_commit()?;

@@ -7,6 +7,7 @@ mod ci;
 mod circles;
 mod demo;
 mod deny;
+mod failures;
 mod imports;
 mod layers;
 mod license;

@@ -10,6 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cargo::{announce, cargo, root, run};
+use crate::failures::failures;
+use crate::mutants;
 use crate::program::Program;
 
 const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
@@ -30,6 +32,7 @@ pub(crate) fn run_all(env: &[(&str, String)], checks: impl FnOnce() -> Result<()
     let began = Instant::now();
     let mut programs = Program::build(&mut test)?.context("the tests do not compile")?;
     eprintln!("built ({:.0} s)", began.elapsed().as_secs_f64());
+    let absent = mutants::tests_exist(&programs);
     programs.sort_by(|a, b| (is_last(a), &a.package, &a.executable).cmp(&(is_last(b), &b.package, &b.executable)));
     let (waiting, busy): (Vec<_>, Vec<_>) = programs.into_iter().partition(waits);
     let mut failed = thread::scope(|scope| -> Result<Vec<String>> {
@@ -40,6 +43,7 @@ pub(crate) fn run_all(env: &[(&str, String)], checks: impl FnOnce() -> Result<()
         failed.extend(checked.err().map(|error| format!("{error:#}")));
         Ok(failed)
     })?;
+    failed.extend(absent.err().map(|error| format!("{error:#}")));
     // Last, so that the output ends with that of `cargo test`. The examples of the macros run with the facade, which includes
     // their documentation: with `--doc`, cargo ignores that the crate has `doctest = false`.
     let mut docs = cargo(["test", "--doc", "--no-fail-fast", "--exclude", "idem-macros"]);
@@ -59,15 +63,16 @@ fn waits(program: &Program) -> bool {
     WAITING.iter().any(|dir| program.package.starts_with(root().join(dir)))
 }
 
-/// Runs one program after another. Returns those that failed.
+/// Runs one program after another. Returns those that failed, with their failed tests.
 fn run_row(programs: &[Program], env: &[(&str, String)]) -> Result<Vec<String>> {
     let logs = root().join("target/suites");
     fs::create_dir_all(&logs)?;
     let mut failed = Vec::new();
     for program in programs {
         let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
-        if !run_program(program.command().envs(env.iter().cloned()), &logs.join(&*name))? {
-            failed.push(name.into_owned());
+        let log = logs.join(&*name);
+        if !run_program(program.command().envs(env.iter().cloned()), &log)? {
+            failed.push(format!("{name}\n{}", failures(&String::from_utf8_lossy(&fs::read(log)?))));
         }
     }
     Ok(failed)
