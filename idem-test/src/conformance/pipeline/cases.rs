@@ -151,6 +151,8 @@ macro_rules! pipeline_suite {
             a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
             a_stored_message_is_reported_to_the_source
+            // what a worker says of latest versions at its start
+            a_refused_start_names_a_rename_that_moves_the_latest_versions_of_the_new_name
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim
