@@ -201,7 +201,7 @@ mod tests {
             ours.check(&rows, with_versions(&histories, cures)).unwrap_err().to_string()
         };
         let text = refused(&names);
-        assert!(text.contains("to one of [\"bills\", \"orders\"]): MERGE invoices gone; RENAME gone invoices."), "{text}");
+        assert!(text.contains("[\"bills\", \"orders\"]): MERGE invoices gone; RENAME gone invoices."), "{text}");
         let text = refused(&["bills"]);
         assert!(text.contains("rename it: RENAME gone bills."), "{text}");
     }
