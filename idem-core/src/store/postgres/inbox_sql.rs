@@ -32,6 +32,8 @@ pub(super) const INSERT: &str = "
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
 
+pub(super) const SET_ERROR: &str = "UPDATE {schema}.inbox_messages SET error = $2 WHERE id = $1";
+
 /// A row that was stored before its turn, and has not run since.
 macro_rules! ahead {
     () => {

@@ -12,6 +12,8 @@ WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
 
+pub(super) const SET_ERROR: &str = r#"UPDATE "idem_inbox_messages" SET error = ?2 WHERE id = ?1"#;
+
 /// ?4: whether a row that was stored before its turn becomes due.
 pub(super) const COUNT_DUPLICATE: &str = r#"
 UPDATE "idem_inbox_messages" SET

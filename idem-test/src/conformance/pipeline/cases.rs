@@ -153,6 +153,8 @@ macro_rules! pipeline_suite {
             a_stored_message_is_reported_to_the_source
             // what a worker says of latest versions at its start
             a_refused_start_names_a_rename_that_moves_the_latest_versions_of_the_new_name
+            // natural handlers
+            a_natural_commit_is_told_in_a_conflict_that_a_copy_has_left
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim
