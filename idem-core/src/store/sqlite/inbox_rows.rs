@@ -8,7 +8,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use super::sql::{duration, ids, millis, rows};
+use super::sql::{duration, ids, millis, rows, since_epoch};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
@@ -29,7 +29,9 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.state.map_or(0, millis))
         .bind(-i64::from(row.calls))
         .bind(row.outbound)
-        .bind(row.answer.map(CallAnswer::as_bytes));
+        .bind(row.answer.map(CallAnswer::as_bytes))
+        .bind(row.call_name)
+        .bind(row.called_at.map(since_epoch));
     query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 

@@ -172,6 +172,7 @@ macro_rules! store_suite {
             an_answer_that_comes_after_the_lease_is_kept_for_its_key
             a_call_that_is_given_back_leaves_out_only_itself
             the_name_of_a_call_is_that_of_its_first_take
+            a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call
             an_answer_makes_an_ordinary_row
             a_call_in_doubt_leaves_its_lease_to_end
             a_call_without_effect_leaves_its_key_unused
