@@ -189,6 +189,7 @@ macro_rules! store_suite {
             rows_that_were_not_called_are_released
             calls_are_taken_by_their_limit
             calls_of_all_handlers_are_taken_by_their_age
+            a_lease_of_a_call_begins_once_its_take_has_the_connection
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first
