@@ -1,14 +1,14 @@
 //! A store that responds immediately and holds no data.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem::store::HasConnection;
 use idem::store::{
     CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures,
     DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, LeftCalls, NewRow, Operator,
     OutboxRows, Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats, StoreError,
-    TakeLimit, Ticket, Transactions,
+    TakeLimit, TakenCalls, Ticket, Transactions,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -94,6 +94,10 @@ impl InboxRows for Nothing {
         Ok(0)
     }
 
+    async fn set_error(&self, _: &mut Nowhere, _: i64, _: &str) -> Answer<()> {
+        Ok(())
+    }
+
     async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity, _: bool) -> Answer<()> {
         Ok(())
     }
@@ -156,8 +160,8 @@ impl InboxRows for Nothing {
 }
 
 impl CallRows for Nothing {
-    async fn take_calls(&self, _: &[Caller], _: usize, _: Uuid) -> Answer<Vec<Row>> {
-        Ok(Vec::new())
+    async fn take_calls(&self, _: &[Caller], _: usize, _: Uuid) -> Answer<TakenCalls> {
+        Ok(TakenCalls::new(Vec::new(), Instant::now()))
     }
 
     async fn calls_by_token(&self, _: Uuid) -> Answer<Vec<Row>> {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Pipeline, jittered};
-use crate::store::{Caller, Row, StoreError};
+use crate::store::{Caller, Row, StoreError, TakenCalls};
 
 use super::taken::Taken;
 
@@ -88,22 +88,23 @@ impl<S: Store> Calls<S> {
         let Pipeline { store, own_statements, outage, stop, .. } = &*self.pipeline;
         let token = Uuid::new_v4();
         let own = own_statements.lock().await;
-        let taken = Taken::now();
+        let before = Taken::now();
         let answer = store.take_calls(&self.callers, limit, token).await;
         drop(own);
-        let mut rows = match answer {
+        let (mut rows, taken) = match answer {
+            Ok(TakenCalls { rows, since }) => (rows, before.since(since)),
             // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
             Err(fault @ StoreError::Unavailable(_)) => match store.calls_by_token(token).await {
-                Ok(rows) if !rows.is_empty() => Ok(rows),
-                _ => Err(fault),
+                Ok(rows) if !rows.is_empty() => (rows, before),
+                _ => return Err(fault),
             },
             // Also while the worker drains: what was taken counts as called until it is given back.
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 outage.report(&fault);
-                Ok(outage.insist(stop, || store.calls_by_token(token)).await.unwrap_or_default())
+                (outage.insist(stop, || store.calls_by_token(token)).await.unwrap_or_default(), before)
             }
-            answer => answer,
-        }?;
+            Err(fault) => return Err(fault),
+        };
         rows.iter_mut().for_each(|row| self.pipeline.complete(row));
         Ok((rows, taken))
     }

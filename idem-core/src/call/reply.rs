@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
                 None => {
                     let late = format!(
                         "the call `{name}` was given up, because its process did not run until the lease of the message was \
-                         almost over"
+                         almost over, or the clock of its machine was set forward"
                     );
                     Ended::Failed(Doubt::Unknown, late.into())
                 }

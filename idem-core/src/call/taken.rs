@@ -9,14 +9,23 @@ use futures_util::FutureExt;
 /// When a row was taken, by the clocks of this process. The lease of the row began later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
+    /// It never steps, and stands still while the machine is suspended (on Linux and macOS).
     at: Instant,
-    /// It goes on while a virtual machine is suspended.
+    /// It is set forward once a machine goes on that was suspended, or a virtual one that was paused, for which no other clock
+    /// of the machine tells it. If somebody sets it forward, a call looks late that is not.
     date: SystemTime,
 }
 
 impl Taken {
     pub(super) fn now() -> Self {
         Self { at: Instant::now(), date: SystemTime::now() }
+    }
+
+    /// Returns the same for a row whose lease did not begin before this moment, which was later. The date is moved on by the time
+    /// that has passed between them, and not read again: the machine may have been suspended behind that moment.
+    pub(super) fn since(self, since: Instant) -> Self {
+        let passed = since.saturating_duration_since(self.at);
+        Self { at: since, date: self.date.checked_add(passed).unwrap_or(self.date) }
     }
 
     /// Returns for how long the row has been taken.
@@ -62,6 +71,17 @@ mod tests {
     #[test]
     fn a_call_that_ends_in_time_has_its_reply() {
         assert_eq!(polled_while(std::future::ready(7), || true).now_or_never(), Some(Some(7)));
+    }
+
+    #[test]
+    fn a_wait_for_the_connection_does_not_count_and_a_suspension_behind_it_does() {
+        let (before, hour) = (Taken::now(), Duration::from_secs(3600));
+        let had_connection = before.at + hour;
+        assert_eq!(before.since(had_connection).elapsed(), Duration::ZERO);
+        let suspended = Taken { date: before.date.checked_sub(3 * hour).unwrap(), ..before };
+        assert!(suspended.since(had_connection).elapsed() >= 2 * hour);
+        // A store that has not waited.
+        assert!(before.since(before.at).elapsed() < hour);
     }
 
     #[test]

@@ -161,7 +161,12 @@ mod tests {
     fn the_error_of_an_answer_that_is_not_read_quotes_nothing_of_it() {
         for (answer, what) in [("\"4242 4242\"", "another type"), ("4242 secret", "not JSON")] {
             let mut delivery = Delivery::new("orders", "");
-            let kept = KeptCall { outbound: Uuid::new_v4(), answer: Some(CallAnswer::new(answer)) };
+            let kept = KeptCall {
+                outbound: Uuid::new_v4(),
+                answer: Some(CallAnswer::new(answer)),
+                name: None,
+                called_at: None,
+            };
             delivery.call = Some(Arc::new(kept));
             let key = Key::empty();
             let from = Extraction::new(&delivery, &key, &(), None);

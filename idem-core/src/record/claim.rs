@@ -85,6 +85,10 @@ impl<S: Store> Pipeline<S> {
                     dead.error = format!("{}. It has run nevertheless: {error}", dead.error);
                 }
                 self.insert_dead(txn, message, Reason::Conflict, dead).await?;
+                // A copy that has failed without a COMMIT may have left the row.
+                if let (Some(id), true) = (dead.row, stands.is_some()) {
+                    self.store.set_error(txn, id, &dead.error).await?;
+                }
             }
             _ => {}
         }

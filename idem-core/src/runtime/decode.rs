@@ -71,8 +71,9 @@ impl<S: Store> Pipeline<S> {
     /// call.
     pub(crate) fn complete(&self, row: &mut Row) {
         self.recognize(&mut row.delivery);
-        let kept = |outbound| Arc::new(KeptCall { outbound, answer: row.answer.clone() });
-        row.delivery.call = row.outbound.map(kept);
+        let Row { answer, call_name, called_at, .. } = &*row;
+        let (answer, name, called_at) = (answer.clone(), call_name.clone(), *called_at);
+        row.delivery.call = row.outbound.map(|outbound| Arc::new(KeptCall { outbound, answer, name, called_at }));
     }
 
     /// Checks whether the delivery can be accepted at all.

@@ -1,6 +1,6 @@
 //! Inbox rows in their call phase: taken, called, and with an answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ pub trait CallRows: Transactions {
         callers: &[Caller],
         limit: usize,
         token: Uuid,
-    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<TakenCalls, StoreError>> + Send;
 
     /// Returns the rows that have this token: those taken by a take whose response was lost.
     fn calls_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
@@ -46,6 +46,25 @@ pub trait CallRows: Transactions {
     /// service has stored them. At most [`RELEASED_AT_ONCE`] of them, and none that another transaction has locked. Also
     /// counts those whose call may have begun, which stay as they are.
     fn release_calls(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<LeftCalls, StoreError>> + Send;
+}
+
+/// The rows of a take.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TakenCalls {
+    /// The rows that were taken.
+    pub rows: Vec<Row>,
+    /// When the store had its connection, or was the writer, and had not yet sent the statement by which the database dates the
+    /// leases: none of them began before. A call has to be sent within a part of its lease, and counts from here, so that it
+    /// loses nothing by a wait for the connection.
+    pub since: Instant,
+}
+
+impl TakenCalls {
+    /// The rows of a take that had its connection at this time.
+    pub fn new(rows: Vec<Row>, since: Instant) -> Self {
+        Self { rows, since }
+    }
 }
 
 /// How many rows become ordinary ones in one statement.

@@ -31,6 +31,14 @@ pub trait InboxRows: Transactions {
         }
     }
 
+    /// Sets the error of a row, for one that its [`insert`](Self::insert) may have found in the inbox.
+    fn set_error(
+        &self,
+        txn: &mut Self::Txn,
+        id: i64,
+        error: &str,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Counts a delivery of a dead row, if there is one. With `makes_due`, a row that was stored before its turn becomes
     /// due, as by [`make_due`](Self::make_due). No other scheduled row is changed.
     fn count_duplicate(

@@ -60,7 +60,7 @@ pub mod sqlite;
 pub use crate::outbox::Bell;
 pub use call_answer::CallAnswer;
 pub(crate) use call_rows::called_for;
-pub use call_rows::{CallResult, CallRows, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution};
+pub use call_rows::{CallResult, CallRows, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState};
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};

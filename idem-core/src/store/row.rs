@@ -29,14 +29,30 @@ pub struct NewRow<'a> {
     pub outbound: Option<Uuid>,
     /// The answer of its external call, if that was made before: for a dead letter whose handler has committed.
     pub answer: Option<&'a CallAnswer>,
+    /// The name of the call that has this answer.
+    pub call_name: Option<&'a str>,
+    /// When the first call under its key was about to begin; `None` without an answer.
+    pub called_at: Option<SystemTime>,
 }
 
 impl<'a> NewRow<'a> {
     /// A row of a message that has no failed attempt and no error.
     pub fn new(identity: &'a Identity, delivery: &'a Delivery, state: Result<Duration, Reason>) -> Self {
         let kept = delivery.call.as_deref();
-        let (outbound, answer) = (kept.map(|call| call.outbound), kept.and_then(|call| call.answer.as_ref()));
-        Self { identity, delivery, attempts: 0, state, error: "", calls: false, outbound, answer }
+        // Without an answer, a row that was called would be one in its call phase.
+        let answered = kept.filter(|call| call.answer.is_some());
+        Self {
+            identity,
+            delivery,
+            attempts: 0,
+            state,
+            error: "",
+            calls: false,
+            outbound: kept.map(|call| call.outbound),
+            answer: answered.and_then(|call| call.answer.as_ref()),
+            call_name: answered.and_then(|call| call.name.as_deref()),
+            called_at: answered.and_then(|call| call.called_at),
+        }
     }
 
     /// Sets the number of failed attempts and the error of the last one.

@@ -42,6 +42,9 @@ pub(crate) const TABLES: [Table; 4] = [
     ),
 ];
 
+/// The trigger by which a version of idem from before external calls takes no message that has an answer, for an error.
+pub(crate) const LEAVE_ANSWER: &str = "the trigger `leave_answer` of the table `inbox_messages` (in 0004_calls.sql)";
+
 /// Tables that only some workers use. They are checked where they are used.
 pub(crate) struct OptionalTables {
     /// The number of the migration that creates them.

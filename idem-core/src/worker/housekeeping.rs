@@ -8,7 +8,8 @@ use crate::Store;
 use crate::runtime::Pipeline;
 use crate::store::StoreError;
 
-use super::{Unregistered, left_calls};
+use super::left_calls;
+use super::unregistered::{Unregistered, new_first, with_versions};
 
 const READ_EVERY: Duration = Duration::from_secs(15);
 /// If counting fails, the interval doubles up to this.
@@ -96,9 +97,10 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
 }
 
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
-    let names: Vec<_> = pipeline.routes.routes.iter().map(|route| route.handler.name()).collect();
-    if let Ok(waiting) = pipeline.store.waiting(&pipeline.consumer).await {
-        let (consumer, store) = (&pipeline.consumer, &pipeline.store);
-        Unregistered { consumer, names: &names }.remind(&waiting, |handler, new| store.cures(consumer, handler, new));
+    let Pipeline { consumer, store, routes, .. } = pipeline;
+    if let (Ok(waiting), Ok(histories)) = (store.waiting(consumer).await, store.histories(consumer).await) {
+        let names = new_first(routes.routes.iter().map(|route| route.handler.name()), &histories);
+        let cures = with_versions(&histories, |handler, new| store.cures(consumer, handler, new));
+        Unregistered { consumer, names: &names }.remind(&waiting, cures);
     }
 }

@@ -41,5 +41,3 @@ mod workers;
 pub use builder::{NoHandlers, WithHandlers, Worker};
 pub use shutdown::shutdown_signal;
 pub use workers::Workers;
-
-pub(crate) use unregistered::Unregistered;

@@ -11,8 +11,8 @@ use crate::store::{History, OutboxId, StoreError};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
-use super::Unregistered;
 use super::renamed::{Ours, Renamed};
+use super::unregistered::{Unregistered, new_first, with_versions};
 
 /// The handlers of a worker, registered.
 pub(super) struct Registration<S: Store> {
@@ -90,10 +90,8 @@ async fn check_histories<S: Store>(
     let (mut waiting, mut checked) = (Vec::new(), Ok(()));
     if !settings.allow_unregistered_rows {
         waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
-        // A handler that is new comes first: another one cannot be one under a new name.
-        let mut names: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
-        names.sort_by_key(|name| histories.iter().any(|history| history.has_processed && history.handler == *name));
-        checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
+        let names = new_first(handlers.iter().map(|handler| handler.name()), histories);
+        checked = Unregistered { consumer, names: &names }.check(&waiting, with_versions(histories, cures));
     }
     let ours = |handler: &Arc<dyn Registered<S>>| Ours {
         name: handler.name(),

@@ -2,7 +2,7 @@
 
 use crate::store::{Cures, HandlerRows, History};
 
-use super::unregistered::{ago, others};
+use super::unregistered::{ago, others, with_versions};
 
 /// The handlers that a worker has, to find claims and latest versions of one that it has under another name.
 pub(super) struct Renamed<'a> {
@@ -55,22 +55,18 @@ impl Renamed<'_> {
         let is_ours = |handler: &str| self.handlers.iter().any(|ours| ours.name == handler);
         let known = |name: &str| histories.iter().find(|history| history.handler == name);
         let is_new = |ours: &&Ours<'_>| known(ours.name).is_none_or(|history| !history.has_processed);
-        // The rename fails if the new name has versions, so these are moved to the old one first.
-        let rename = |old: &str, new: &str| match known(new).is_some_and(|history| history.has_versions) {
-            true => format!("{}; {}", cures(new, old).merge, cures(old, new).rename),
-            false => cures(old, new).rename,
-        };
+        let cures = with_versions(histories, cures);
         let text = |old: &History| {
             let needing = self.handlers.iter().filter(|ours| ours.needs(old));
             let new: Vec<&str> = needing.filter(is_new).map(|ours| ours.name).collect();
             if let Some(&first) = new.first().filter(|_| !is_reported(&old.handler)) {
-                return Some(self.text(old, &new, &rename(&old.handler, first)));
+                return Some(self.text(old, &new, &cures(&old.handler, first).rename));
             }
             let advancing = self.handlers.iter().filter(|ours| old.has_versions && ours.advances);
             let advancing: Vec<&Ours<'_>> = advancing.collect();
             let new: Vec<&str> = advancing.iter().copied().filter(is_new).map(|ours| ours.name).collect();
             if let Some(&first) = new.first() {
-                return Some(self.text_beside_rows(old, &new, &rename(&old.handler, first)));
+                return Some(self.text_beside_rows(old, &new, &cures(&old.handler, first).rename));
             }
             let advancing: Vec<&str> = advancing.iter().map(|ours| ours.name).collect();
             let first = *advancing.first()?;

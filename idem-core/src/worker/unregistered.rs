@@ -5,7 +5,7 @@ use std::time::Duration;
 use humantime::{FormattedDuration, format_duration};
 
 use crate::Error;
-use crate::store::{Cures, HandlerRows, SEEN_RECENTLY};
+use crate::store::{Cures, HandlerRows, History, SEEN_RECENTLY};
 
 /// The handlers that a worker has, to find rows of handlers that it does not have.
 pub(crate) struct Unregistered<'a> {
@@ -76,6 +76,28 @@ impl Unregistered<'_> {
     }
 }
 
+/// Returns the names of handlers, those of new ones first: a handler with a history cannot be another one under a new name.
+pub(crate) fn new_first<'a>(names: impl IntoIterator<Item = &'a str>, histories: &[History]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_by_key(|name| histories.iter().any(|history| history.has_processed && history.handler == *name));
+    names
+}
+
+/// Returns the same cures, with a rename that works. It fails if the new name has latest versions, so those are moved to the
+/// old name first.
+pub(crate) fn with_versions(
+    histories: &[History],
+    cures: impl Fn(&str, &str) -> Cures,
+) -> impl Fn(&str, &str) -> Cures {
+    move |old, new| {
+        let found = cures(old, new);
+        match histories.iter().any(|history| history.has_versions && history.handler == new) {
+            true => Cures { rename: format!("{}; {}", cures(new, old).merge, found.rename), ..found },
+            false => found,
+        }
+    }
+}
+
 /// Names the handlers to which one could be renamed instead of the first.
 pub(super) fn others(names: &[&str]) -> String {
     match names {
@@ -96,7 +118,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Cures, HandlerRows, SEEN_RECENTLY, Unregistered};
+    use super::{Cures, HandlerRows, History, SEEN_RECENTLY, Unregistered, new_first, with_versions};
 
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
@@ -160,6 +182,28 @@ mod tests {
         for part in ["\"gone\"", "no worker has had for 1day", "RENAME gone orders", "PART gone", "BURY gone"] {
             assert!(refused.contains(part), "{part:?} is not in {refused:?}");
         }
+    }
+
+    #[test]
+    fn the_rename_to_a_name_that_has_latest_versions_moves_them_first() {
+        let history = |name: &str, has_processed, has_versions| History {
+            has_processed,
+            has_versions,
+            ..History::new(name, Duration::ZERO, false)
+        };
+        let histories = [history("orders", true, true), history("invoices", false, true), history("gone", true, true)];
+        let names = new_first(["orders", "invoices", "bills"], &histories);
+        assert_eq!(names, ["invoices", "bills", "orders"]);
+        let cures = |handler: &str, new: &str| Cures { merge: format!("MERGE {handler} {new}"), ..cures(handler, new) };
+        let refused = |names: &[&str]| {
+            let ours = Unregistered { consumer: "billing", names };
+            let rows = [waiting("gone", LATE)];
+            ours.check(&rows, with_versions(&histories, cures)).unwrap_err().to_string()
+        };
+        let text = refused(&names);
+        assert!(text.contains("[\"bills\", \"orders\"]): MERGE invoices gone; RENAME gone invoices."), "{text}");
+        let text = refused(&["bills"]);
+        assert!(text.contains("rename it: RENAME gone bills."), "{text}");
     }
 
     #[test]

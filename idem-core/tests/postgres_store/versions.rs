@@ -101,6 +101,32 @@ async fn the_error_for_a_trigger_that_is_disabled_names_the_statement_that_enabl
     world.end().await;
 }
 
+/// Without it a worker from before external calls could take a message whose call was made.
+#[tokio::test]
+async fn a_trigger_that_leaves_answers_and_is_missing_or_disabled_is_refused_with_its_cure() {
+    let Some(mut world) = world().await else { return };
+    let cure = format!("ALTER TABLE \"{}\".inbox_messages ENABLE TRIGGER leave_answer", world.schema);
+    for enabled in ["DISABLE", "ENABLE REPLICA"] {
+        world.run(&format!("ALTER TABLE inbox_messages {enabled} TRIGGER leave_answer")).await;
+        let why = world.starts().await.unwrap_or_else(|| panic!("it starts with {enabled}"));
+        assert!(why.ends_with(&cure), "{enabled}: {why}");
+    }
+    for cure in [cure.as_str(), "ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER leave_answer"] {
+        world.run(cure).await;
+        assert_eq!(world.starts().await, None);
+    }
+    world.run("DROP TRIGGER leave_answer ON inbox_messages").await;
+    let why = world.starts().await.unwrap();
+    for part in ["the trigger `leave_answer`", "0004_calls.sql", "Postgres::migrations()"] {
+        assert!(why.contains(part), "{part} is not in {why}");
+    }
+    let sql = Postgres::migrations().iter().find(|migration| migration.name == "0004_calls.sql").unwrap().sql;
+    let create = sql.find("CREATE TRIGGER leave_answer").unwrap();
+    world.run(sql[create..].split_once(';').unwrap().0).await;
+    assert_eq!(world.starts().await, None);
+    world.end().await;
+}
+
 /// The application has a table of that name in `.schema("public")`.
 #[tokio::test]
 async fn a_foreign_table_with_the_name_of_one_of_the_outbox_is_left_alone() {

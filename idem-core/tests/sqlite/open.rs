@@ -260,3 +260,19 @@ async fn a_missing_column_is_named_at_the_start() {
     world.sql("DROP TABLE idem_inbox_messages").await;
     assert!(starts(&world.dir).await.unwrap().contains("the table `inbox_messages`"));
 }
+
+/// Without it a worker from before external calls could take a message whose call was made.
+#[tokio::test]
+async fn a_missing_trigger_is_named_at_the_start() {
+    let world = World::new().await;
+    world.sql("DROP TRIGGER idem_leave_answer").await;
+    let why = starts(&world.dir).await.unwrap();
+    for part in ["orders.db", "the trigger `leave_answer`", "0004_calls.sql", "Sqlite::migrations()"] {
+        assert!(why.contains(part), "{part} is not in {why}");
+    }
+    let sql = Sqlite::migrations().iter().find(|migration| migration.name == "0004_calls.sql").unwrap().sql;
+    let create = sql.find("CREATE TRIGGER").unwrap();
+    let end = sql.find("END;").unwrap();
+    world.sql(&sql[create..end + 4]).await;
+    assert_eq!(starts(&world.dir).await, None);
+}

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use idem_core::Store;
-use idem_core::store::{CallResult, CallRows, Caller, HandlerId, LeftCalls, Row, StoreError};
+use idem_core::store::{CallResult, CallRows, Caller, HandlerId, LeftCalls, Row, StoreError, TakenCalls};
 use uuid::Uuid;
 
 use super::{StoreTap, TappedStore};
 
 impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
-    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<TakenCalls, StoreError> {
         self.tap.before("take_calls", &[]).await?;
-        let taken = self.tap.statement(self.within.take_calls(callers, limit, token)).await?;
-        if !taken.is_empty() {
+        let mut taken = self.tap.statement(self.within.take_calls(callers, limit, token)).await?;
+        if !taken.rows.is_empty() {
             self.tap.before("taken_calls", &[]).await?;
+            taken.since = self.tap.since(taken.since);
         }
         Ok(taken)
     }

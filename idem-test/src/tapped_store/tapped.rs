@@ -1,5 +1,7 @@
 //! A tapped store, and its tap.
 
+use std::time::Instant;
+
 use idem_core::store::{Identity, StoreError};
 use idem_core::{BoxError, HasConnection, Store};
 
@@ -17,6 +19,11 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
     /// `committed`, which may be lost.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
+    }
+
+    /// Changes when a take of calls that has taken some says that it had its connection.
+    fn since(&self, since: Instant) -> Instant {
+        since
     }
 
     /// Runs at each point at which a process can crash.

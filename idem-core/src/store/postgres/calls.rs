@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Resolution, Row, StoreError,
+    TakenCalls,
 };
 
 use super::Postgres;
@@ -14,13 +15,14 @@ use super::answer::About;
 use super::rows::{self, secs};
 
 impl CallRows for Postgres {
-    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
         let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
         let names: Vec<&str> = callers.iter().map(|caller| caller.name).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = self.sql().take_calls.query().bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
-        rows::all(&self.ask(query).await?)
+        let (taken, since) = self.ask_since(About::Nothing, query).await?;
+        Ok(TakenCalls::new(rows::all(&taken)?, since))
     }
 
     async fn calls_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::Postgres as Pg;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -83,10 +83,20 @@ impl Postgres {
         about: About,
         query: Query<'_, Pg, PgArguments>,
     ) -> Result<Vec<PgRow>, StoreError> {
+        self.ask_since(about, query).await.map(|(rows, _)| rows)
+    }
+
+    /// Also returns when it had its connection. The transaction of the statement, whose beginning is `now()`, begins later.
+    pub(super) async fn ask_since(
+        &self,
+        about: About,
+        query: Query<'_, Pg, PgArguments>,
+    ) -> Result<(Vec<PgRow>, Instant), StoreError> {
         let mut connection = self.pool().own().await?;
+        let since = Instant::now();
         let answer = connection.autocommit(query).await;
         connection.put_back();
-        answer.map_err(|failure| failure.fault(about))
+        answer.map(|rows| (rows, since)).map_err(|failure| failure.fault(about))
     }
 }
 

@@ -36,6 +36,7 @@ impl InboxRows for Postgres {
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
         let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
         let query = query.bind(-i32::from(row.calls)).bind(row.outbound).bind(row.answer.map(CallAnswer::as_bytes));
+        let query = query.bind(row.call_name).bind(row.called_at.map(rows::micros));
         let rows = txn.ask_payloads(query).await?;
         let row = rows.first().ok_or_else(many::not_stored)?;
         Ok(row.try_get(0)?)
@@ -43,6 +44,10 @@ impl InboxRows for Postgres {
 
     async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
         many::insert_many(self, txn, rows).await
+    }
+
+    async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
+        txn.ask(self.sql().set_error.query().bind(id).bind(error.as_bytes())).await.map(drop)
     }
 
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity, makes_due: bool) -> Result<(), StoreError> {

@@ -26,11 +26,14 @@ const _: () = assert!(MAX_STARTS == 4);
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
         (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error,
-         starts, outbound, answer)
+         starts, outbound, answer, call_name, called_at)
     VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'scheduled' ELSE 'dead' END,
-            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9, $10, $11, $12)
+            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9, $10, $11, $12,
+            $13, timestamptz 'epoch' + $14::bigint * interval '1 microsecond')
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
+
+pub(super) const SET_ERROR: &str = "UPDATE {schema}.inbox_messages SET error = $2 WHERE id = $1";
 
 /// A row that was stored before its turn, and has not run since.
 macro_rules! ahead {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `handle` | what all the files share: the pool and the statements |
 //! | `options` | how a store is opened |
-//! | `check`, `trigger` | settings that would lose messages; the trigger that refuses a handler's COMMIT |
+//! | `check`, `trigger` | settings that would lose messages; the triggers, without which a message could be lost or paid for twice |
 //! | `migrate`, `tables`, `optional_tables`, `checked`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |

@@ -80,6 +80,12 @@ pub(super) fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + duration(micros)
 }
 
+/// Converts a time to microseconds.
+pub(super) fn micros(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// Converts a duration for `* interval '1 second'`, capped at a hundred years, so that its sum is a valid timestamp.
 pub(super) fn secs(duration: Duration) -> f64 {
     duration.as_secs_f64().min(3.2e9)

@@ -1,12 +1,14 @@
 //! Inbox rows in their call phase.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use crate::Reason;
-use crate::store::{CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError};
+use crate::store::{
+    CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError, TakenCalls,
+};
 
 use super::Sqlite;
 use super::sql::{ids, millis, row, rows};
@@ -104,20 +106,22 @@ WHERE id = ?1 AND state = 'dead' AND outbound = ?5 AND (?3 IS NOT NULL OR answer
 
 impl CallRows for Sqlite {
     /// Reads first: each poll comes here, and there is one writer.
-    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
         let mut reader = self.file.reader().await?;
         let due = sqlx::query_scalar(self.prefix.sql(DUE)).bind(ids(&handlers)).fetch_one(&mut reader.connection).await;
         let due: bool = due.map_err(|error| self.file.fault(error))?;
         reader.give_back();
         if !due {
-            return Ok(Vec::new());
+            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
         }
         let mut txn = self.transaction().await?;
+        // It is the writer now. The clock by which the leases are dated is read by the statements that follow.
+        let since = Instant::now();
         let taken =
             take(self, txn.connection(), callers, limit, token).await.map_err(|error| self.file.fault(error))?;
         self.finish(txn, !taken.is_empty()).await?;
-        Ok(taken)
+        Ok(TakenCalls::new(taken, since))
     }
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.

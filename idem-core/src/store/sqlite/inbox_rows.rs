@@ -8,7 +8,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use super::sql::{duration, ids, millis, rows};
+use super::sql::{duration, ids, millis, rows, since_epoch};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
@@ -29,7 +29,9 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.state.map_or(0, millis))
         .bind(-i64::from(row.calls))
         .bind(row.outbound)
-        .bind(row.answer.map(CallAnswer::as_bytes));
+        .bind(row.answer.map(CallAnswer::as_bytes))
+        .bind(row.call_name)
+        .bind(row.called_at.map(since_epoch));
     query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 
@@ -42,6 +44,11 @@ pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<b
 impl InboxRows for Sqlite {
     async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
         insert(self, txn, row).await
+    }
+
+    async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
+        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_ERROR)).bind(id).bind(error);
+        query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
     }
 
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity, makes_due: bool) -> Result<(), StoreError> {

@@ -5,12 +5,14 @@
 pub(super) const INSERT: &str = r#"
 INSERT INTO "idem_inbox_messages"
     (handler_id, key, fingerprint, payload, envelope, attempts, error, state, reason, created_at, due_at, died_at,
-     starts, outbound, answer)
+     starts, outbound, answer, call_name, called_at)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'scheduled' ELSE 'dead' END, ?8,
-    {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END, ?10, ?11, ?12
+    {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END, ?10, ?11, ?12, ?13, ?14
 WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
+
+pub(super) const SET_ERROR: &str = r#"UPDATE "idem_inbox_messages" SET error = ?2 WHERE id = ?1"#;
 
 /// ?4: whether a row that was stored before its turn becomes due.
 pub(super) const COUNT_DUPLICATE: &str = r#"

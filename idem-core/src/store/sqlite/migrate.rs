@@ -12,7 +12,7 @@ use super::sql::Prefix;
 use crate::Error;
 use crate::store::Migration;
 use crate::store::ledger::{self, Applied};
-use crate::store::tables::{self, OptionalTables, TABLES, Table};
+use crate::store::tables::{self, LEAVE_ANSWER, OptionalTables, TABLES, Table};
 
 /// All migrations, in order. Old and new versions of idem run side by side during a rollout, so each migration has to
 /// keep the previous version working, and records that in the ledger (`supports`).
@@ -164,6 +164,9 @@ async fn wal(connection: &mut SqliteConnection) -> Result<String, sqlx::Error> {
 
 const LEDGER: &str = r#"SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)"#;
 
+const TRIGGER: &str =
+    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?1 AND tbl_name = ?2)";
+
 /// The file and its tables, as named in error messages.
 fn place(path: &Path, prefix: &Prefix) -> String {
     format!("the SQLite file {}, in which the tables begin with {:?},", path.display(), prefix.as_str())
@@ -210,7 +213,7 @@ async fn applied(
     rows.iter().map(row).collect::<Result<_, _>>().map(Ok)
 }
 
-/// Checks all tables and columns that the statements of every worker use.
+/// Checks all tables and columns that the statements of every worker use, and the trigger.
 async fn columns(
     connection: &mut SqliteConnection,
     place: &str,
@@ -220,7 +223,12 @@ async fn columns(
         ("pruner", &["id", "token", "until", "handler_id", "key", "caught_up_to", "walked", "size"]);
     let wanted: Vec<_> = TABLES.into_iter().chain([pruner]).collect();
     let found = columns_found(connection, prefix, &wanted).await?;
-    Ok(tables::check(place, CURE, &wanted, &found))
+    if let Err(refused) = tables::check(place, CURE, &wanted, &found) {
+        return Ok(Err(refused));
+    }
+    let [trigger, table] = ["leave_answer", "inbox_messages"].map(|name| format!("{}{name}", prefix.as_str()));
+    let exists: bool = sqlx::query_scalar(TRIGGER).bind(trigger).bind(table).fetch_one(connection).await?;
+    Ok(if exists { Ok(()) } else { Err(tables::lacks(place, CURE, LEAVE_ANSWER)) })
 }
 
 /// Reads the columns of those of the tables that exist.

@@ -67,6 +67,11 @@ pub(super) fn time(millis: i64) -> SystemTime {
     UNIX_EPOCH + duration(millis)
 }
 
+/// Converts a time to milliseconds.
+pub(super) fn since_epoch(time: SystemTime) -> i64 {
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 fn count(row: &SqliteRow, column: &str) -> Result<u32, sqlx::Error> {
     Ok(u32::try_from(row.try_get::<i64, _>(column)?).unwrap_or(u32::MAX))
 }

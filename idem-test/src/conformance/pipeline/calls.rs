@@ -149,6 +149,7 @@ pub async fn a_completion_that_commits_keeps_its_answer<W: World>(world: W) {
     paying.sees(&["scheduled 0", "dead: committed by its handler"]).await;
     let dead = paying.0.one_dead().await;
     assert_eq!((dead.reason, dead.answer.is_some()), (Some(Reason::Committed), true));
+    assert_eq!((dead.call_name.as_deref(), dead.called_at.is_some()), (Some("pay"), true));
     assert_eq!(paying.0.inbox().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
     soon(async {
         while !paying.0.scheduled().await.is_empty() {

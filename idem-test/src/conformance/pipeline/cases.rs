@@ -125,6 +125,9 @@ macro_rules! pipeline_suite {
             calls_whose_take_gets_no_answer_are_made_once
             a_crash_before_another_key_is_written_asks_again
             a_message_that_cannot_be_called_for_is_not_in_doubt
+            a_call_that_begins_too_late_is_told_of_and_begins_later
+            a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
+            a_codec_that_forgets_its_preparation_for_a_call_is_told_of
             // delivery order by key
             a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order
@@ -151,6 +154,10 @@ macro_rules! pipeline_suite {
             a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
             a_stored_message_is_reported_to_the_source
+            // what a worker says of latest versions at its start
+            a_refused_start_names_a_rename_that_moves_the_latest_versions_of_the_new_name
+            // natural handlers
+            a_natural_commit_is_told_in_a_conflict_that_a_copy_has_left
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim

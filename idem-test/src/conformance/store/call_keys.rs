@@ -1,13 +1,13 @@
 //! The keys of calls, and what goes with them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use idem_core::Reason;
-use idem_core::store::{CallResult, CallRows, Caller, Resolution, RowKind};
+use idem_core::store::{CallResult, CallRows, Caller, InboxRows, NewRow, Resolution, RowKind};
+use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
 use super::calling::{HOUR, answer, caller, failed, resolve, take_one, taken};
-use super::stage::{LEASE, Stage};
+use super::stage::{LEASE, Stage, committed};
 use super::world::World;
 
 /// A call that is repeated has the key and the time of the first one.
@@ -47,12 +47,27 @@ pub async fn an_answer_that_comes_after_the_lease_is_kept_for_its_key<W: World>(
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
+/// It is a new row, because its handler has committed, and it says whose answer it has.
+pub async fn a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (identity, delivery, answer) = (stage.id("a"), Delivery::new("orders", "payload"), answer());
+    let called_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_123);
+    let mut row = NewRow::new(&identity, &delivery, Err(Reason::Committed));
+    (row.answer, row.call_name, row.called_at) = (Some(&answer), Some("charge"), Some(called_at));
+    let mut txn = stage.begin().await;
+    stage.store.insert(&mut txn, &row).await.unwrap();
+    committed(stage.commit(txn).await);
+    let dead = stage.one_dead().await;
+    assert_eq!((dead.answer.as_ref(), dead.call_name.as_deref()), (Some(&answer), Some("charge")));
+    assert_eq!(dead.called_at, Some(called_at));
+}
+
 /// It is that of the first call under the key, so that another call does not go on with it.
 pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let other = Caller { name: "mail", ..caller(stage.handler) };
-    let taken_by_other = async || stage.store.take_calls(&[other], 1, Uuid::new_v4()).await.unwrap().remove(0);
+    let taken_by_other = async || stage.store.take_calls(&[other], 1, Uuid::new_v4()).await.unwrap().rows.remove(0);
     assert_eq!(row.call_name.as_deref(), Some("charge"));
     assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
     let row = taken_by_other().await;

@@ -1,16 +1,18 @@
 //! Rows in their call phase.
 
-use std::time::{Duration, SystemTime};
+use std::pin::pin;
+use std::time::{Duration, Instant, SystemTime};
 
 use idem_core::Reason;
 use idem_core::store::{
     CallResult, CallRows, Caller, InboxRows, LeftCalls, Operator, Replayed, Resolution, Row, RowKind, RowResult,
+    Transactions,
 };
 use uuid::Uuid;
 
 use super::calling::{HOUR, answer, caller, failed, is_seen, resolve, store, store_for, take, take_one, taken};
 use super::stage::{LEASE, Stage};
-use super::world::World;
+use super::world::{Setup, World};
 
 /// A row that is restored from a backup has the key under which it was called since.
 pub async fn a_key_is_stored_with_its_row<W: World>(world: W) {
@@ -230,14 +232,15 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
     }
     let callers = [caller(other), Caller { lease: 3 * LEASE, ..caller(stage.handler) }];
     let token = Uuid::new_v4();
-    let taken = stage.store.take_calls(&callers, 2, token).await.unwrap();
+    let taken = stage.store.take_calls(&callers, 2, token).await.unwrap().rows;
     let mut ids: Vec<_> = taken.iter().map(|row| row.identity.clone()).collect();
     ids.sort_by_key(|id| id.key.as_bytes().to_vec());
     assert_eq!(ids, [stage.id("a"), stage.id("b")]);
     assert!(taken.iter().all(|row| row.token == Some(token)));
     let lease = |row: &Row| row.due_at.duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
     assert!(taken.iter().all(|row| lease(row) == 3 * LEASE));
-    assert!(stage.store.take_calls(&callers[..1], 2, token).await.unwrap().is_empty(), "those of one caller");
+    let others = stage.store.take_calls(&callers[..1], 2, token).await.unwrap();
+    assert!(others.rows.is_empty(), "those of one caller");
 }
 
 /// A backlog of one handler keeps no row of another one waiting that is older.
@@ -251,10 +254,29 @@ pub async fn calls_of_all_handlers_are_taken_by_their_age<W: World>(world: W) {
     }
     for callers in [[stage.handler, other], [other, stage.handler]] {
         let callers = callers.map(caller);
-        let taken = stage.store.take_calls(&callers, 2, Uuid::new_v4()).await.unwrap();
+        let taken = stage.store.take_calls(&callers, 2, Uuid::new_v4()).await.unwrap().rows;
         let mut keys: Vec<String> = taken.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
         let oldest = if callers[0].handler == other { ["2", "3"] } else { ["0", "1"] };
         assert_eq!(keys, oldest);
     }
+}
+
+/// Where a database has one writer, that wait can be longer than a call may take to begin.
+pub async fn a_lease_of_a_call_begins_once_its_take_has_the_connection<W: World>(world: W) {
+    if W::FEATURES.concurrent && !W::FEATURES.bounded {
+        return;
+    }
+    let stage = Stage::with(world, Setup { connections: Some(1), ..Setup::default() }).await;
+    store(&stage, "a").await;
+    let (held, callers) = (stage.begin().await, [caller(stage.handler)]);
+    let mut take = pin!(stage.store.take_calls(&callers, 1, Uuid::new_v4()));
+    // Nothing tells that it has come to that wait.
+    let early = tokio::time::timeout(Duration::from_millis(300), take.as_mut()).await;
+    assert!(early.is_err(), "it has a connection: {early:?}");
+    let given_back = Instant::now();
+    stage.store.rollback(held).await.unwrap();
+    let taken = take.await.unwrap();
+    assert!(taken.since >= given_back, "{:?} too early", given_back - taken.since);
+    assert_eq!(taken.rows.len(), 1);
 }

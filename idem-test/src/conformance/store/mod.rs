@@ -110,6 +110,7 @@ macro_rules! store_suite {
             nested_transactions_leave_the_connection_fit
             // inbox rows
             inserting_twice_counts_a_delivery
+            the_error_of_a_row_that_was_there_is_set
             another_fingerprint_is_another_row
             count_duplicate_counts_dead_rows_only
             take_takes_what_is_due_for_these_handlers
@@ -171,6 +172,7 @@ macro_rules! store_suite {
             an_answer_that_comes_after_the_lease_is_kept_for_its_key
             a_call_that_is_given_back_leaves_out_only_itself
             the_name_of_a_call_is_that_of_its_first_take
+            a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call
             an_answer_makes_an_ordinary_row
             a_call_in_doubt_leaves_its_lease_to_end
             a_call_without_effect_leaves_its_key_unused
@@ -187,6 +189,7 @@ macro_rules! store_suite {
             rows_that_were_not_called_are_released
             calls_are_taken_by_their_limit
             calls_of_all_handlers_are_taken_by_their_age
+            a_lease_of_a_call_begins_once_its_take_has_the_connection
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first
