@@ -59,12 +59,13 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     model::search(&model::Options::small())?;
     deny::check(&deny::Options::default())?;
     idem_services::tools()?;
-    run(&mut cargo(["fmt", "--all", "--check"]))?;
-    let everything = ["--workspace", "--all-features"];
-    run(cargo(["clippy", "--all-targets"]).args(everything).args(["--", "-D", "warnings"]))?;
-    run(cargo(["doc", "--no-deps"]).args(everything).env("RUSTDOCFLAGS", "-D warnings"))?;
-    // Behind `cargo doc`, whose dependencies it takes.
-    api::check(&api::Options::default())?;
+    thread::scope(|scope| {
+        // The servers' packages come from the network, while the compiler has work.
+        let installed = scope.spawn(|| idem_services::prepare().and_then(|()| idem_services::pooler()));
+        let linted = lint();
+        installed.join().map_err(|_| anyhow!("the installation of the servers panicked"))??;
+        linted
+    })?;
     // All the following checks share the servers.
     let servers = Up::new(false)?;
     if options.full {
@@ -78,6 +79,16 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     }
     // Last, so that the output ends with that of `cargo test`.
     test::test_beside(&test::Options::default(), || compile_as_users(options))
+}
+
+/// Checks format, lints, documentation, and the listing of the public items.
+fn lint() -> Result<()> {
+    run(&mut cargo(["fmt", "--all", "--check"]))?;
+    let everything = ["--workspace", "--all-features"];
+    run(cargo(["clippy", "--all-targets"]).args(everything).args(["--", "-D", "warnings"]))?;
+    run(cargo(["doc", "--no-deps"]).args(everything).env("RUSTDOCFLAGS", "-D warnings"))?;
+    // Behind `cargo doc`, whose dependencies it takes.
+    api::check(&api::Options::default())
 }
 
 /// Compiles what users compile: the facade with each feature, the first programs of the documents, the packages.

@@ -1,9 +1,11 @@
 //! All tests of the workspace, as two rows of test programs that run at once.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -34,11 +36,14 @@ pub(crate) fn run_all(env: &[(&str, String)], checks: impl FnOnce() -> Result<()
     eprintln!("built ({:.0} s)", began.elapsed().as_secs_f64());
     let absent = mutants::tests_exist(&programs);
     programs.sort_by(|a, b| (is_last(a), &a.package, &a.executable).cmp(&(is_last(b), &b.package, &b.executable)));
-    let (waiting, busy): (Vec<_>, Vec<_>) = programs.into_iter().partition(waits);
+    let (waiting, busy): (VecDeque<_>, VecDeque<_>) = programs.into_iter().partition(waits);
+    let (waiting, busy) = (Mutex::new(waiting), Mutex::new(busy));
     let mut failed = thread::scope(|scope| -> Result<Vec<String>> {
-        let waiting = scope.spawn(|| run_row(&waiting, env));
+        // When the tests that wait have ended, this row takes others from their end: one program with a few threads does
+        // not keep the processor busy, since all tests wait for a disk.
+        let waiting = scope.spawn(|| run_row(|| pop(&waiting, End::Front).or_else(|| pop(&busy, End::Back)), env));
         let checked = checks();
-        let mut failed = run_row(&busy, env)?;
+        let mut failed = run_row(|| pop(&busy, End::Front), env)?;
         failed.extend(waiting.join().map_err(|_| anyhow!("a row of test programs panicked"))??);
         failed.extend(checked.err().map(|error| format!("{error:#}")));
         Ok(failed)
@@ -63,12 +68,26 @@ fn waits(program: &Program) -> bool {
     WAITING.iter().any(|dir| program.package.starts_with(root().join(dir)))
 }
 
+/// An end of a row of programs.
+enum End {
+    Front,
+    Back,
+}
+
+fn pop(programs: &Mutex<VecDeque<Program>>, end: End) -> Option<Program> {
+    let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
+    match end {
+        End::Front => programs.pop_front(),
+        End::Back => programs.pop_back(),
+    }
+}
+
 /// Runs one program after another. Returns those that failed, with their failed tests.
-fn run_row(programs: &[Program], env: &[(&str, String)]) -> Result<Vec<String>> {
+fn run_row(mut next: impl FnMut() -> Option<Program>, env: &[(&str, String)]) -> Result<Vec<String>> {
     let logs = root().join("target/suites");
     fs::create_dir_all(&logs)?;
     let mut failed = Vec::new();
-    for program in programs {
+    while let Some(program) = next() {
         let name = program.executable.file_name().context("cargo named no executable")?.to_string_lossy();
         let log = logs.join(&*name);
         if !run_program(program.command().envs(env.iter().cloned()), &log)? {
