@@ -63,8 +63,8 @@ async fn a_handler_that_begins_another_transaction_and_one_that_commits_it_harm_
     }
 }
 
-/// Runs a batch of these messages, each with the SQL of its handler. These become dead letters, and each of the others has
-/// one effect.
+/// Runs a batch of messages, each with the SQL of its handler. The named ones become dead letters, and each of the others
+/// has one effect.
 async fn harm_no_other(messages: &[(&str, &str)], dead: &[(&str, Reason)]) {
     let Some(world) = PostgresWorld::make().await else { return };
     let table = world.name("effects");
