@@ -19,6 +19,8 @@ mod world;
 
 #[path = "pgbouncer/role.rs"]
 mod role;
+#[path = "pgbouncer/settings.rs"]
+mod settings;
 
 mod store {
     idem_test::store_suite!(super::world::PgBouncerWorld);
@@ -56,13 +58,13 @@ async fn sessions_that_are_read_only_are_no_warning() {
 }
 
 mod batch {
-    use idem_test::conformance::pipeline::{self, InBatches, World};
+    use idem_test::conformance::pipeline::{self, InBatches, InInboxBatches, World};
 
     macro_rules! cases {
         ($world:ty: $($name:ident)*) => {$(
             #[tokio::test]
             async fn $name() {
-                if let Some(world) = InBatches::<$world>::make().await {
+                if let Some(world) = <$world>::make().await {
                     pipeline::$name(world).await;
                 }
             }
@@ -74,7 +76,7 @@ mod batch {
         use crate::world::PgBouncerWorld;
 
         cases! {
-            PgBouncerWorld:
+            InBatches<PgBouncerWorld>:
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
             a_write_behind_a_commit_never_exists
@@ -100,7 +102,7 @@ mod batch {
         use crate::world::PgBouncerWorld;
 
         cases! {
-            PgBouncerWorld<true>:
+            InBatches<PgBouncerWorld<true>>:
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -119,6 +121,20 @@ mod batch {
             // local messages
             nothing_is_handed_over_by_a_run_that_fails
             each_of_many_messages_hands_over_once
+        }
+    }
+
+    /// The same sessions, for messages that were stored first.
+    mod stored {
+        use super::{InInboxBatches, World, pipeline};
+        use crate::world::PgBouncerWorld;
+
+        cases! {
+            InInboxBatches<PgBouncerWorld<true>>:
+            a_rollback_in_a_batch_harms_no_other_message
+            a_rollback_and_begin_in_a_batch_harms_no_other_message
+            a_write_behind_a_rollback_runs_at_most_twice
+            a_write_and_an_error_behind_a_rollback_run_at_most_twice
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The pipeline suite over PostgreSQL.
 
+#[path = "postgres/ended.rs"]
+mod ended;
 #[path = "postgres/tenants.rs"]
 mod tenants;
 #[path = "postgres/unguarded.rs"]

@@ -203,8 +203,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// Calls this function with each delivery, or run from the inbox, and its outcome, after the delivery was settled.
-    /// For a message scheduled with an ordering key, it is called before. It must return quickly. A panic in it is
-    /// ignored.
+    /// For a message scheduled with an ordering key, it is called before. It must return quickly. A panic in it is a
+    /// warning in the log.
     ///
     /// ```
     /// # use idem_core::{Outcome, Source, Store, Worker};

@@ -10,10 +10,19 @@ use uuid::Uuid;
 
 use crate::world::PgBouncerWorld;
 
-type Txn = <Postgres as Transactions>::Txn;
+pub(crate) type Txn = <Postgres as Transactions>::Txn;
 
-fn lend(txn: &mut Txn) -> &mut PgConnection {
+pub(crate) fn lend(txn: &mut Txn) -> &mut PgConnection {
     <Postgres as HasConnection<PgConnection>>::connection(txn)
+}
+
+/// A transaction with a claim whose handler runs this.
+pub(crate) async fn run(store: &Postgres, handler: HandlerId, key: &str, sql: &str) -> Txn {
+    let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::none() };
+    let handler_timeout = Duration::from_secs(5);
+    let (mut txn, _) = store.begin_with_claim(handler_timeout, &identity, ClaimState::Processed).await.unwrap();
+    <PgBouncerWorld>::execute(lend(&mut txn), sql).await.unwrap();
+    txn
 }
 
 /// The database of a message whose handler changes the role of its session, in a pooler whose sessions have this role.
@@ -39,11 +48,7 @@ impl Roles {
 
     /// A transaction of this store whose handler runs this.
     async fn run(&self, store: &Postgres, key: &str, sql: &str) -> Txn {
-        let identity = Identity { handler: self.handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::none() };
-        let handler_timeout = Duration::from_secs(5);
-        let (mut txn, _) = store.begin_with_claim(handler_timeout, &identity, ClaimState::Processed).await.unwrap();
-        <PgBouncerWorld>::execute(lend(&mut txn), sql).await.unwrap();
-        txn
+        run(store, self.handler, key, sql).await
     }
 
     /// Whether the session that the pooler lent last has the role that the pooler has set.

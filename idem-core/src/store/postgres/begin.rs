@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::begin_sql::BEGIN;
 use super::limits::LOCK_WAIT;
-use super::role::FOUND;
 use super::run::RUN;
 use super::session::Session;
+use super::state::found;
 
 /// The kind of connections of a store.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +30,14 @@ pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> 
     format!("{BEGIN}; {}", limits(session, kind, handler_timeout, &lock_timeout))
 }
 
-/// The same for a transaction in which a handler may run. In a pooler's session its first row describes the role.
+/// The same for a transaction in which a handler may run. In a pooler's session, the first row of the answer has the role
+/// and the settings.
 pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    text(session, kind, handler_timeout) + if kind.pooled { FOUND } else { "" }
+    let mut text = text(session, kind, handler_timeout);
+    if kind.pooled {
+        text += &found();
+    }
+    text
 }
 
 /// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session does. The
@@ -41,8 +46,8 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let lock_timeout = &session.lock_timeout;
     if kind.pooled {
-        let limits = limits(session, kind, handler_timeout, lock_timeout);
-        return format!("{BEGIN}; {limits}{FOUND} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
+        let (limits, found) = (limits(session, kind, handler_timeout, lock_timeout), found());
+        return format!("{BEGIN}; {limits}{found} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
     }
     let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
     format!("{BEGIN}; EXECUTE idem_begin('{lock_timeout}', '{statement_timeout}', '{idle}')")

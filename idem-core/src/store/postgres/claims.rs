@@ -102,7 +102,7 @@ impl Claims for Postgres {
         let mut txn = Txn::of(connection, handler_timeout);
         match answer {
             Ok(mut rows) => {
-                txn.find_role(&mut rows)?;
+                txn.find_state(&mut rows)?;
                 let claimed = txn.claimed(&rows, identity)?;
                 Ok((txn, claimed))
             }

@@ -11,7 +11,7 @@
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `begin_sql`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `unclaimed` | transactions in which messages run without claims |
-//! | `clean`, `role` | removing a handler's state from a session; the role of a pooler's session |
+//! | `clean`, `state` | removing a handler's state from a session; the role and the settings of a pooler's session |
 //! | `fate`, `run`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
@@ -71,7 +71,6 @@ mod ready;
 mod register;
 mod register_sql;
 mod relays;
-mod role;
 mod rollback;
 mod room;
 mod rows;
@@ -80,6 +79,7 @@ mod session;
 mod sql;
 mod staged;
 mod staging;
+mod state;
 mod statement;
 mod tables;
 mod transactions;

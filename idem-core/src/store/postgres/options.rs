@@ -22,7 +22,7 @@ use super::{address, check, migrate, statement::quoted, tables};
 /// # use idem_core::Postgres;
 /// # async fn connect() -> Result<(), idem_core::Error> {
 /// let store = Postgres::options("postgres://billing@db/billing")
-///     .schema("idem")
+///     .schema("billing_idem")
 ///     .connections(32)
 ///     .retention(Duration::from_secs(30 * 24 * 3600))
 ///     .verify_only()
@@ -83,9 +83,8 @@ impl PostgresOptions {
     ///
     /// It may return other startup settings, such as `options.options([("app.tenant", "acme")])` or
     /// `options.options([("role", "billing")])` for roles that a vault creates for an hour. They are the initial
-    /// settings of the session: what a handler changes is reset to them before the next message. (A pooler accepts
-    /// none.) Settings that idem needs are applied after those of the callback. It must always name the same database:
-    /// the claims are there.
+    /// settings of the session, to which a handler's changes are reset before the next message. (A pooler accepts none.)
+    /// idem applies its own settings after them. It must always name the same database: the claims are there.
     pub fn credentials<F, A>(mut self, ask: F) -> Self
     where
         F: Fn(PgConnectOptions) -> A + Send + Sync + 'static,
@@ -171,15 +170,16 @@ impl PostgresOptions {
     /// [`connections`](Self::connections) here; otherwise messages wait in the pooler.
     ///
     /// A handler may prepare statements, as sqlx does implicitly: they are deallocated when the next transaction
-    /// begins. A role that a handler sets (`SET ROLE`, `SET SESSION AUTHORIZATION`) is undone after its commit, in the
-    /// same round trip: the session gets the role that it had before. Other session state that a handler sets (`SET`,
-    /// `LISTEN`, a temporary table, a session-level advisory lock) would reach other clients of the pooler, and the
-    /// next message: use `SET LOCAL` and `pg_advisory_xact_lock` instead.
+    /// begins. After its commit, in the same round trip, the session gets the role and the settings that it had before:
+    /// `default_transaction_read_only`, `search_path`, `row_security`, `session_replication_role`, time zone, date and
+    /// interval style. Other session state of a handler (`SET app.tenant`, `LISTEN`, a temporary table, a session-level
+    /// advisory lock) would reach other clients of the pooler, and the next message: use `SET LOCAL` and
+    /// `pg_advisory_xact_lock` instead.
     ///
     /// Set `ALTER ROLE .. SET default_transaction_read_only = on` for the role; idem begins its own transactions as
-    /// READ WRITE. A handler that ends its transaction can then write nothing after it. Without this setting, each
-    /// batch checks after each handler whether its transaction is still open, which costs one more round trip per
-    /// message; the store logs this when it connects.
+    /// READ WRITE. A handler that ends its transaction can then write nothing after it. In a session without it, a batch
+    /// checks after each handler whether its transaction is still open, which costs one more round trip per message. The
+    /// store logs this when it connects.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), idem_core::Error> {
@@ -194,9 +194,9 @@ impl PostgresOptions {
     }
 
     /// Gives each handler of a batch a clean role and clean settings: all settings are reset between two handlers
-    /// (`RESET ROLE`, `RESET ALL`), which costs one more round trip per message. Use this if handlers set something for
-    /// their transaction that others must not see, such as a tenant for row-level security:
-    /// `SELECT set_config('app.tenant', $1, true)`.
+    /// (`RESET ROLE`, `RESET ALL`), and the transaction is checked, which costs one more round trip per message. Use this
+    /// if handlers set something for their transaction that others must not see, such as a tenant for row-level security
+    /// (`SELECT set_config('app.tenant', $1, true)`), or may end the transaction.
     ///
     /// Without it, a setting that a handler of a batch makes with `SET LOCAL` applies to the handlers after it until
     /// the batch commits. If that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone

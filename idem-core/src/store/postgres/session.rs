@@ -60,7 +60,7 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
 }
 
 /// The settings that determine whose rows a statement finds, and how it interprets them.
-const MEANING: [&str; 6] =
+pub(super) const MEANING: [&str; 6] =
     ["search_path", "row_security", "session_replication_role", "TimeZone", "DateStyle", "IntervalStyle"];
 
 /// A temporary table hides a table of the same name, and keeps the rows of an earlier handler. A session that never had

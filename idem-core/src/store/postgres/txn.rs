@@ -18,7 +18,7 @@ use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
 use super::pool::Pool;
-use super::role::Role;
+use super::state::SessionState;
 use super::writes::Writes;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
@@ -44,8 +44,8 @@ pub struct Txn {
     pub(super) shared: bool,
     // The messages that COMMIT writes.
     pub(super) writes: Writes,
-    // The role that a pooler's session had at its beginning.
-    role: Option<Role>,
+    // The role and the settings that a pooler's session had at its beginning.
+    state: Option<SessionState>,
 }
 
 impl std::fmt::Debug for Txn {
@@ -61,7 +61,7 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
     // On any failure the connection is dropped: a transaction may be open in it.
     let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     let mut txn = Txn::of(connection, handler_timeout);
-    txn.find_role(&mut begun)?;
+    txn.find_state(&mut begun)?;
     Ok(txn)
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
 pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError> {
     txn.shared = true;
     let resets = txn.connection.resets();
-    if txn.connection.session().read_only && !resets {
+    if txn.is_session_read_only() && !resets {
         return Ok(TxnState::Unknown);
     }
     let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
@@ -79,7 +79,7 @@ pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError>
         // RESET ALL removes the limits of this transaction as well.
         text += &format!(
             "; {RESET}{}; {}",
-            txn.role.as_ref().map(Role::restore).unwrap_or_default(),
+            txn.state.as_ref().map(SessionState::restore).unwrap_or_default(),
             begin::limits(
                 txn.connection.session(),
                 txn.connection.kind(),
@@ -119,7 +119,7 @@ impl Txn {
             lent: false,
             shared: false,
             writes: Writes::default(),
-            role: None,
+            state: None,
         }
     }
 
@@ -154,7 +154,7 @@ impl Txn {
                 );
                 let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
                 // BEGIN has answered again.
-                self.find_role(&mut begun)?;
+                self.find_state(&mut begun)?;
                 Ok(None)
             }
             Err(failure) => Err(failure.fault(About::Messages)),
@@ -215,20 +215,26 @@ impl Txn {
     }
 
     /// Takes the row of a pooler's session from the answer to BEGIN.
-    pub(super) fn find_role(&mut self, begun: &mut Vec<PgRow>) -> Result<(), StoreError> {
+    pub(super) fn find_state(&mut self, begun: &mut Vec<PgRow>) -> Result<(), StoreError> {
         if self.connection.is_pooled() && !begun.is_empty() {
-            self.role = Some(Role::of(&begun.remove(0))?);
+            self.state = Some(SessionState::of(&begun.remove(0))?);
         }
         Ok(())
     }
 
+    /// Returns whether nothing can be written behind its end. A pooler's session is asked at each BEGIN: the login was in
+    /// any of its sessions, and other clients use this one as well.
+    fn is_session_read_only(&self) -> bool {
+        self.state.as_ref().map_or(self.connection.session().read_only, |state| state.read_only)
+    }
+
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
-    /// handler does not reach the next message. A pooler lends the session to this string as a whole; only the role is
-    /// restored there, since idem cannot tell a handler's settings from the pooler's.
+    /// handler does not reach the next message. A pooler lends the session to this string as a whole, in which only the
+    /// role and some settings are restored: what else there is may be the pooler's, or another client's.
     pub(super) fn cleaning(&self) -> Cow<'static, str> {
-        match &self.role {
+        match &self.state {
             _ if !self.lent => "".into(),
-            Some(role) => role.restore().into(),
+            Some(state) => state.restore().into(),
             None if self.is_cleaned() => "; RESET ALL; EXECUTE idem_clean".into(),
             None => "".into(),
         }

@@ -19,7 +19,7 @@ pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Res
     let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
     let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     let mut txn = Txn::of(connection, handler_timeout);
-    txn.find_role(&mut begun)?;
+    txn.find_state(&mut begun)?;
     let begun = begun.last().ok_or_else(not_answered)?;
     // Not that of the login: after a reset of the statistics, each later commit of this connection would be unknown.
     let run: Option<Arc<str>> = begun.try_get::<Option<String>, _>(1)?.map(Arc::from);

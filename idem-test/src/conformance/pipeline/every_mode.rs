@@ -44,6 +44,7 @@ macro_rules! __pipeline_in_every_mode {
             an_error_that_names_a_time_is_retried_after_it
             a_swallowed_error_is_a_failure
             a_rollback_by_the_handler_is_dead_without_effect
+            a_rollback_and_begin_before_an_error_is_retried_without_effect
             a_rollback_harms_no_neighbour
             a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well

@@ -131,6 +131,12 @@ pub async fn a_rollback_by_the_handler_is_dead_without_effect<W: World>(world: W
     assert_eq!(line.run(2 * all + 1).await[2 * all], "processed");
 }
 
+/// Behind its ROLLBACK, a handler begins a transaction in which a write fails. A transaction that an error has aborted
+/// cannot be told from the one that idem began, so this is an ordinary failure.
+pub async fn a_rollback_and_begin_before_an_error_is_retried_without_effect<W: World>(world: W) {
+    fails_once(world, Act::RollbackBeginFail, Settings::default(), "failed in a transaction of its own").await;
+}
+
 /// No matter what a handler does after its ROLLBACK, its neighbours have one effect each and are not charged.
 pub async fn a_rollback_harms_no_neighbour<W: World>(world: W) {
     let line = Line::new(world).await;

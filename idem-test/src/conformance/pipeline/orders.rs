@@ -42,6 +42,8 @@ pub(super) enum Act {
     Swallow,
     Rollback,
     RollbackBegin,
+    /// Runs ROLLBACK and BEGIN, tries to write an effect, and returns an error.
+    RollbackBeginFail,
     /// Runs ROLLBACK, then writes an effect and swallows the error.
     RollbackWrite,
     /// Runs ROLLBACK, writes an effect, and returns an error.
@@ -203,6 +205,11 @@ pub(super) async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W:
     match act {
         Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
         Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
+        Act::RollbackBeginFail => {
+            drop(W::execute(tx, "ROLLBACK; BEGIN").await);
+            drop(desk.write::<W>(&[name], tx).await);
+            return Err("failed in a transaction of its own".into());
+        }
         Act::RollbackWrite | Act::RollbackWriteFail => {
             drop(W::execute(tx, "ROLLBACK").await);
             drop(desk.write::<W>(&[name], tx).await);

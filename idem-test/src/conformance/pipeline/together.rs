@@ -21,9 +21,26 @@ fn one_lane() -> Settings {
 
 /// Starts a worker that takes these messages together: they arrive while it runs an earlier one. One more follows them.
 pub(super) async fn taken_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
+    if W::INBOX {
+        return stored_together(line, orders).await;
+    }
     let worker = blocked(line).await;
     orders.iter().for_each(|order| line.publish(order.clone()));
     let_go(line, orders.len()).await;
+    worker
+}
+
+/// The same where messages are stored before they run: these are stored while two earlier ones occupy both slots. None
+/// follows them.
+async fn stored_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
+    let worker = line.start_with(one_lane());
+    for (before, id) in ["before", "before too"].into_iter().enumerate() {
+        line.publish(Order::new(id, &[Act::Wait]));
+        soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == before + 1)).await.unwrap();
+    }
+    orders.iter().for_each(|order| line.publish(order.clone()));
+    soon(line.queue.settled(orders.len() + 2)).await;
+    line.desk.go.send_replace(true);
     worker
 }
 
@@ -41,7 +58,7 @@ pub(super) async fn let_go<W: World>(line: &Line<W>, published: usize) {
     line.desk.go.send_replace(true);
 }
 
-/// Waits for this many outcomes besides those of `before` and `after`, and returns them all, sorted.
+/// Waits for this many outcomes besides those of the two other messages, and returns them all, sorted.
 pub(super) async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
     line.outcomes(outcomes + 2).await;
     soon(line.queue.idle()).await;
