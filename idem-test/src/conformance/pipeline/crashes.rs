@@ -1,12 +1,11 @@
 //! Processes that crash.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind,
-    StoreError, TakeLimit, Transactions,
+    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind, TakeLimit,
+    Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;
@@ -17,7 +16,6 @@ use crate::conformance::store::{Setup, World};
 use crate::harness::{Crash, Trial};
 
 use super::desk::Desk;
-use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
@@ -143,44 +141,6 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     assert_eq!(outcomes, ["dead: no key", "processed", "processed"]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
-}
-
-/// Two databases and one process: the other worker goes on as soon as it is known that the suspect's outcome cannot be
-/// written.
-pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
-    let (line, neighbour) = (Line::new(world).await, Line::new(other).await);
-    // Its failure cannot be recorded before the database is back.
-    let handler = schedule(&line, "billing", Order::new("suspect", &[Act::WaitFail, Act::Ok])).await;
-    crash_on(&line, handler, 2, Duration::ZERO).await;
-    let settings = Settings { gate: Some(SuspectLock::new()), ..Settings::default() };
-    let away = Arc::new(AtomicBool::new(false));
-    let fails = away.clone();
-    let hook = move |_: &str, _: &[u8]| match fails.load(SeqCst) {
-        true => Do::Fail(StoreError::ConnectionLost("the database is away".into())),
-        false => Do::Work,
-    };
-    let worker = line.start_over(hook, settings.clone());
-    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-    let beside = neighbour.start_with(settings);
-    neighbour.publish(Order::ok("neighbour"));
-    never_runs(&neighbour, "neighbour").await;
-    away.store(true, SeqCst);
-    line.desk.go.send_replace(true);
-    has_effect(&neighbour, "neighbour").await;
-    away.store(false, SeqCst);
-    has_effect(&line, "suspect").await;
-    worker.stop().await;
-    beside.stop().await;
-}
-
-async fn has_effect<W: World>(line: &Line<W>, id: &str) {
-    soon(async {
-        while line.effects(id).await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
 }
 
 /// It was reserved but not begun, so no start is charged, and another process finds it at once.
