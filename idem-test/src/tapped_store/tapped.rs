@@ -1,5 +1,7 @@
 //! A tapped store, and its tap.
 
+use std::time::Duration;
+
 use idem_core::store::{Identity, StoreError};
 use idem_core::{BoxError, HasConnection, Store};
 
@@ -18,6 +20,9 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
+
+    /// Runs before each search for due rows, with how far back it looks; `None`: at everything.
+    fn looks_back(&self, _search: &'static str, _since: Option<Duration>) {}
 
     /// Runs at each point at which a process can crash.
     fn reach(&self, _point: Crash) -> impl Future<Output = ()> + Send {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind, TakeLimit,
-    Transactions,
+    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind,
+    TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;
@@ -246,12 +246,22 @@ pub(super) async fn schedule<W: World>(line: &Line<W>, consumer: &str, order: Or
 
 /// Like [`schedule`], for any delivery.
 pub(super) async fn schedule_delivery<W: World>(line: &Line<W>, handler: HandlerId, key: &str, delivery: Delivery) {
+    schedule_later(line, handler, key, delivery, Duration::ZERO).await;
+}
+
+/// Like [`schedule_delivery`], for a message that is due later.
+pub(super) async fn schedule_later<W: World>(
+    line: &Line<W>,
+    handler: HandlerId,
+    key: &str,
+    delivery: Delivery,
+    due: Duration,
+) {
     let fingerprint = Fingerprint::of(delivery.payload());
     let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint };
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
     line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
-    let state = Ok(Duration::ZERO);
-    let row = NewRow::new(&identity, &delivery, state);
+    let row = NewRow::new(&identity, &delivery, Ok(due));
     line.store.insert(&mut txn, &row).await.unwrap();
     assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
 }
