@@ -119,6 +119,7 @@ macro_rules! __pipeline_in_every_mode {
             a_queue_without_keys_pauses_until_an_operator_resumes_it
             a_queue_of_another_format_pauses_until_an_operator_resumes_it
             a_paused_worker_drains
+            a_paused_worker_consumes_again_after_a_restart
             the_messages_of_a_paused_worker_go_to_another
             one_bad_producer_among_good_ones_never_pauses
             a_key_by_position_refuses_a_broker_without_positions
