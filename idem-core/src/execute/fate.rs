@@ -37,11 +37,28 @@ impl<S: Store> Pipeline<S> {
         // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {
             Some(Fate::Committed) => RunResult::CommittedEarly(Box::new(ticket)),
-            Some(Fate::Running) | None => RunResult::Stopped,
+            Some(Fate::Running) | None => {
+                self.tell_of_unknown_end(&ticket);
+                RunResult::Stopped
+            }
             Some(Fate::Ended) => RunResult::of(CommitResult::RolledBack),
             Some(Fate::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
             Some(Fate::RolledBack) => ran,
         }
+    }
+
+    /// Logs a transaction whose end the draining worker does not learn. It is asked for no more, so from now on only the
+    /// log tells that its handler may have run COMMIT. A message without a claim just runs again.
+    fn tell_of_unknown_end(&self, ticket: &Ticket) {
+        let Some((handler, key)) = &ticket.claim else { return };
+        tracing::warn!(
+            consumer = self.consumer,
+            handler = self.routes.get(*handler).map(|route| route.handler.name()),
+            %key,
+            transaction = ticket.number,
+            "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
+             run COMMIT, the message, or another one of its batch, counts as processed; otherwise it runs again"
+        );
     }
 
     /// Polls until the transaction has ended: until then its claim is locked, and no result of the message can be

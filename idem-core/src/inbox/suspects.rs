@@ -22,11 +22,7 @@ impl<S: Store> Taker<S> {
     /// is written. `ordinary`: other rows are due.
     pub(super) async fn suspects(&self, ordinary: bool) -> Result<bool, StoreError> {
         let draining = &self.pipeline.draining;
-        // One suspect per process, from its reservation to its outcome.
-        let turn = tokio::select! {
-            turn = self.pipeline.suspect_lock.turn() => turn,
-            () = draining.begun() => return Ok(false),
-        };
+        let Some(turn) = self.turn().await else { return Ok(false) };
         let lease = self.pipeline.settings.lease;
         // The isolation that a suspect of the first stage leaves to the next one, and since when.
         let (began, mut shared, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
@@ -117,6 +113,19 @@ impl<S: Store> Taker<S> {
         }
     }
 
+    /// Waits for the turn of this worker: one suspect per process, from its reservation to its outcome. Returns `None` if
+    /// the worker drains, or if a database of the process fails: the suspect whose turn it is may wait for its end, and
+    /// rows of this worker must not.
+    async fn turn(&self) -> Option<Turn> {
+        let lock = &self.pipeline.suspect_lock;
+        tokio::select! {
+            biased;
+            turn = lock.turn() => Some(turn),
+            () = lock.outage() => None,
+            () = self.pipeline.draining.begun() => None,
+        }
+    }
+
     /// Reserves the suspect that is due first. That comes before the process goes quiet for it, so that no other process
     /// of the fleet does.
     async fn reserve(&self) -> Result<Option<Row>, StoreError> {
@@ -124,19 +133,25 @@ impl<S: Store> Taker<S> {
         Ok(self.take(RowKind::Suspect, wanted).await?.pop())
     }
 
-    /// Isolates a suspect. Returns when the wait began, or `None` if the worker drains, or the wait has lasted so long
-    /// that others may start before the suspect tries again.
+    /// Isolates a suspect. Returns when the wait began, or `None` if the suspect has to try again later: the worker
+    /// drains, or the wait has lasted so long that others may start first, or a database of the process fails. Work that
+    /// runs may then last as long as the outage, and nothing would start in workers of other databases meanwhile.
     async fn isolated(&self, turn: &Turn, isolation: SuspectIsolation) -> Option<(Isolated, Instant)> {
         let began = Instant::now();
         let limit = turn.limit(isolation, self.pipeline.settings.lease);
         tokio::select! {
+            biased;
+            () = self.pipeline.draining.begun() => None,
             isolated = turn.isolate(isolation) => Some((isolated, began)),
+            () = self.pipeline.suspect_lock.outage() => {
+                tracing::debug!("a row that may have ended its process waits until each database can be used");
+                None
+            }
             () = at(limit.and_then(|limit| tokio::time::Instant::from_std(began).checked_add(limit))) => {
                 turn.gave_up(began);
                 tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
                 None
             }
-            () = self.pipeline.draining.begun() => None,
         }
     }
 

@@ -12,7 +12,8 @@
 //! | `leases`, `extend_rows` | the same for inbox rows |
 //! | `suspect_lock`, `patience` | isolates suspects from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
-//! | `outage`, `persist`, `waits`, `rate` | the availability of the database, repeated writes, delays, what is done seldom |
+//! | `outage`, `outages` | the availability of the database, and of all databases of the process |
+//! | `persist`, `waits`, `rate` | repeated writes, delays, what is done seldom |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `unrecorded` | failures of rows whose record the database refuses |
 //! | `urgent` | deliveries that the broker may soon drop |
@@ -39,6 +40,7 @@ mod key_tickets;
 mod leased;
 mod leases;
 mod outage;
+mod outages;
 mod outbox_gate;
 mod patience;
 mod persist;

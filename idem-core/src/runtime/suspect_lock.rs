@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, Rw
 
 use crate::store::SuspectIsolation;
 
+use super::outages::{Outages, OwnOutage};
 use super::patience::Patience;
 
 static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
@@ -33,6 +34,8 @@ struct Inner {
     exclusive: AtomicUsize,
     /// How long suspects of the first stage close the inbox.
     patience: std::sync::Mutex<Patience>,
+    /// Work that a suspect would wait for may last as long as the outage of its database.
+    outages: Outages,
 }
 
 /// The right to run a direct delivery.
@@ -78,6 +81,7 @@ impl SuspectLock {
             wanted: AtomicU8::new(SuspectIsolation::None as u8),
             exclusive: AtomicUsize::new(0),
             patience: std::sync::Mutex::default(),
+            outages: Outages::default(),
         }))
     }
 
@@ -116,6 +120,16 @@ impl SuspectLock {
         }
     }
 
+    /// Waits until the database of a worker in this process cannot be used. Cancel safe.
+    pub(crate) async fn outage(&self) {
+        self.0.outages.began().await;
+    }
+
+    /// Adds a worker whose outages keep suspects from waiting.
+    pub(crate) fn own_outage(&self) -> OwnOutage {
+        self.0.outages.worker()
+    }
+
     /// Waits for the right to reserve a suspect.
     pub(crate) async fn turn(&self) -> Turn {
         Turn { lock: self.clone(), _turn: self.0.turn.clone().lock_owned().await }
@@ -124,9 +138,10 @@ impl SuspectLock {
 
 impl Turn {
     /// Returns whether suspects have closed the inbox for so long that other rows come first, if there are any: some
-    /// are `due`, or run.
+    /// are `due`, or run. While the database of a worker cannot be used, no suspect waits for rows that run.
     pub(crate) fn is_early(&self, due: bool) -> bool {
-        self.patience().is_open(Instant::now()) && (due || self.lock.0.inbox.try_write().is_err())
+        let runs = || self.lock.0.inbox.try_write().is_err();
+        (self.patience().is_open(Instant::now()) && (due || runs())) || (self.lock.0.outages.last() && runs())
     }
 
     /// Returns how long a suspect may wait for its isolation; at least for `least`. `None`: one of the second stage

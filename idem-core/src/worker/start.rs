@@ -119,6 +119,7 @@ fn assemble<S: Store, Src: Source>(
     telemetry::describe();
     let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
     let single_stores = Permits::new(settings.stored_at_once().single);
+    let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
     let pipeline = Pipeline {
         store,
         single_stores,
@@ -127,6 +128,7 @@ fn assemble<S: Store, Src: Source>(
         outbox: outbox.map(OutboxGate::new),
         throttle: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
+        outage: Arc::new(Outage::new(health.clone(), unsettled, suspect_lock.own_outage())),
         suspect_lock,
         leases: Leases::default(),
         refusals: Refusals::default(),
@@ -136,7 +138,6 @@ fn assemble<S: Store, Src: Source>(
         preparations: Preparations::default(),
         early_commits: EarlyCommits::default(),
         own_statements: Mutex::new(()),
-        outage: Arc::new(Outage::new(health.clone(), settings.unsettled().saturating_mul(source.queues().max(1)))),
         brake: Brake::new(settings.unfit_limit, health.clone()),
         defect: Defect::default(),
         health,

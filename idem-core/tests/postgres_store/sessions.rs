@@ -1,7 +1,7 @@
 //! Changes that a handler makes to its session; the next message does not see them.
 
 use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
-use sqlx::{AssertSqlSafe, Executor};
+use sqlx::{AssertSqlSafe, Executor, PgConnection};
 
 use crate::world::{DEADLINE, World, backend, handler_connection, raw, world, world_with};
 
@@ -192,14 +192,23 @@ async fn idle_connections_of_both_kinds_keep_to_the_number_that_was_given() {
     world.end().await;
 }
 
+/// The last statement of a session, and when it began.
+async fn last_statement(other: &mut PgConnection, pid: i32) -> String {
+    let asked = "SELECT concat(query_start, ' ', query) FROM pg_stat_activity WHERE pid = $1";
+    sqlx::query_scalar(asked).bind(pid).fetch_one(other).await.unwrap()
+}
+
 #[tokio::test]
 async fn no_handler_ever_has_a_connection_of_idems_own() {
-    let Some(world) = narrow().await else { return };
+    let Some(mut world) = narrow().await else { return };
     let mut first = world.claimed("first").await;
     let pid = backend(handler_connection(&mut first)).await;
     world.store.rollback(first).await.unwrap();
     for n in 0..3 {
+        // If both uses shared their idle connections, the ping would take this one and give it back.
+        let before = last_statement(&mut world.other, pid).await;
         world.store.ping().await.unwrap();
+        assert_eq!(last_statement(&mut world.other, pid).await, before);
         let mut txn = world.claimed(&n.to_string()).await;
         assert_eq!(backend(handler_connection(&mut txn)).await, pid);
         world.store.rollback(txn).await.unwrap();

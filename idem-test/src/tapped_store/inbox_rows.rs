@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::Store;
 use idem_core::store::{
-    DueRows, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit,
+    DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit,
 };
 use uuid::Uuid;
 
@@ -91,6 +91,18 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.poll_due(handlers, lease).await
     }
 
+    async fn poll_due_since(
+        &self,
+        handlers: &[HandlerId],
+        lease: Duration,
+        since: LookBack,
+    ) -> Result<DueRows, StoreError> {
+        self.tap.before("poll_due", &[]).await?;
+        self.tap.looks_back("poll for rows", since.ordinary);
+        self.tap.looks_back("poll for suspects", since.suspect);
+        self.within.poll_due_since(handlers, lease, since).await
+    }
+
     async fn take(
         &self,
         handlers: &[HandlerId],
@@ -99,7 +111,12 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        let step = self.begins_any(if kind == RowKind::Suspect { "reserved" } else { "taken" }).await;
+        let (step, look) = match kind {
+            RowKind::Ordinary => ("taken", "take of rows"),
+            RowKind::Suspect => ("reserved", "take of a suspect"),
+        };
+        let step = self.begins_any(step).await;
+        self.tap.looks_back(look, limit.since);
         let rows = self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await;
         self.takes.answered(step, kind, (token, lease), &rows);
         let rows = rows?;

@@ -1,6 +1,6 @@
 //! A tapped store, and its tap.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use idem_core::store::{Identity, StoreError};
 use idem_core::{BoxError, HasConnection, Store};
@@ -13,10 +13,10 @@ use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `poll_due`, `stats` and `take_calls`, and before each `claim`, `existing_claim`, `known`,
-    /// `insert`, `reopen`, `record_result`, `record_call`, `renew_call` and `refund_start` with the key of the message. Also
-    /// before the answers `row_is_taken`, `taken_calls`, `call_is_recorded`, `start_is_counted`, `start_is_refunded` and
-    /// `committed`, which may be lost.
+    /// Runs before `ping`, `seen`, `poll_due`, `stats`, `take_calls`, `rollback` and `fate`, and before each `claim`,
+    /// `existing_claim`, `known`, `insert`, `reopen`, `record_result`, `record_call`, `renew_call` and `refund_start` with the
+    /// key of the message. Also before the answers `row_is_taken`, `taken_calls`, `call_is_recorded`, `start_is_counted`,
+    /// `start_is_refunded` and `committed`, which may be lost.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
@@ -25,6 +25,9 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
     fn since(&self, since: Instant) -> Instant {
         since
     }
+
+    /// Runs before each search for due rows, with how far back it looks; `None`: at everything.
+    fn looks_back(&self, _search: &'static str, _since: Option<Duration>) {}
 
     /// Runs at each point at which a process can crash.
     fn reach(&self, _point: Crash) -> impl Future<Output = ()> + Send {

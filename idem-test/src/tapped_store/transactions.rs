@@ -72,6 +72,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
+        self.tap.before("rollback", &[]).await?;
         let TappedTxn { within, doing, .. } = txn;
         self.alive().await;
         let ending = doing.rolls_back();
@@ -85,6 +86,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     }
 
     async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
+        self.tap.before("fate", &[]).await?;
         self.tap.statement(self.within.fate(ticket)).await
     }
 }

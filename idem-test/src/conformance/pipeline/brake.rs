@@ -13,6 +13,7 @@ use crate::conformance::store::World;
 
 use super::line::Line;
 use super::orders::Order;
+use super::running::Running;
 use super::settings::Settings;
 
 fn unknown(n: usize) -> Publication {
@@ -68,11 +69,7 @@ async fn pauses_and_resumes<W: World>(world: W, unfit: impl Fn(usize) -> Publica
 pub async fn a_paused_worker_drains<W: World>(world: W) {
     let line = Line::new(world).await;
     (0..20).for_each(|n| line.publish_raw(unknown(n)));
-    let shown = watch::Sender::default();
-    let limited = Settings { unfit_limit: Some((5, 5)), health: Some(shown.clone()), ..Settings::default() };
-    let worker = line.start_with(limited);
-    let health = shown.borrow().clone().unwrap();
-    until_paused(&line, &health).await;
+    let (worker, _) = paused(&line).await;
     worker.stop().await;
     let dead = line.dead().await.len();
     assert!((5..20).contains(&dead), "{dead}");
@@ -81,17 +78,30 @@ pub async fn a_paused_worker_drains<W: World>(world: W) {
     assert_eq!(line.dead().await.len(), 20);
 }
 
+/// The next worker of the process counts from the beginning, with the same limit.
+pub async fn a_paused_worker_consumes_again_after_a_restart<W: World>(world: W) {
+    let line = Line::new(world).await;
+    (0..20).for_each(|n| line.publish_raw(unknown(n)));
+    let (worker, _) = paused(&line).await;
+    worker.stop().await;
+    let dead = line.dead().await.len();
+    let worker = line.start_with(limited());
+    soon(async {
+        while line.dead().await.len() == dead {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+}
+
 /// Where the broker lets deliveries stay unsettled for a limited time, or another worker can handle them: a newer version,
 /// for example.
 pub async fn the_messages_of_a_paused_worker_go_to_another<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.unsettled_limit(Duration::from_secs(2));
     (0..20).for_each(|n| line.publish_raw(unknown(n)));
-    let shown = watch::Sender::default();
-    let limited = Settings { unfit_limit: Some((5, 5)), health: Some(shown.clone()), ..Settings::default() };
-    let worker = line.start_with(limited);
-    let health = shown.borrow().clone().unwrap();
-    until_paused(&line, &health).await;
+    let (worker, health) = paused(&line).await;
     // Those that were being made dead letters as consumption paused are acked.
     assert!(soon(line.queue.given_back()).await > 0);
     assert!(!health.broker() && health.paused().is_some());
@@ -130,6 +140,20 @@ pub async fn a_key_by_position_refuses_a_broker_without_positions<W: World>(worl
         refused.contains("by_position") && refused.contains("orders") && refused.contains("message id"),
         "{refused}"
     );
+}
+
+/// Five dead letters in a row pause the worker.
+fn limited() -> Settings {
+    Settings { unfit_limit: Some((5, 5)), ..Settings::default() }
+}
+
+/// Starts a worker of a queue in which each message becomes a dead letter, and waits until it has paused.
+async fn paused<W: World>(line: &Line<W>) -> (Running, Health) {
+    let shown = watch::Sender::default();
+    let worker = line.start_with(Settings { health: Some(shown.clone()), ..limited() });
+    let health = shown.borrow().clone().unwrap();
+    until_paused(line, &health).await;
+    (worker, health)
 }
 
 async fn until_paused<W: World>(line: &Line<W>, health: &Health) {

@@ -169,6 +169,8 @@ macro_rules! pipeline_suite {
             a_failure_whose_record_gets_no_answer_costs_no_lane
             // starts
             a_suspect_whose_count_is_refused_keeps_no_delivery_waiting
+            // looks
+            a_worker_looks_back_to_its_last_search_and_at_times_at_everything
             // copies
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane

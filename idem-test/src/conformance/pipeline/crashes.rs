@@ -1,12 +1,11 @@
 //! Processes that crash.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::store::{
     ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind,
-    StoreError, TakeLimit, Transactions,
+    TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;
@@ -17,7 +16,6 @@ use crate::conformance::store::{Setup, World};
 use crate::harness::{Crash, Trial};
 
 use super::desk::Desk;
-use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
@@ -145,44 +143,6 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }
 
-/// Two databases and one process: the other worker goes on as soon as it is known that the suspect's outcome cannot be
-/// written.
-pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
-    let (line, neighbour) = (Line::new(world).await, Line::new(other).await);
-    // Its failure cannot be recorded before the database is back.
-    let handler = schedule(&line, "billing", Order::new("suspect", &[Act::WaitFail, Act::Ok])).await;
-    crash_on(&line, handler, 2, Duration::ZERO).await;
-    let settings = Settings { gate: Some(SuspectLock::new()), ..Settings::default() };
-    let away = Arc::new(AtomicBool::new(false));
-    let fails = away.clone();
-    let hook = move |_: &str, _: &[u8]| match fails.load(SeqCst) {
-        true => Do::Fail(StoreError::ConnectionLost("the database is away".into())),
-        false => Do::Work,
-    };
-    let worker = line.start_over(hook, settings.clone());
-    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-    let beside = neighbour.start_with(settings);
-    neighbour.publish(Order::ok("neighbour"));
-    never_runs(&neighbour, "neighbour").await;
-    away.store(true, SeqCst);
-    line.desk.go.send_replace(true);
-    has_effect(&neighbour, "neighbour").await;
-    away.store(false, SeqCst);
-    has_effect(&line, "suspect").await;
-    worker.stop().await;
-    beside.stop().await;
-}
-
-async fn has_effect<W: World>(line: &Line<W>, id: &str) {
-    soon(async {
-        while line.effects(id).await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-}
-
 /// It was reserved but not begun, so no start is charged, and another process finds it at once.
 pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -286,12 +246,22 @@ pub(super) async fn schedule<W: World>(line: &Line<W>, consumer: &str, order: Or
 
 /// Like [`schedule`], for any delivery.
 pub(super) async fn schedule_delivery<W: World>(line: &Line<W>, handler: HandlerId, key: &str, delivery: Delivery) {
+    schedule_later(line, handler, key, delivery, Duration::ZERO).await;
+}
+
+/// Like [`schedule_delivery`], for a message that is due later.
+pub(super) async fn schedule_later<W: World>(
+    line: &Line<W>,
+    handler: HandlerId,
+    key: &str,
+    delivery: Delivery,
+    due: Duration,
+) {
     let fingerprint = Fingerprint::of(delivery.payload());
     let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint };
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
     line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
-    let state = Ok(Duration::ZERO);
-    let row = NewRow::new(&identity, &delivery, state);
+    let row = NewRow::new(&identity, &delivery, Ok(due));
     line.store.insert(&mut txn, &row).await.unwrap();
     assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
 }

@@ -120,6 +120,7 @@ macro_rules! __pipeline_in_every_mode {
             a_queue_without_keys_pauses_until_an_operator_resumes_it
             a_queue_of_another_format_pauses_until_an_operator_resumes_it
             a_paused_worker_drains
+            a_paused_worker_consumes_again_after_a_restart
             the_messages_of_a_paused_worker_go_to_another
             one_bad_producer_among_good_ones_never_pauses
             a_key_by_position_refuses_a_broker_without_positions
@@ -244,11 +245,15 @@ macro_rules! __pipeline_in_every_mode {
             direct_deliveries_go_on_beside_a_row_with_one_start
             a_row_with_two_starts_has_the_process_to_itself
             a_suspect_that_waits_goes_back_when_the_worker_drains
-            a_suspect_whose_database_is_away_stops_no_worker_of_another_one
             a_suspect_that_waits_for_long_lets_other_rows_start
             // starts
             a_suspect_whose_count_has_no_answer_is_isolated_until_it_is_released
             a_refund_that_fails_is_repeated_until_it_may_be_written
+            // neighbours
+            a_suspect_whose_database_is_away_stops_no_worker_of_another_one
+            a_suspect_whose_database_is_away_stops_no_rows_of_another_one
+            a_suspect_waits_for_no_run_whose_database_is_away
+            a_suspect_waits_for_no_run_of_another_database_that_is_away
             // fleet
             one_process_of_two_goes_quiet_for_a_suspect
         }

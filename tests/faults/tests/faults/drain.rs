@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use idem::Key;
-use idem_faults::{Act, Order, World, until, within};
+use idem::{Key, Postgres};
+use idem_faults::{Act, Order, Relay, World, until, variable, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_under_load_finishes_what_runs_and_releases_the_rest() {
@@ -116,5 +116,31 @@ async fn a_worker_that_is_dropped_in_the_middle_leaves_no_open_transaction() {
     expected.sort();
     assert_eq!(world.all_effects().await, expected);
     assert_eq!(queue.counts().unsettled + queue.counts().ready, 0);
+    world.end().await;
+}
+
+/// Nobody asks later how a transaction ended that is cut off then. If its handler has run COMMIT, its message counts as
+/// processed, and nothing but the log names it.
+#[tokio::test]
+async fn a_message_that_is_cut_off_while_the_database_is_silent_is_named_in_the_log() {
+    let Some(url) = variable("DATABASE_URL") else { return };
+    // All tasks run on this thread.
+    let (text, subscriber) = idem_test::captured();
+    let _logging = idem_test::subscribe(subscriber);
+    let (world, relay) = (World::at(&url).await, Relay::start(&url).await);
+    let store = Postgres::options(relay.address(&world.url)).schema(&world.schema).connect().await.unwrap();
+    let queue = world.broker.queue("orders");
+    let worker = world.start(&store, queue.clone(), |worker| worker.shutdown_timeout(Duration::from_millis(500)));
+    world.publish(&Order::new("cut-off", Act::Hold));
+    world.stage.entered(1).await;
+    relay.delay(Duration::from_secs(600));
+    worker.stop().await.unwrap();
+    assert_eq!(queue.counts().ready, 1, "it goes back to the broker");
+    let text = text.to_string();
+    let line = text.lines().find(|line| line.contains("how its transaction ended")).expect(&text);
+    for part in ["WARN", "handler=\"act\"", "key=cut-off", "transaction=\"", "counts as processed"] {
+        assert!(line.contains(part), "{part:?} is not in {line:?}");
+    }
+    relay.cut();
     world.end().await;
 }
