@@ -141,7 +141,7 @@ impl Turn {
     /// are `due`, or run. While the database of a worker cannot be used, no suspect waits for rows that run.
     pub(crate) fn is_early(&self, due: bool) -> bool {
         let runs = || self.lock.0.inbox.try_write().is_err();
-        (self.patience().is_open(Instant::now()) && (due || runs())) || (self.lock.0.outages.last() && runs())
+        (self.patience().is_open(Instant::now()) && (due || runs())) || (self.lock.0.outages.any() && runs())
     }
 
     /// Returns how long a suspect may wait for its isolation; at least for `least`. `None`: one of the second stage
