@@ -234,6 +234,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn during_an_outage_a_suspect_is_early_while_rows_run() {
+        let lock = SuspectLock::new();
+        let (turn, outage) = (lock.turn().await, lock.own_outage());
+        assert!(waits(lock.outage()).await);
+        outage.set(true);
+        assert!(!waits(lock.outage()).await);
+        assert!(!turn.is_early(true), "nothing runs");
+        let running = lock.inbox().await;
+        assert!(turn.is_early(false));
+        outage.set(false);
+        assert!(!turn.is_early(false));
+        drop(running);
+    }
+
+    #[tokio::test]
     async fn a_suspect_that_waits_stops_new_starts() {
         let lock = SuspectLock::new();
         let running = lock.inbox().await;
