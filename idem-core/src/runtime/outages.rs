@@ -23,7 +23,7 @@ impl Default for Outages {
 
 impl Outages {
     /// Returns whether the database of a worker cannot be used.
-    pub(super) fn last(&self) -> bool {
+    pub(super) fn any(&self) -> bool {
         *self.0.borrow() > 0
     }
 
@@ -62,16 +62,16 @@ mod tests {
     async fn an_outage_lasts_until_that_of_each_worker_is_over_or_its_worker_is_gone() {
         let outages = Outages::default();
         let (one, other) = (outages.worker(), outages.worker());
-        assert!(!outages.last());
+        assert!(!outages.any());
         one.set(true);
         one.set(true);
         other.set(true);
         outages.began().await;
         one.set(false);
-        assert!(outages.last());
+        assert!(outages.any());
         drop(other);
-        assert!(!outages.last());
+        assert!(!outages.any());
         drop(one);
-        assert!(!outages.last(), "an outage that is over is not ended again");
+        assert!(!outages.any(), "an outage that is over is not ended again");
     }
 }

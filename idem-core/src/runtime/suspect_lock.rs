@@ -141,7 +141,7 @@ impl Turn {
     /// are `due`, or run. While the database of a worker cannot be used, no suspect waits for rows that run.
     pub(crate) fn is_early(&self, due: bool) -> bool {
         let runs = || self.lock.0.inbox.try_write().is_err();
-        (self.patience().is_open(Instant::now()) && (due || runs())) || (self.lock.0.outages.last() && runs())
+        (self.patience().is_open(Instant::now()) && (due || runs())) || (self.lock.0.outages.any() && runs())
     }
 
     /// Returns how long a suspect may wait for its isolation; at least for `least`. `None`: one of the second stage
@@ -231,6 +231,21 @@ mod tests {
         drop(isolated);
         assert!(!waits(lock.direct()).await);
         assert_eq!(lock.times_exclusive(), 1);
+    }
+
+    #[tokio::test]
+    async fn during_an_outage_a_suspect_is_early_while_rows_run() {
+        let lock = SuspectLock::new();
+        let (turn, outage) = (lock.turn().await, lock.own_outage());
+        assert!(waits(lock.outage()).await);
+        outage.set(true);
+        assert!(!waits(lock.outage()).await);
+        assert!(!turn.is_early(true), "nothing runs");
+        let running = lock.inbox().await;
+        assert!(turn.is_early(false));
+        outage.set(false);
+        assert!(!turn.is_early(false));
+        drop(running);
     }
 
     #[tokio::test]
