@@ -12,10 +12,11 @@ use super::session::literal;
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
 
-/// Checks the server and the session: version, replication role, durability.
+/// Checks the server and the session: version, replication role, durability, row-level security.
 pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, failed: &Failed<'_>) -> Result<(), Error> {
     let asked = sqlx::raw_sql(
-        "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery()",
+        "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery(),
+             EXISTS (SELECT FROM pg_catalog.pg_class WHERE relrowsecurity AND pg_catalog.row_security_active(oid))",
     );
     let unclear = |failure: Failure| failed("cannot read the settings of", failure.into_error());
     let rows = connection.ask(OWN, asked).await.map_err(unclear)?;
@@ -30,6 +31,11 @@ pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, fail
     };
     if let Some(why) = settings.impossible() {
         return Err(Error::Config(why));
+    }
+    // Its policies may read a setting (a tenant), which a handler of a batch must not inherit from the one before it.
+    if row.try_get(3).map_err(|error| unclear(error.into()))? && !connection.resets() {
+        connection.reset_between_messages();
+        tracing::info!("row-level security applies to this role: batches reset all settings between two messages");
     }
     settings.unsafe_ones().into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe))
 }

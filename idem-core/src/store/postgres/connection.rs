@@ -209,7 +209,12 @@ impl Connection {
 
     /// Returns whether the settings of a handler are undone before the next one of its batch.
     pub(super) fn resets(&self) -> bool {
-        self.shared.resets
+        self.shared.resets.load(Relaxed)
+    }
+
+    /// Undoes the settings of a handler before the next one of its batch, in each connection of the store.
+    pub(super) fn reset_between_messages(&self) {
+        self.shared.resets.store(true, Relaxed);
     }
 
     /// Returns whether sessions are checked after each handler for statements that it prepared by SQL.

@@ -195,8 +195,8 @@ impl PostgresOptions {
 
     /// Gives each handler of a batch a clean role and clean settings: all settings are reset between two handlers
     /// (`RESET ROLE`, `RESET ALL`), and the transaction is checked, which costs one more round trip per message. Use this
-    /// if handlers set something for their transaction that others must not see, such as a tenant for row-level security
-    /// (`SELECT set_config('app.tenant', $1, true)`), or may end the transaction.
+    /// if handlers set something that others must not see (`SELECT set_config('app.tenant', $1, true)`), or may end the
+    /// transaction. If row-level security applies to the role in the database when the store connects, it is always on.
     ///
     /// Without it, a setting that a handler of a batch makes with `SET LOCAL` applies to the handlers after it until
     /// the batch commits. If that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone
@@ -206,7 +206,7 @@ impl PostgresOptions {
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), idem_core::Error> {
-    /// // For handlers that begin with `SELECT set_config('app.tenant', $1, true)`, in a worker with `.batch(100)`.
+    /// // For handlers that begin with `SELECT set_config('app.tenant', $1, true)` for triggers, with `.batch(100)`.
     /// let url = "postgres://billing@db/shop";
     /// let store = idem_core::Postgres::options(url).reset_between_messages().connect().await?;
     /// # Ok(()) }

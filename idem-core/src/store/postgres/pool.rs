@@ -44,7 +44,7 @@ impl Pool {
             login,
             durable,
             pooled,
-            resets,
+            resets: AtomicBool::new(resets),
             room,
             own,
             logins,

@@ -29,7 +29,7 @@ pub(super) struct Shared {
     /// A pooler is in between: each transaction may run in a different session of the server.
     pub(super) pooled: bool,
     /// Whether the settings of a handler are undone before the next one of its batch.
-    pub(super) resets: bool,
+    pub(super) resets: AtomicBool,
     pub(super) room: Room<Ready>,
     /// Limits the connections for idem's own statements, so that they do not use up those of the handlers.
     pub(super) own: std::sync::Arc<Semaphore>,
