@@ -160,7 +160,7 @@ impl InboxRows for Nothing {
 }
 
 impl CallRows for Nothing {
-    async fn take_calls(&self, _: &[Caller], _: usize, _: Uuid) -> Answer<TakenCalls> {
+    async fn take_calls(&self, _: &[Caller], _: usize, _: Option<Duration>, _: Uuid) -> Answer<TakenCalls> {
         Ok(TakenCalls::new(Vec::new(), Instant::now()))
     }
 
@@ -172,8 +172,8 @@ impl CallRows for Nothing {
         Ok(false)
     }
 
-    async fn renew_call(&self, _: &Row, _: Uuid, _: Duration) -> Answer<bool> {
-        Ok(false)
+    async fn renew_call(&self, _: &Row, _: Uuid, _: Duration) -> Answer<Option<Instant>> {
+        Ok(None)
     }
 
     async fn release_calls(&self, _: &[HandlerId]) -> Answer<LeftCalls> {

@@ -1,12 +1,14 @@
 //! The loop that takes rows whose calls are due.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::Store;
+use crate::inbox::Looks;
 use crate::runtime::{Pipeline, jittered};
 use crate::store::{Caller, Row, StoreError, TakenCalls};
 
@@ -20,17 +22,18 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         return;
     }
     let slots = Arc::new(Semaphore::new(pipeline.settings.calls));
-    Calls { pipeline, callers, slots }.serve().await;
+    Calls { pipeline, callers, slots, looks: Looks::default() }.serve().await;
 }
 
 struct Calls<S: Store> {
     pipeline: Arc<Pipeline<S>>,
     callers: Vec<Caller>,
     slots: Arc<Semaphore>,
+    looks: Looks,
 }
 
 impl<S: Store> Calls<S> {
-    async fn serve(&self) {
+    async fn serve(&mut self) {
         let mut running = JoinSet::new();
         while !self.pipeline.draining.has_begun() {
             let round = self.round(&mut running).await;
@@ -48,7 +51,7 @@ impl<S: Store> Calls<S> {
 
     /// Starts as many calls as can begin at once. Returns whether at least that many were due. While the outbox is full, none
     /// starts.
-    async fn round(&self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
+    async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
         let Some(slots) = self.free().await else { return Ok(false) };
         if self.pipeline.is_outbox_full() {
             return Ok(false);
@@ -84,13 +87,17 @@ impl<S: Store> Calls<S> {
     }
 
     /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it.
-    async fn take(&self, limit: usize) -> Result<(Vec<Row>, Taken), StoreError> {
+    async fn take(&mut self, limit: usize) -> Result<(Vec<Row>, Taken), StoreError> {
         let Pipeline { store, own_statements, outage, stop, .. } = &*self.pipeline;
         let token = Uuid::new_v4();
         let own = own_statements.lock().await;
-        let before = Taken::now();
-        let answer = store.take_calls(&self.callers, limit, token).await;
+        let (before, began) = (Taken::now(), Instant::now());
+        let since = self.looks.take_calls(began);
+        let answer = store.take_calls(&self.callers, limit, since, token).await;
         drop(own);
+        if let Ok(taken) = &answer {
+            self.looks.calls_taken(began, &taken.rows);
+        }
         let (mut rows, taken) = match answer {
             Ok(TakenCalls { rows, since }) => (rows, before.since(since)),
             // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
@@ -109,13 +116,15 @@ impl<S: Store> Calls<S> {
         Ok((rows, taken))
     }
 
-    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage.
+    /// Waits until a row is scheduled here, the poll interval elapses, or all calls are to be looked for, and then for the end
+    /// of an outage.
     async fn rest(&self, failed: bool) {
         let Pipeline { calls_due, settings, outage, draining, .. } = &*self.pipeline;
+        let poll = self.looks.rest(jittered(settings.poll), Instant::now());
         let rest = async {
             tokio::select! {
                 () = calls_due.notified() => {}
-                () = tokio::time::sleep(jittered(settings.poll)) => {}
+                () = tokio::time::sleep(poll) => {}
             }
             if failed {
                 outage.over_or_trial().await;

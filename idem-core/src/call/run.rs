@@ -79,10 +79,7 @@ impl<S: Store> Pipeline<S> {
                     return self.end_call(&row, Reason::Permanent, error).await;
                 }
                 Ended::Replied(CallReply::NotThere) => {
-                    (taken, age) = (Taken::now(), None);
-                    if !self.renew(&mut row, limits).await {
-                        return None;
-                    }
+                    (taken, age) = (self.renew(&mut row, limits).await?, None);
                 }
                 Ended::Replied(CallReply::Unknown) => {
                     let why = unresolved(limits, &row, "the provider does not know it either");
@@ -155,10 +152,15 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives a row another key, because no call under the one that it has had an effect. It is written before it is used.
-    async fn renew(&self, row: &mut Row, limits: &CallLimits) -> bool {
+    /// Returns since when the row is taken; `None` if another worker has it, or this one stops.
+    async fn renew(&self, row: &mut Row, limits: &CallLimits) -> Option<Taken> {
         let outbound = Uuid::new_v4();
-        let write = || self.store.renew_call(row, outbound, limits.lease());
-        let renewed = self.outage.insist(&self.stop, write).await == Some(true);
+        let write = || async {
+            let before = Taken::now();
+            let renewed = self.store.renew_call(row, outbound, limits.lease()).await;
+            renewed.map(|since| since.map(|since| before.since(since)))
+        };
+        let renewed = self.outage.insist(&self.stop, write).await.flatten();
         row.outbound = Some(outbound);
         self.complete(row);
         renewed

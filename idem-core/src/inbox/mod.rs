@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `runner`, `taker` | finds due rows and starts them, and takes them |
-//! | `looks`, `memory` | how far back a poll searches, and how many bytes are taken |
+//! | `looks`, `memory` | how far back a poll or take searches, and how many bytes are taken |
 //! | `row` | runs one row |
 //! | `result` | records and reports the result of a row |
 //! | `rows` | runs rows that were taken together as a batch |
@@ -28,6 +28,7 @@ mod storing;
 mod suspects;
 mod taker;
 
+pub(crate) use looks::Looks;
 pub use operator::Inbox;
 pub(crate) use runner::run;
 pub(crate) use storing::store;

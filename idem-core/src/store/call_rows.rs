@@ -17,11 +17,14 @@ pub trait CallRows: Transactions {
     /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row has none,
     /// a key and the time and name of the first call; and counts a call that begins. A row whose time it has set has
     /// [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that has set it.
-    /// Rows that another transaction has locked are skipped.
+    /// Rows that another transaction has locked are skipped. The rows tell how long they had been due ([`waited`](Row::waited)).
+    ///
+    /// `since`: only rows that became due within this time, if that makes the search faster; `None`: all due rows.
     fn take_calls(
         &self,
         callers: &[Caller],
         limit: usize,
+        since: Option<Duration>,
         token: Uuid,
     ) -> impl Future<Output = Result<TakenCalls, StoreError>> + Send;
 
@@ -33,14 +36,15 @@ pub trait CallRows: Transactions {
     /// has the same key.
     fn record_call(&self, row: &Row, result: &CallResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Gives a row another key, which no call has used yet, and restarts its lease and the time of the first call. `false` if
-    /// the row no longer has this token: the key must not be used.
+    /// Gives a row another key, which no call has used yet, and restarts its lease and the time of the first call. Returns when
+    /// the store had its connection, as [`TakenCalls::since`]; `None` if the row no longer has this token: the key must not be
+    /// used.
     fn renew_call(
         &self,
         row: &Row,
         outbound: Uuid,
         lease: Duration,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Option<Instant>, StoreError>> + Send;
 
     /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the
     /// service has stored them. At most [`RELEASED_AT_ONCE`] of them, and none that another transaction has locked. Also

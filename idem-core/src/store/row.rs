@@ -117,7 +117,8 @@ pub struct Row {
     pub due_at: SystemTime,
     /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
-    /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take).
+    /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take) and
+    /// [`take_calls`](crate::store::CallRows::take_calls).
     pub waited: Option<Duration>,
     /// How many external calls have begun since the last result, including one that is about to begin; `None` unless it is in
     /// its [call phase](super::CallRows).

@@ -1,6 +1,6 @@
 //! The rows in their call phase of a tapped store.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::Store;
 use idem_core::store::{CallResult, CallRows, Caller, HandlerId, LeftCalls, Row, StoreError, TakenCalls};
@@ -9,9 +9,18 @@ use uuid::Uuid;
 use super::{StoreTap, TappedStore};
 
 impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
-    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<TakenCalls, StoreError> {
+    async fn take_calls(
+        &self,
+        callers: &[Caller],
+        limit: usize,
+        since: Option<Duration>,
+        token: Uuid,
+    ) -> Result<TakenCalls, StoreError> {
         self.tap.before("take_calls", &[]).await?;
-        let mut taken = self.tap.statement(self.within.take_calls(callers, limit, token)).await?;
+        if since.is_none() {
+            self.tap.before("take_all_calls", &[]).await?;
+        }
+        let mut taken = self.tap.statement(self.within.take_calls(callers, limit, since, token)).await?;
         if !taken.rows.is_empty() {
             self.tap.before("taken_calls", &[]).await?;
             taken.since = self.tap.since(taken.since);
@@ -30,9 +39,10 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         Ok(recorded)
     }
 
-    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
+    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
         self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
-        self.tap.statement(self.within.renew_call(row, outbound, lease)).await
+        let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await?;
+        Ok(renewed.map(|since| self.tap.since(since)))
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {

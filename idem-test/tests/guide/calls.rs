@@ -35,7 +35,7 @@ impl<W: World> Shop<W> {
                 if key == "unused" {
                     continue;
                 }
-                let row = shop.store.take_calls(&[caller], 1, Uuid::new_v4()).await.unwrap().rows.remove(0);
+                let row = shop.store.take_calls(&[caller], 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
                 if key == "answered" {
                     let answered = CallResult::answered(CallAnswer::new("{}"));
                     assert!(shop.store.record_call(&row, &answered).await.unwrap());

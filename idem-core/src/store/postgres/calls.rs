@@ -1,6 +1,6 @@
 //! Inbox rows in their call phase.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::Row as _;
 use uuid::Uuid;
@@ -12,17 +12,23 @@ use crate::store::{
 
 use super::Postgres;
 use super::answer::About;
-use super::rows::{self, secs};
+use super::rows::{self, back, secs};
 
 impl CallRows for Postgres {
-    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<TakenCalls, StoreError> {
+    async fn take_calls(
+        &self,
+        callers: &[Caller],
+        limit: usize,
+        since: Option<Duration>,
+        token: Uuid,
+    ) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
         let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
         let names: Vec<&str> = callers.iter().map(|caller| caller.name).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = self.sql().take_calls.query().bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
-        let (taken, since) = self.ask_since(About::Nothing, query).await?;
-        Ok(TakenCalls::new(rows::all(&taken)?, since))
+        let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
+        Ok(TakenCalls::new(rows::all_due(&taken)?, since))
     }
 
     async fn calls_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
@@ -38,9 +44,10 @@ impl CallRows for Postgres {
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
-    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
+    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
         let query = self.sql().renew_call.query().bind(row.id).bind(row.token).bind(outbound).bind(secs(lease));
-        Ok(!self.ask(query).await?.is_empty())
+        let (renewed, since) = self.ask_since(About::Nothing, query).await?;
+        Ok((!renewed.is_empty()).then_some(since))
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {

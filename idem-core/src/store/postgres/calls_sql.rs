@@ -6,14 +6,16 @@ use super::rows::COLUMNS;
 const CALLING: &str = "i.state = 'scheduled' AND i.starts < 0";
 
 /// As the take of ordinary rows, handler by handler. $1, $4 and $5: the handlers, their leases in seconds, and the names of their
-/// calls; $2 the limit, $3 the token. The time of the first call is written before the call.
+/// calls; $2 the limit, $3 the token, $6 how many seconds the search goes back. The time of the first call is written before the
+/// call.
 pub(super) fn take() -> String {
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id, found.lease, found.name
+            SELECT found.id, found.due_at, found.lease, found.name
             FROM unnest($1::int[], $4::float8[], $5::text[]) AS handler (id, lease, name), LATERAL (
                 SELECT i.id, i.due_at, handler.lease, handler.name FROM {{schema}}.inbox_messages AS i
                 WHERE i.handler_id = handler.id AND {CALLING} AND i.due_at <= now()
+                  AND i.due_at >= now() - $6::float8 * interval '1 second'
                 ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.due_at LIMIT $2
         )
@@ -24,7 +26,7 @@ pub(super) fn take() -> String {
             call_name = CASE WHEN i.called_at IS NULL THEN due.name ELSE i.call_name END
         FROM due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id
-        RETURNING {COLUMNS}"
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due_at) * 1000000)::bigint"
     )
 }
 

@@ -12,13 +12,8 @@ use crate::store::{
 };
 
 use super::answer::About;
-use super::rows::{self, ids, number, secs};
+use super::rows::{self, back, ids, number, secs};
 use super::{Postgres, Txn, many};
-
-/// Returns how many seconds a query looks back, at most a hundred years.
-fn back(since: Option<Duration>) -> f64 {
-    secs(since.unwrap_or(Duration::MAX))
-}
 
 /// Returns for how many seconds the last lease must have expired.
 fn over(lease: Duration) -> f64 {

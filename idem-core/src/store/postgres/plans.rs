@@ -104,8 +104,8 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
         (
             "calls",
             calls_sql::take(),
-            "(int[], bigint, uuid, float8[], text[])",
-            "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}')",
+            "(int[], bigint, uuid, float8[], text[], float8)",
+            "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}', 3.2e9)",
         ),
         ("called", calls_sql::by_token(), "(uuid)", "(gen_random_uuid())"),
     ];
@@ -211,9 +211,9 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
         SET statement_timeout = 0;
         ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, starts, state, envelope, payload)
-        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', n / 2 % 2, 'scheduled',
-               '', ''
-        FROM generate_series(1, 40000) AS n";
+        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', n / 2 % 3 - 1,
+               'scheduled', '', ''
+        FROM generate_series(1, 60000) AS n";
     conn.execute(sqlx::raw_sql(in_schema(taken))).await.unwrap();
     let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {schema}.inbox_messages";
     report.execute(sqlx::raw_sql(in_schema(open))).await.unwrap();
@@ -234,6 +234,12 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
             "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)",
         ),
         ("suspect", inbox_sql::take(inbox_sql::SUSPECT, 0), take, "('{1,2}', 1, gen_random_uuid(), 10, 1000000, BACK)"),
+        (
+            "calls",
+            calls_sql::take(),
+            "(int[], bigint, uuid, float8[], text[], float8)",
+            "('{1,2}', 10, gen_random_uuid(), '{30,30}', '{a,b}', BACK)",
+        ),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();

@@ -91,6 +91,11 @@ pub(super) fn secs(duration: Duration) -> f64 {
     duration.as_secs_f64().min(3.2e9)
 }
 
+/// Returns how many seconds a search goes back, at most a hundred years.
+pub(super) fn back(since: Option<Duration>) -> f64 {
+    secs(since.unwrap_or(Duration::MAX))
+}
+
 pub(super) fn ids(handlers: &[HandlerId]) -> Vec<i32> {
     handlers.iter().map(|handler| handler.0).collect()
 }

@@ -11,7 +11,7 @@ use crate::store::{
 };
 
 use super::Sqlite;
-use super::sql::{ids, millis, row, rows};
+use super::sql::{duration, ids, millis, row, rows};
 
 pub(super) const DUE: &str = r#"
 SELECT EXISTS (
@@ -23,7 +23,7 @@ SELECT EXISTS (
 
 /// The oldest rows of all handlers, searched as those of an ordinary take are.
 pub(super) const FIND: &str = r#"
-SELECT m.id, m.handler_id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+SELECT m.id, m.handler_id, {now} - m.due_at FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
     WHERE i.handler_id = h.value AND i.state = 'scheduled' AND i.starts < 0 AND i.due_at <= {now}
@@ -105,8 +105,15 @@ WHERE id = ?1 AND state = 'dead' AND outbound = ?5 AND (?3 IS NOT NULL OR answer
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
 
 impl CallRows for Sqlite {
-    /// Reads first: each poll comes here, and there is one writer.
-    async fn take_calls(&self, callers: &[Caller], limit: usize, token: Uuid) -> Result<TakenCalls, StoreError> {
+    /// Reads first: each poll comes here, and there is one writer. It needs no bound: what was deleted from an index is not in the
+    /// way of later searches, whatever others still read.
+    async fn take_calls(
+        &self,
+        callers: &[Caller],
+        limit: usize,
+        _since: Option<Duration>,
+        token: Uuid,
+    ) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
         let mut reader = self.file.reader().await?;
         let due = sqlx::query_scalar(self.prefix.sql(DUE)).bind(ids(&handlers)).fetch_one(&mut reader.connection).await;
@@ -150,9 +157,15 @@ impl CallRows for Sqlite {
         Ok(self.change_of_message(query).await? == 1)
     }
 
-    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<bool, StoreError> {
-        let query = sqlx::query(self.prefix.sql(RENEW)).bind(row.id).bind(row.token).bind(outbound);
-        Ok(self.change(query.bind(millis(lease))).await? == 1)
+    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
+        let query = sqlx::query(self.prefix.sql(RENEW)).bind(row.id).bind(row.token).bind(outbound).bind(millis(lease));
+        let mut txn = self.transaction().await?;
+        // As in a take, it is the writer now.
+        let since = Instant::now();
+        let done = query.execute(txn.connection()).await.map_err(|error| self.file.fault(error))?;
+        let is_renewed = done.rows_affected() == 1;
+        self.finish(txn, is_renewed).await?;
+        Ok(is_renewed.then_some(since))
     }
 
     /// Reads first: nearly always there are none, and there is one writer.
@@ -180,13 +193,14 @@ async fn take(
 ) -> Result<Vec<Row>, sqlx::Error> {
     let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let due = sqlx::query_as::<_, (i64, i32)>(store.prefix.sql(FIND)).bind(ids(&handlers)).bind(limit);
+    let due = sqlx::query_as::<_, (i64, i32, i64)>(store.prefix.sql(FIND)).bind(ids(&handlers)).bind(limit);
     let mut taken = Vec::new();
-    for (id, handler) in due.fetch_all(&mut *connection).await? {
+    for (id, handler, waited) in due.fetch_all(&mut *connection).await? {
         let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
         let query = sqlx::query(store.prefix.sql(TAKE)).bind(id).bind(token).bind(millis(caller.lease));
         let query = query.bind(Uuid::new_v4()).bind(caller.name);
-        taken.push(row(&query.fetch_one(&mut *connection).await?)?);
+        let row = row(&query.fetch_one(&mut *connection).await?)?;
+        taken.push(Row { waited: Some(duration(waited)), ..row });
     }
     Ok(taken)
 }

@@ -32,8 +32,8 @@ pub async fn a_crash_before_the_call_repeats_it_under_its_key<W: World>(world: W
     paying.crash_in("taken_calls").await;
     let row = paying.row(|row| row.called_at.is_some()).await;
     assert_eq!((row.calls, paying.counts("a").await.1), (Some(1), 0));
-    let worker = paying.start();
     paying.time_passes(MINUTE).await;
+    let worker = paying.start();
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
@@ -52,8 +52,8 @@ pub async fn a_crash_in_the_call_repeats_it_under_its_key<W: World>(world: W) {
     })
     .await;
     worker.crash().await;
-    let worker = paying.start();
     paying.time_passes(MINUTE).await;
+    let worker = paying.start();
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
@@ -66,8 +66,8 @@ pub async fn a_crash_behind_the_call_repeats_it_under_its_key<W: World>(world: W
     paying.publish("a", []);
     paying.crash_in("record_call").await;
     assert_eq!(paying.counts("a").await, (1, 1, 0));
-    let worker = paying.start();
     paying.time_passes(MINUTE).await;
+    let worker = paying.start();
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
@@ -83,8 +83,8 @@ pub async fn a_crash_in_the_completion_calls_nobody_again<W: World>(world: W) {
     worker.crash().await;
     let row = paying.0.scheduled().await.remove(0);
     assert_eq!((row.starts, row.calls, row.answer.is_some()), (1, None, true), "it is a suspect like any other");
-    let worker = paying.start();
     paying.time_passes(MINUTE).await;
+    let worker = paying.start();
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));

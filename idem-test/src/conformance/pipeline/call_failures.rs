@@ -42,8 +42,9 @@ pub async fn a_call_is_asked_about_after_a_while<W: World>(world: W) {
     paying.row(|row| row.attempts == 1).await;
     // The lease is over.
     paying.time_passes(ASK_AFTER - Duration::from_secs(10)).await;
-    let soon_due = Duration::from_secs(5);
-    let row = paying.row(|row| row.token.is_none() && row.due_at > SystemTime::now() + soon_due).await;
+    // The worker may look for it up to five seconds later.
+    let later = Duration::from_secs(1);
+    let row = paying.row(|row| row.token.is_none() && row.due_at > SystemTime::now() + later).await;
     assert_eq!((row.attempts, paying.0.desk.runs("question a")), (1, 0));
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;

@@ -14,7 +14,7 @@ use crate::{Captured, captured, subscribe};
 
 use super::faulty::Faulty;
 use super::orders::Order;
-use super::paying::Paying;
+use super::paying::{MINUTE, Paying};
 use super::payments::Pays;
 use super::running::Running;
 use super::schemas::{Answer, Registry, of_schema, patient};
@@ -54,11 +54,15 @@ fn warns(log: &Captured, parts: &[&str]) {
     }
 }
 
-/// Starts a worker with this codec, whose first takes have had their connections for so long.
-fn start<W: World>(paying: &Once<W>, codec: impl Codec<Order>, late: &[Duration]) -> Running {
+/// Starts a worker with this codec, whose first takes and renewals have had their connections for so long.
+fn start<W: World, const ASKS: bool>(
+    paying: &Paying<W, false, ASKS>,
+    codec: impl Codec<Order>,
+    late: &[Duration],
+) -> Running {
     let store = TappedStore::new(paying.0.store.clone(), Faulty::with_late_calls(late));
     let worker = Worker::new("billing", store, paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = worker.codec(codec).handler::<Over<Pays<W, false, false>, W::Store, Faulty>>();
+    let worker = worker.codec(codec).handler::<Over<Pays<W, false, ASKS>, W::Store, Faulty>>();
     paying.0.run_until_stopped(worker, patient())
 }
 
@@ -88,6 +92,24 @@ pub async fn a_call_that_begins_too_late_is_told_of_and_begins_later<W: World>(w
         let text = "a call was not begun within five seconds of the take of its message";
         warns(&log, &[text, &format!(" id={}", row.id)]);
         assert_eq!(lines(&log, text).len(), 1, "{log}");
+    })
+    .await;
+}
+
+/// So does the one that follows once the provider has said that there was none: its lease counts from when its key was written.
+pub async fn a_call_under_another_key_that_begins_too_late_begins_later<W: World>(world: W) {
+    with_log(world, async |world: W, log: Captured| {
+        let paying = Paying::<W, false, true>::new(world).await;
+        paying.publish("a", [Fault::LoseRequest]);
+        let worker = paying.start();
+        paying.row(|row| row.attempts == 1).await;
+        worker.stop().await;
+        paying.time_passes(MINUTE).await;
+        let worker = start(&paying, Json, &[Duration::ZERO, LATE]);
+        paying.completed("a").await;
+        worker.stop().await;
+        assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 1));
+        warns(&log, &["a call was not begun within five seconds of the take of its message"]);
     })
     .await;
 }

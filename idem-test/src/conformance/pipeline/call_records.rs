@@ -71,13 +71,13 @@ pub async fn a_crash_before_another_key_is_written_asks_again<W: World>(world: W
     let worker = paying.start();
     paying.row(|row| row.attempts == 1).await;
     worker.stop().await;
-    let (worker, mut seen) = paying.start_that_hangs_in("renew_call");
     paying.time_passes(MINUTE).await;
+    let (worker, mut seen) = paying.start_that_hangs_in("renew_call");
     soon(seen.wait_for(|seen| *seen)).await.unwrap();
     worker.crash().await;
     assert_eq!(paying.counts("a").await.1, 1, "the key was not written");
-    let worker = paying.start();
     paying.time_passes(Duration::from_secs(600)).await;
+    let worker = paying.start();
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 2));

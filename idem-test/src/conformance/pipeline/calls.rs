@@ -196,8 +196,8 @@ pub async fn the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt<W: World>(wo
     let row = paying.0.scheduled().await.remove(0);
     assert_eq!((row.attempts, row.calls, row.answer.is_none()), (0, Some(0), true));
     assert!(row.called_at.is_some());
-    let worker = paying.start_with(attempts(1));
     paying.time_passes(MINUTE).await;
+    let worker = paying.start_with(attempts(1));
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));

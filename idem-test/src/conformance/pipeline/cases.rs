@@ -125,7 +125,9 @@ macro_rules! pipeline_suite {
             calls_whose_take_gets_no_answer_are_made_once
             a_crash_before_another_key_is_written_asks_again
             a_message_that_cannot_be_called_for_is_not_in_doubt
+            a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs
             a_call_that_begins_too_late_is_told_of_and_begins_later
+            a_call_under_another_key_that_begins_too_late_begins_later
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
             a_codec_that_forgets_its_preparation_for_a_call_is_told_of
             // delivery order by key

@@ -22,7 +22,7 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
     for result in [failed(Ok(HOUR)), CallResult::given_back(HOUR)] {
         assert!(!stage.store.record_call(&first, &result).await.unwrap());
     }
-    assert!(!stage.store.renew_call(&first, Uuid::new_v4(), LEASE).await.unwrap());
+    assert_eq!(stage.store.renew_call(&first, Uuid::new_v4(), LEASE).await.unwrap(), None);
     assert_eq!(stage.one_scheduled().await.token, second.token);
     assert!(stage.store.record_call(&second, &failed(Ok(Duration::ZERO))).await.unwrap());
     let third = take_one(&stage).await;
@@ -38,7 +38,7 @@ pub async fn an_answer_that_comes_after_the_lease_is_kept_for_its_key<W: World>(
     let second = take_one(&stage).await;
     let (key, mut renewed) = (Uuid::new_v4(), second.clone());
     renewed.outbound = Some(key);
-    assert!(stage.store.renew_call(&second, key, LEASE).await.unwrap());
+    assert!(stage.store.renew_call(&second, key, LEASE).await.unwrap().is_some());
     assert!(!stage.store.record_call(&first, &CallResult::answered(answer())).await.unwrap(), "it has another key");
     stage.rows_earlier(HOUR).await;
     let third = take_one(&stage).await;
@@ -67,7 +67,8 @@ pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let other = Caller { name: "mail", ..caller(stage.handler) };
-    let taken_by_other = async || stage.store.take_calls(&[other], 1, Uuid::new_v4()).await.unwrap().rows.remove(0);
+    let taken_by_other =
+        async || stage.store.take_calls(&[other], 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
     assert_eq!(row.call_name.as_deref(), Some("charge"));
     assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
     let row = taken_by_other().await;

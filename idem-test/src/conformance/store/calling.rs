@@ -40,7 +40,7 @@ pub(super) fn caller(handler: HandlerId) -> Caller {
 
 pub(super) async fn take<W: World>(stage: &Stage<W>) -> Vec<Row> {
     let caller = caller(stage.handler);
-    stage.store.take_calls(&[caller], 100, Uuid::new_v4()).await.unwrap().rows
+    stage.store.take_calls(&[caller], 100, None, Uuid::new_v4()).await.unwrap().rows
 }
 
 pub(super) async fn take_one<W: World>(stage: &Stage<W>) -> Row {

@@ -68,7 +68,7 @@ pub async fn the_first_call_under_a_key_is_known<W: World>(world: W) {
     let row = take_one(&stage).await;
     assert!(!row.is_first_call);
     assert_eq!(by_token(&row).await, [false]);
-    assert!(stage.store.renew_call(&row, Uuid::new_v4(), LEASE).await.unwrap());
+    assert!(stage.store.renew_call(&row, Uuid::new_v4(), LEASE).await.unwrap().is_some());
     assert_eq!(by_token(&row).await, [true], "none has begun under the new key");
     let unused = CallResult { is_unused: true, ..CallResult::given_back(Duration::ZERO) };
     assert!(stage.store.record_call(&row, &unused).await.unwrap());
@@ -184,7 +184,7 @@ pub async fn another_key_begins_anew<W: World>(world: W) {
     taken(&stage).await;
     stage.rows_earlier(HOUR).await;
     let (row, key) = (take_one(&stage).await, Uuid::new_v4());
-    assert!(stage.store.renew_call(&row, key, 2 * LEASE).await.unwrap());
+    assert!(stage.store.renew_call(&row, key, 2 * LEASE).await.unwrap().is_some());
     let renewed = stage.one_scheduled().await;
     assert_eq!((renewed.outbound, renewed.token), (Some(key), row.token));
     assert_eq!(renewed.due_at.duration_since(renewed.called_at.unwrap()).unwrap(), 2 * LEASE);
@@ -232,14 +232,14 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
     }
     let callers = [caller(other), Caller { lease: 3 * LEASE, ..caller(stage.handler) }];
     let token = Uuid::new_v4();
-    let taken = stage.store.take_calls(&callers, 2, token).await.unwrap().rows;
+    let taken = stage.store.take_calls(&callers, 2, None, token).await.unwrap().rows;
     let mut ids: Vec<_> = taken.iter().map(|row| row.identity.clone()).collect();
     ids.sort_by_key(|id| id.key.as_bytes().to_vec());
     assert_eq!(ids, [stage.id("a"), stage.id("b")]);
     assert!(taken.iter().all(|row| row.token == Some(token)));
     let lease = |row: &Row| row.due_at.duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
     assert!(taken.iter().all(|row| lease(row) == 3 * LEASE));
-    let others = stage.store.take_calls(&callers[..1], 2, token).await.unwrap();
+    let others = stage.store.take_calls(&callers[..1], 2, None, token).await.unwrap();
     assert!(others.rows.is_empty(), "those of one caller");
 }
 
@@ -254,7 +254,7 @@ pub async fn calls_of_all_handlers_are_taken_by_their_age<W: World>(world: W) {
     }
     for callers in [[stage.handler, other], [other, stage.handler]] {
         let callers = callers.map(caller);
-        let taken = stage.store.take_calls(&callers, 2, Uuid::new_v4()).await.unwrap().rows;
+        let taken = stage.store.take_calls(&callers, 2, None, Uuid::new_v4()).await.unwrap().rows;
         let mut keys: Vec<String> = taken.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
         let oldest = if callers[0].handler == other { ["2", "3"] } else { ["0", "1"] };
@@ -270,7 +270,7 @@ pub async fn a_lease_of_a_call_begins_once_its_take_has_the_connection<W: World>
     let stage = Stage::with(world, Setup { connections: Some(1), ..Setup::default() }).await;
     store(&stage, "a").await;
     let (held, callers) = (stage.begin().await, [caller(stage.handler)]);
-    let mut take = pin!(stage.store.take_calls(&callers, 1, Uuid::new_v4()));
+    let mut take = pin!(stage.store.take_calls(&callers, 1, None, Uuid::new_v4()));
     // Nothing tells that it has come to that wait.
     let early = tokio::time::timeout(Duration::from_millis(300), take.as_mut()).await;
     assert!(early.is_err(), "it has a connection: {early:?}");

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod call_keys;
+mod call_looks;
 mod calling;
 mod calls;
 mod claims;
@@ -29,6 +30,7 @@ mod world;
 
 pub use ahead::*;
 pub use call_keys::*;
+pub use call_looks::*;
 pub use calls::*;
 pub use claims::*;
 pub use content::*;
@@ -190,6 +192,9 @@ macro_rules! store_suite {
             calls_are_taken_by_their_limit
             calls_of_all_handlers_are_taken_by_their_age
             a_lease_of_a_call_begins_once_its_take_has_the_connection
+            a_renewed_lease_of_a_call_begins_once_it_has_the_connection
+            a_bound_leaves_out_no_call_that_became_due_since
+            a_call_that_is_made_due_is_within_the_bound
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first

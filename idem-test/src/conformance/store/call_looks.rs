@@ -1,0 +1,88 @@
+//! How far back a take of calls searches, and since when the lease of a call counts.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use idem_core::Reason;
+use idem_core::store::{
+    CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, Row, RowKind, RowResult, Transactions,
+};
+use uuid::Uuid;
+
+use super::calling::{HOUR, caller, resolve, store, take, taken};
+use super::stage::{LEASE, Stage};
+use super::world::{Setup, World};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Takes the calls that became due within the last minute. A store that needs no bound takes all.
+async fn take_recent<W: World>(stage: &Stage<W>) -> Vec<Row> {
+    let callers = [caller(stage.handler)];
+    stage.store.take_calls(&callers, 100, Some(MINUTE), Uuid::new_v4()).await.unwrap().rows
+}
+
+/// A bound may leave out what was due before it, and never what became due since. A take without one leaves out nothing.
+pub async fn a_bound_leaves_out_no_call_that_became_due_since<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    store(&stage, "old").await;
+    stage.rows_earlier(HOUR).await;
+    store(&stage, "new").await;
+    let recent = take_recent(&stage).await;
+    assert!(recent.iter().any(|row| row.identity == stage.id("new")), "{recent:?}");
+    let all = [recent, take(&stage).await].concat();
+    assert_eq!(all.len(), 2, "{all:?}");
+    for row in &all {
+        let waited = if row.identity == stage.id("old") { HOUR } else { Duration::ZERO };
+        assert!((waited..waited + MINUTE).contains(&row.waited.unwrap()), "{row:?}");
+    }
+}
+
+/// A row that is made due is due from now on, however long ago it was due before: a worker that has looked since finds it.
+pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    store(&stage, "a").await;
+    for makes_due in ["a result", "a replay", "a resolution"] {
+        let row = take_recent(&stage).await.remove(0);
+        let result = match makes_due {
+            "a result" => CallResult::given_back(Duration::ZERO),
+            "a replay" => CallResult::dead(Reason::TooLarge, String::new()),
+            _ => CallResult::dead(Reason::Unresolved, String::new()),
+        };
+        stage.rows_earlier(HOUR).await;
+        assert!(stage.store.record_call(&row, &result).await.unwrap());
+        if result.next.is_err() {
+            stage.rows_earlier(HOUR).await;
+        }
+        match makes_due {
+            "a result" => {}
+            "a replay" => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
+            _ => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
+        }
+        let due = stage.one_scheduled().await.due_at;
+        assert!(due > row.due_at - MINUTE, "{makes_due} has left it due since {due:?}");
+    }
+    assert_eq!(take_recent(&stage).await.len(), 1);
+    stage.schedule("ordinary").await;
+    stage.rows_earlier(HOUR).await;
+    let ordinary = stage.take_one(RowKind::Ordinary).await;
+    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall).await.unwrap());
+    assert!(take_recent(&stage).await.iter().any(|row| row.id == ordinary.id));
+}
+
+/// As that of a take: the call under the new key loses nothing by the wait.
+pub async fn a_renewed_lease_of_a_call_begins_once_it_has_the_connection<W: World>(world: W) {
+    if W::FEATURES.concurrent && !W::FEATURES.bounded {
+        return;
+    }
+    let stage = Stage::with(world, Setup { connections: Some(1), ..Setup::default() }).await;
+    let row = taken(&stage).await;
+    let held = stage.begin().await;
+    let mut renewal = pin!(stage.store.renew_call(&row, Uuid::new_v4(), LEASE));
+    // Nothing tells that it has come to that wait.
+    let early = tokio::time::timeout(Duration::from_millis(300), renewal.as_mut()).await;
+    assert!(early.is_err(), "it has a connection: {early:?}");
+    let given_back = Instant::now();
+    stage.store.rollback(held).await.unwrap();
+    let since = renewal.await.unwrap().unwrap();
+    assert!(since >= given_back, "{:?} too early", given_back - since);
+}
