@@ -83,6 +83,9 @@ impl Shared {
                 }
                 inner => {
                     if let Some(taken) = inner.assigned.take() {
+                        if inner.bell.handed_out(inner.assigned.wants(&taken.0.partition)) {
+                            self.wake.notify_one();
+                        }
                         return Ok(taken);
                     }
                 }
