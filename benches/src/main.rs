@@ -22,6 +22,7 @@
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
 //! | `options` | the command line |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
+//! | `limits` | the numbers that must not exceed a limit |
 //! | `outcome`, `table`, `plot` | the results and their file, as a table, as a plot |
 
 mod all;
@@ -36,6 +37,7 @@ mod idle;
 mod idle_worker;
 mod inbox;
 mod latency;
+mod limits;
 mod machine;
 mod message;
 mod nothing;
