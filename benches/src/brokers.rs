@@ -17,7 +17,7 @@ const ALL: [(Broker, &str); 3] =
     [(Broker::RabbitMq, RabbitMq::VARIABLE), (Broker::Nats, Nats::VARIABLE), (Broker::Kafka, Kafka::VARIABLE)];
 
 /// The name of the queue, stream or topic.
-const NAME: &str = "idem-bench";
+pub(crate) const NAME: &str = "idem-bench";
 
 impl Brokers {
     pub(crate) fn look() -> Self {
@@ -28,7 +28,7 @@ impl Brokers {
     /// Returns whether all brokers that the case needs are available.
     pub(crate) fn has(&self, case: &Case) -> bool {
         match case.side {
-            Side::Broker(broker, _) => self.address(broker).is_some(),
+            Side::Broker(broker, _) | Side::ByHandBroker(broker) => self.address(broker).is_some(),
             _ => true,
         }
     }

@@ -29,6 +29,8 @@ pub(crate) enum Side {
     SqliteByHand,
     /// C from a real broker, or D if batches are larger than one.
     Broker(Broker, usize),
+    /// B from a real broker, by its own client.
+    ByHandBroker(Broker),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -125,7 +127,7 @@ impl Case {
     pub(crate) fn round(&self, messages: f64) -> usize {
         let most = match self.side {
             // They are published first, which is not measured and takes longer.
-            Side::Broker(..) => 50_000,
+            Side::Broker(..) | Side::ByHandBroker(_) => 50_000,
             _ => 500_000,
         };
         let least = match (self.side, self.work) {
@@ -165,6 +167,7 @@ impl fmt::Display for Side {
             Self::Batch(most) => return write!(f, "D idem, batches of {most}"),
             Self::Broker(broker, 1) => return write!(f, "C idem, {broker}"),
             Self::Broker(broker, most) => return write!(f, "D idem, {broker}, batches of {most}"),
+            Self::ByHandBroker(broker) => return write!(f, "B by hand, {broker}"),
             Self::BatchHandler(most) => return write!(f, "E batch handler of {most}"),
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",

@@ -5,7 +5,7 @@
 //! | `single` | one message per transaction: the rounds, and the verdict; `report` prints it |
 //! | `all` | the rounds of all sides; `plan`: the cases and thresholds; `sides` runs them; `case`: one of them |
 //! | `autocommit` | A: no dedup |
-//! | `by_hand` | B, the baseline: a loop written with sqlx |
+//! | `by_hand`, `by_hand_brokers` | B, the baseline: a loop written with sqlx; the same from each broker |
 //! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
 //! | `inbox` | idem with and without `.inbox()`: throughput, and the wait in the inbox |
 //! | `connections` | three workers on one store, with few connections |
@@ -30,6 +30,7 @@ mod autocommit;
 mod batches;
 mod brokers;
 mod by_hand;
+mod by_hand_brokers;
 mod case;
 mod connections;
 mod framework;

@@ -36,6 +36,7 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
     }
     for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
+        cases.push(Case::new(Side::ByHandBroker(broker), 16));
         cases.extend([(1, 16), (100, 4)].map(|(batch, lanes)| Case::new(Side::Broker(broker, batch), lanes)));
     }
     cases
@@ -160,6 +161,10 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
         line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
     ];
+    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
+        let what = format!("{broker}, single, 16 lanes / B");
+        lines.push(line(&what, case(Side::Broker(broker, 1), 16), case(Side::ByHandBroker(broker), 16)));
+    }
     lines.extend(beside_peers(peers, false, 0.0));
     lines
 }

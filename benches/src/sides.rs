@@ -18,7 +18,7 @@ use crate::samples::Sample;
 use crate::single::cpu;
 use crate::sqlite::Files;
 use crate::tables::{Table, run};
-use crate::{autocommit, batches, raw, worker};
+use crate::{autocommit, batches, by_hand_brokers, raw, worker};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -119,6 +119,10 @@ impl Sides {
             Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
+            Side::ByHandBroker(broker) => {
+                let by_hand = ByHand::new(&self.pool, Shape::Guarded, &self.by_hand(case)?, work);
+                by_hand_brokers::run(&self.brokers, broker, &by_hand, lanes, messages).await
+            }
             Side::Broker(broker, batch) => {
                 let (store, messages) = (&self.table(Size::Empty)?.store, (messages, case.warm_up()));
                 self.brokers.run(broker, store, (lanes, batch), messages).await
