@@ -102,3 +102,51 @@ async fn ack(requests: Vec<Request>) {
         let _ = request.answer.send(answer.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use lapin::message::Delivery;
+
+    use super::*;
+
+    /// Returns the acks of a channel, and the ackers of its deliveries, which have the tags from 1 on.
+    fn delivered(tasks: &mut BackgroundTasks, last: u64) -> (Arc<Acks>, Vec<lapin::Acker>) {
+        let acks = Acks::start(tasks);
+        let acker = |tag| {
+            acks.deliver(tag);
+            Delivery::mock(tag, "".into(), "".into(), false, Vec::new()).acker
+        };
+        let ackers = (1..=last).map(acker).collect();
+        (acks, ackers)
+    }
+
+    /// Acks these deliveries at the same time, and returns the tags whose own ackers were used.
+    async fn used(acks: &Acks, ackers: &[lapin::Acker], tags: &[usize]) -> Vec<usize> {
+        let answers = join_all(tags.iter().map(|tag| acks.ack(*tag as u64, ackers[*tag - 1].clone()))).await;
+        assert!(answers.into_iter().all(|answer| answer.unwrap() == Settled::Sent));
+        tags.iter().copied().filter(|tag| !ackers[*tag - 1].usable()).collect()
+    }
+
+    #[tokio::test]
+    async fn acks_at_the_same_time_are_one_where_nothing_before_them_is_unsettled() {
+        let mut tasks = BackgroundTasks::default();
+        let (acks, ackers) = delivered(&mut tasks, 8);
+        assert_eq!(used(&acks, &ackers, &[3, 1, 2]).await, [3]);
+        assert_eq!(used(&acks, &ackers, &[8, 7]).await, [8, 7], "each by its own: those before them are unsettled");
+        assert_eq!(used(&acks, &ackers, &[6, 4]).await, [6, 4]);
+        assert_eq!(acks.release(5, &ackers[4]).await.unwrap(), Settled::Sent);
+        acks.deliver(9);
+        assert_eq!(lock(&acks.tags).settle([]), Some(9), "what was released is settled");
+    }
+
+    #[tokio::test]
+    async fn an_ack_that_nobody_waits_for_is_sent_all_the_same() {
+        let mut tasks = BackgroundTasks::default();
+        let (acks, ackers) = delivered(&mut tasks, 1);
+        assert!(acks.ack(1, ackers[0].clone()).now_or_never().is_none());
+        drop(acks);
+        tasks.ended().await;
+        assert!(!ackers[0].usable());
+    }
+}
