@@ -1,10 +1,10 @@
 //! The rounds: all sides run in turn, so that disturbances of the machine affect all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 
-use crate::case::Case;
+use crate::case::{Case, Size};
 use crate::machine::{Machine, load};
 use crate::options::Options;
 use crate::outcome::Outcome;
@@ -20,23 +20,35 @@ pub(crate) async fn measure(options: &Options) -> Result<Outcome> {
         true => Some(framework::measure((200_000.0 * options.seconds) as usize).await?),
         false => None,
     };
-    let mut sides = Sides::new(&url, options).await?;
+    let built = options.peer.iter().filter(|(_, program)| program.is_some());
+    let peers: Vec<String> = built.map(|(name, _)| name.clone()).collect();
+    let mut cases = plan::cases(peers.len());
+    cases.retain(|case| options.wants(&case.label(&peers)));
+    let mut sides = Sides::new(&url, options, sizes(&cases, options)).await?;
     let machine = Machine::look(&mut sides.conn).await?;
-    let peers: Vec<String> = sides.peers.iter().map(|peer| peer.name.clone()).collect();
     let mut missing: Vec<String> = sides.brokers.missing();
     let unbuilt = options.peer.iter().filter(|(_, program)| program.is_none());
     missing.extend(unbuilt.map(|(name, _)| format!("{name} does not build, see target/bench/{name}.log")));
-    let mut cases = plan::cases(peers.len());
-    cases.retain(|case| sides.brokers.has(case) && options.wants(&case.label(&peers)));
+    cases.retain(|case| sides.brokers.has(case));
     let samples = rounds(&mut sides, cases, options, &peers, &mut missing).await?;
     let mut bytes = Vec::new();
     for table in &sides.tables {
         bytes.extend(table.bytes(&mut sides.conn).await?);
     }
     let prune = if options.wants("prune") { Some(prune::measure(&url, &mut sides, options).await?) } else { None };
-    let (rounds, command, whole) = (options.rounds, options.command.clone(), options.only.is_none());
-    let load_at_end = load();
-    Ok(Outcome { command, machine, peers, rounds, whole, load_at_end, samples, bytes, prune, framework, missing })
+    let (rounds, rows, command) = (options.rounds, options.rows, options.command.clone());
+    let (whole, load_at_end) = (options.only.is_empty() && !options.no_brokers, load());
+    Ok(Outcome { command, machine, peers, rounds, rows, whole, load_at_end, samples, bytes, prune, framework, missing })
+}
+
+/// Returns the sizes of the tables that are needed: a large one takes minutes to fill.
+fn sizes(cases: &[Case], options: &Options) -> BTreeSet<Size> {
+    let mut sizes: BTreeSet<Size> = cases.iter().map(|case| case.size).collect();
+    sizes.insert(Size::Empty);
+    if options.wants("prune") {
+        sizes.insert(Size::Tenth);
+    }
+    sizes
 }
 
 async fn rounds(

@@ -17,7 +17,7 @@ const ALL: [(Broker, &str); 3] =
     [(Broker::RabbitMq, RabbitMq::VARIABLE), (Broker::Nats, Nats::VARIABLE), (Broker::Kafka, Kafka::VARIABLE)];
 
 /// The name of the queue, stream or topic.
-const NAME: &str = "idem-bench";
+pub(crate) const NAME: &str = "idem-bench";
 
 impl Brokers {
     pub(crate) fn look() -> Self {
@@ -28,7 +28,7 @@ impl Brokers {
     /// Returns whether all brokers that the case needs are available.
     pub(crate) fn has(&self, case: &Case) -> bool {
         match case.side {
-            Side::Broker(broker, _) => self.address(broker).is_some(),
+            Side::Broker(broker, _) | Side::ByHandBroker(broker) => self.address(broker).is_some(),
             _ => true,
         }
     }
@@ -43,19 +43,21 @@ impl Brokers {
         away.map(|(broker, variable)| format!("{broker:?}: {variable} is not set")).collect()
     }
 
-    /// Returns the messages per second.
+    /// Returns the messages per second. The clock starts after `warm_up` of them, or a tenth if that is more.
     pub(crate) async fn run(
         &self,
         broker: Broker,
         store: &Postgres,
         (lanes, batch): (usize, usize),
-        messages: Vec<Bytes>,
+        (messages, warm_up): (Vec<Bytes>, usize),
     ) -> Result<f64> {
         let address = self.address(broker).context("the broker's address is not set")?;
+        let payloads: Vec<Vec<u8>> = messages.iter().map(|payload| payload.to_vec()).collect();
+        let queue = Queue::starting_after(messages, warm_up);
         match broker {
-            Broker::RabbitMq => run::<RabbitMq>(address, store, (lanes, batch), messages).await,
-            Broker::Nats => run::<Nats>(address, store, (lanes, batch), messages).await,
-            Broker::Kafka => run::<Kafka>(address, store, (lanes, batch), messages).await,
+            Broker::RabbitMq => run::<RabbitMq>(address, store, (lanes, batch), payloads, queue).await,
+            Broker::Nats => run::<Nats>(address, store, (lanes, batch), payloads, queue).await,
+            Broker::Kafka => run::<Kafka>(address, store, (lanes, batch), payloads, queue).await,
         }
     }
 }
@@ -65,15 +67,14 @@ async fn run<B: Client>(
     address: &str,
     store: &Postgres,
     (lanes, batch): (usize, usize),
-    messages: Vec<Bytes>,
+    payloads: Vec<Vec<u8>>,
+    queue: Queue,
 ) -> Result<f64> {
     let client = B::connect(address, NAME).await?;
     client.create().await?;
-    let payloads: Vec<Vec<u8>> = messages.iter().map(|payload| payload.to_vec()).collect();
     client.publish(&payloads).await?;
-    let queue = Queue::new(messages);
     let settled = queue.clone();
-    let worker = Worker::new("bench", store.clone(), B::source(address, NAME).await?)
+    let worker = Worker::new("bench", store.clone(), B::default_source(address, NAME).await?)
         .handler::<order_paid>()
         .concurrency(lanes)
         .batch(batch)

@@ -29,6 +29,8 @@ pub(crate) enum Side {
     SqliteByHand,
     /// C from a real broker, or D if batches are larger than one.
     Broker(Broker, usize),
+    /// B from a real broker, by its own client.
+    ByHandBroker(Broker),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -61,7 +63,13 @@ pub(crate) enum Size {
     Tenth,
     /// The requested number.
     Full,
+    /// The requested number, with keys that grow (UUIDv7), as those of the new messages do. The others are random.
+    Growing,
 }
+
+/// How many messages a worker on Kafka processes before the clock starts. It stores the first 256 messages (the default
+/// window) of each of the four partitions, and runs them from the inbox.
+const STORED: usize = 2_048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Case {
@@ -91,9 +99,17 @@ impl Case {
     pub(crate) fn first(&self) -> usize {
         match self.side {
             Side::Raw | Side::BatchHandler(_) => 20_000,
-            Side::Batch(2..) | Side::Broker(_, 2..) => 10_000,
+            Side::Batch(2..) | Side::Broker(_, 2..) | Side::Broker(Broker::Kafka, _) => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
+        }
+    }
+
+    /// Returns how many messages have to be processed before the clock starts.
+    pub(crate) fn warm_up(&self) -> usize {
+        match self.side {
+            Side::Broker(Broker::Kafka, _) => STORED,
+            _ => 0,
         }
     }
 
@@ -111,7 +127,7 @@ impl Case {
     pub(crate) fn round(&self, messages: f64) -> usize {
         let most = match self.side {
             // They are published first, which is not measured and takes longer.
-            Side::Broker(..) => 50_000,
+            Side::Broker(..) | Side::ByHandBroker(_) => 50_000,
             _ => 500_000,
         };
         let least = match (self.side, self.work) {
@@ -119,7 +135,7 @@ impl Case {
             (Side::Batch(2..), Work::Hot) => 10_000,
             _ => 40 * self.lanes * self.together(),
         };
-        (messages as usize).clamp(least, most)
+        (messages as usize + self.warm_up()).clamp(least, most)
     }
 
     /// Returns its name in tables and files.
@@ -138,6 +154,7 @@ impl Case {
             Size::Empty => "",
             Size::Tenth => ", a tenth of the claims",
             Size::Full => ", all claims",
+            Size::Growing => ", all claims, growing keys",
         };
         let lanes = self.lanes;
         format!("{side}{work}{size}, {lanes} lane{}", if lanes == 1 { "" } else { "s" })
@@ -150,6 +167,7 @@ impl fmt::Display for Side {
             Self::Batch(most) => return write!(f, "D idem, batches of {most}"),
             Self::Broker(broker, 1) => return write!(f, "C idem, {broker}"),
             Self::Broker(broker, most) => return write!(f, "D idem, {broker}, batches of {most}"),
+            Self::ByHandBroker(broker) => return write!(f, "B by hand, {broker}"),
             Self::BatchHandler(most) => return write!(f, "E batch handler of {most}"),
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",

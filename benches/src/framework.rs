@@ -27,7 +27,7 @@ const REPETITIONS: usize = 5;
 
 /// The limits per message: nanoseconds, and allocations (the delivery, its decoded form and the future of
 /// its handler).
-const MOST: (f64, f64) = (1000.0, 3.0);
+const MOST: (f64, f64) = (700.0, 3.0);
 
 impl Framework {
     /// Returns whether idem stays within the limits per message with the default settings. With a concurrency of 1,

@@ -5,7 +5,7 @@
 //! | `single` | one message per transaction: the rounds, and the verdict; `report` prints it |
 //! | `all` | the rounds of all sides; `plan`: the cases and thresholds; `sides` runs them; `case`: one of them |
 //! | `autocommit` | A: no dedup |
-//! | `by_hand` | B, the baseline: a loop written with sqlx |
+//! | `by_hand`, `by_hand_brokers` | B, the baseline: a loop written with sqlx; the same from each broker |
 //! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
 //! | `inbox` | idem with and without `.inbox()`: throughput, and the wait in the inbox |
 //! | `connections` | three workers on one store, with few connections |
@@ -22,6 +22,7 @@
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
 //! | `options` | the command line |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
+//! | `limits` | the numbers that must not exceed a limit |
 //! | `outcome`, `table`, `plot` | the results and their file, as a table, as a plot |
 
 mod all;
@@ -29,6 +30,7 @@ mod autocommit;
 mod batches;
 mod brokers;
 mod by_hand;
+mod by_hand_brokers;
 mod case;
 mod connections;
 mod framework;
@@ -36,6 +38,7 @@ mod idle;
 mod idle_worker;
 mod inbox;
 mod latency;
+mod limits;
 mod machine;
 mod message;
 mod nothing;

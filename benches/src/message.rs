@@ -65,9 +65,18 @@ pub(crate) async fn order_staged(event: OrderPaid, tx: &mut PgConnection, outbox
     Ok(())
 }
 
-/// Returns new messages, none of which was seen before.
+/// Returns new messages, none of which was seen before, with random keys.
 pub(crate) fn fresh(count: usize) -> Result<Vec<Bytes>> {
-    let message = |n: usize| OrderPaid { event_id: Uuid::new_v4(), order_id: n as i64, amount: 4990 };
+    with_keys(count, Uuid::new_v4)
+}
+
+/// Returns new messages whose keys grow.
+pub(crate) fn growing(count: usize) -> Result<Vec<Bytes>> {
+    with_keys(count, Uuid::now_v7)
+}
+
+fn with_keys(count: usize, key: fn() -> Uuid) -> Result<Vec<Bytes>> {
+    let message = |n: usize| OrderPaid { event_id: key(), order_id: n as i64, amount: 4990 };
     (0..count).map(|n| Ok(serde_json::to_vec(&message(n))?.into())).collect()
 }
 
@@ -87,7 +96,8 @@ pub(crate) struct Claims {
 pub(crate) const SCHEMA: &str = "idem_bench_worker";
 
 /// Recreates the tables. The claims of the baseline and of pgbench, and the outbox of the baseline, are in tables like
-/// idem's, with the same indexes, because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune.
+/// idem's, because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune. The
+/// claims have an index on the date, by which a loop by hand finds what to prune. idem has none: it walks through the table.
 pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let claims = |name: &str| {
         format!(

@@ -138,9 +138,12 @@ pub(crate) struct Options {
     /// Name and program of a peer; a peer without a program did not build.
     #[arg(long, value_parser = peer)]
     pub(crate) peer: Vec<(String, Option<PathBuf>)>,
-    /// Only the sides whose names contain this.
+    /// Only the sides whose names contain this; can be given several times.
     #[arg(long)]
-    pub(crate) only: Option<String>,
+    pub(crate) only: Vec<String>,
+    /// The brokers are left out.
+    #[arg(long)]
+    pub(crate) no_brokers: bool,
     /// The server was started for this run, so its checkpoints may be moved out of the measured time.
     #[arg(long)]
     pub(crate) own_server: bool,
@@ -152,7 +155,7 @@ pub(crate) struct Options {
 impl Options {
     /// Returns whether this is to be measured.
     pub(crate) fn wants(&self, label: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| label.contains(only))
+        self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
     }
 }
 

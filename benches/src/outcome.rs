@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::case::Case;
 use crate::framework::Framework;
+use crate::limits::{Limit, limits};
 use crate::machine::Machine;
 use crate::plan::{self, Line};
 use crate::prune::Prune;
@@ -16,6 +17,8 @@ pub(crate) struct Outcome {
     pub(crate) machine: Machine,
     pub(crate) peers: Vec<String>,
     pub(crate) rounds: usize,
+    /// The claims in the large tables.
+    pub(crate) rows: usize,
     /// Whether all sides were requested.
     pub(crate) whole: bool,
     pub(crate) load_at_end: String,
@@ -41,12 +44,23 @@ impl Outcome {
         lines.iter().any(|line| self.reached(line).map_or(self.whole, |reached| reached < line.least))
     }
 
-    /// Returns 0 if each measured line reaches its threshold, 1 if one does not, 2 if the baseline is not credible and
-    /// nothing follows.
+    /// Returns the required thresholds.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        plan::lines(&self.peers, self.rows)
+    }
+
+    /// Returns the limits, with what was measured.
+    pub(crate) fn limits(&self) -> Vec<Limit> {
+        limits(&self.samples, &self.bytes, self.prune.as_ref(), self.framework.as_ref())
+    }
+
+    /// Returns 0 if each measured line reaches its threshold and none is above its limit, 1 if one does not, 2 if the
+    /// baseline is not credible and nothing follows.
     pub(crate) fn verdict(&self) -> u8 {
-        match (self.below(&plan::credible()), self.below(&plan::lines(&self.peers))) {
+        let above = self.limits().iter().any(|limit| limit.reached.is_some_and(|reached| reached > limit.most));
+        match (self.below(&plan::credible()), self.below(&self.lines())) {
             (true, _) => 2,
-            (false, below) => u8::from(below),
+            (false, below) => u8::from(below || above),
         }
     }
 
@@ -70,7 +84,7 @@ impl Outcome {
         };
         let json = json!({
             "bench": "all", "command": self.command, "machine": self.machine, "rounds": self.rounds, "load_at_end": self.load_at_end, "cases": cases,
-            "must_reach": lines(plan::lines(&self.peers)), "credible": lines(plan::credible()),
+            "must_reach": lines(self.lines()), "limits": self.limits(), "credible": lines(plan::credible()),
             "others": lines(plan::others(&self.peers)), "bytes": self.bytes, "prune": self.prune, "framework": self.framework,
             "missing": self.missing, "exit_code": self.verdict(),
         });

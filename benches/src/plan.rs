@@ -31,10 +31,12 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
         cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(size)));
         cases.extend([Side::Batch(100), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, 4).on(size)));
     }
+    cases.push(Case::new(Side::Batch(100), 4).on(Size::Growing));
     for side in [Side::SqliteByHand, Side::Sqlite] {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
     }
     for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
+        cases.push(Case::new(Side::ByHandBroker(broker), 16));
         cases.extend([(1, 16), (100, 4)].map(|(batch, lanes)| Case::new(Side::Broker(broker, batch), lanes)));
     }
     cases
@@ -68,10 +70,10 @@ impl Line {
     }
 }
 
-/// Returns the required thresholds.
-pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
+/// Returns the required thresholds; `rows` is the number of claims in the large tables.
+pub(crate) fn lines(peers: &[String], rows: usize) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
-    let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.0)];
+    let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.3)];
     let natural = Case::new(Side::Natural, 16);
     lines.push(Line::new("single natural, 16 lanes / A", natural, Case::new(Side::Autocommit, 16), 0.8));
     let batch = Case::new(Side::Batch(100), 4);
@@ -83,13 +85,36 @@ pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
         let what = format!("batch handler of 1000 / F, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
         lines.push(Line::new(&what, Case::new(Side::BatchHandler(1000), lanes), Case::new(Side::Raw, lanes), 0.9));
     }
+    let again = |side| Case::new(side, 16).work(Work::Duplicates);
+    lines.push(Line::new("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand), 1.1));
     let (copies, hot) = (batch.work(Work::Duplicates), batch.work(Work::Hot));
     let a_second = "duplicates a second, batch 100, 4 lanes".to_owned();
     lines.push(Line { what: a_second, case: copies, to: None, least: 100_000.0 });
     lines.push(Line::new("hot rows, batch 100, 4 lanes / single, 16", hot, idem.work(Work::Hot), 1.0));
-    lines.push(Line::new("batch 100, all claims / empty", batch.on(Size::Full), batch, 0.8));
-    lines.extend(beside_peers(peers, true, 1.0));
+    // Random keys change other pages of the index with each claim.
+    let random = if rows > TEN_MILLION { 0.7 } else { 0.9 };
+    lines.push(Line::new("batch 100, all claims / empty", batch.on(Size::Full), batch, random));
+    lines.push(Line::new("batch 100, all claims, growing keys / empty", batch.on(Size::Growing), batch, 0.9));
+    let (sqlite, by_hand) = (Case::new(Side::Sqlite, 16), Case::new(Side::SqliteByHand, 16));
+    lines.push(Line::new("SQLite, 16 lanes / B", sqlite, by_hand, 1.0));
+    lines.extend(from_brokers());
+    lines.extend(beside_peers(peers, true, 1.05));
     lines
+}
+
+const TEN_MILLION: usize = 10_000_000;
+
+/// Returns the thresholds of each broker: batches compared to single messages, and these compared to those from memory.
+fn from_brokers() -> Vec<Line> {
+    let brokers = [(Broker::RabbitMq, 6.0, 0.75), (Broker::Nats, 6.0, 0.8), (Broker::Kafka, 5.0, 0.9)];
+    let lines = brokers.map(|(broker, together, alone)| {
+        let (single, batch) = (Case::new(Side::Broker(broker, 1), 16), Case::new(Side::Broker(broker, 100), 4));
+        [
+            Line::new(&format!("{broker}, batch 100, 4 lanes / single, 16"), batch, single, together),
+            Line::new(&format!("{broker}, single, 16 lanes / memory"), single, Case::new(Side::Idem, 16), alone),
+        ]
+    });
+    lines.into_iter().flatten().collect()
 }
 
 /// Returns the thresholds of the baseline relative to pgbench. Below them, the baseline is not credible and the run
@@ -108,7 +133,6 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
     let hot = |side| case(side, 16).work(Work::Hot);
     let staged = |side| case(side, 16).work(Work::Staged);
-    let again = |side| case(side, 16).work(Work::Duplicates);
     let mut lines = vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
@@ -129,7 +153,6 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         ),
         line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
         line("single natural, 1 lane / A", case(Side::Natural, 1), case(Side::Autocommit, 1)),
-        line("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
         line("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::ByHand)),
         line("one outgoing, batch 100, 16 lanes / B", staged(Side::Batch(100)), staged(Side::ByHand)),
@@ -137,11 +160,10 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
         line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
-        line("SQLite, 16 lanes / B", case(Side::Sqlite, 16), case(Side::SqliteByHand, 16)),
     ];
     for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
-        let what = format!("{broker}, batch 100, 4 lanes / single, 16");
-        lines.push(line(&what, case(Side::Broker(broker, 100), 4), case(Side::Broker(broker, 1), 16)));
+        let what = format!("{broker}, single, 16 lanes / B");
+        lines.push(line(&what, case(Side::Broker(broker, 1), 16), case(Side::ByHandBroker(broker), 16)));
     }
     lines.extend(beside_peers(peers, false, 0.0));
     lines

@@ -66,6 +66,13 @@ pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> 
     Ok(Prune { claims: pruned, alone, beside, rate, rate_beside })
 }
 
+impl Prune {
+    /// Returns the part of its throughput, in percent, that a worker loses beside it.
+    pub(crate) fn loss(&self) -> f64 {
+        (1.0 - self.rate_beside / self.rate) * 100.0
+    }
+}
+
 async fn timed(pruner: &Postgres) -> Result<(u64, f64)> {
     let begun = Instant::now();
     let pruned = pruner.prune().await?;

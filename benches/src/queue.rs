@@ -27,7 +27,12 @@ struct Inner {
 
 impl Queue {
     pub(crate) fn new(payloads: Vec<Bytes>) -> Self {
-        let timed = payloads.len() - payloads.len() / 10;
+        Self::starting_after(payloads, 0)
+    }
+
+    /// Creates a queue whose clock starts after this many acks, or after a tenth of them if that is more.
+    pub(crate) fn starting_after(payloads: Vec<Bytes>, acks: usize) -> Self {
+        let timed = payloads.len().saturating_sub((payloads.len() / 10).max(acks));
         Self(Arc::new(Inner {
             left: AtomicUsize::new(payloads.len()),
             timed,

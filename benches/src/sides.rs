@@ -1,5 +1,6 @@
 //! All sides, ready to run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +18,7 @@ use crate::samples::Sample;
 use crate::single::cpu;
 use crate::sqlite::Files;
 use crate::tables::{Table, run};
-use crate::{autocommit, batches, raw, worker};
+use crate::{autocommit, batches, by_hand_brokers, raw, worker};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -42,7 +43,8 @@ pub(crate) struct Sides {
 }
 
 impl Sides {
-    pub(crate) async fn new(url: &str, options: &Options) -> Result<Self> {
+    /// Connects, and fills tables of these sizes.
+    pub(crate) async fn new(url: &str, options: &Options, sizes: BTreeSet<Size>) -> Result<Self> {
         let mut conn = PgConnection::connect(url).await?;
         if options.own_server {
             // Otherwise a checkpoint would slow down the side that runs at the time, and cause full-page writes.
@@ -53,7 +55,7 @@ impl Sides {
         }
         message::tables(&mut conn).await?;
         let mut tables = Vec::new();
-        for size in [Size::Empty, Size::Tenth, Size::Full] {
+        for size in sizes {
             tables.push(Table::new(&mut conn, url, size, options.rows).await?);
         }
         let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
@@ -96,6 +98,7 @@ impl Sides {
         let work = case.work;
         let messages = match case.work {
             Work::Duplicates => message::repeated(&self.seen, count),
+            Work::Fresh if case.size == Size::Growing => message::growing(count)?,
             Work::Fresh | Work::Hot | Work::Staged => message::fresh(count)?,
         };
         let lanes = case.lanes;
@@ -116,8 +119,13 @@ impl Sides {
             Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
+            Side::ByHandBroker(broker) => {
+                let by_hand = ByHand::new(&self.pool, Shape::Guarded, &self.by_hand(case)?, work);
+                by_hand_brokers::run(&self.brokers, broker, &by_hand, lanes, messages).await
+            }
             Side::Broker(broker, batch) => {
-                self.brokers.run(broker, &self.table(Size::Empty)?.store, (lanes, batch), messages).await
+                let (store, messages) = (&self.table(Size::Empty)?.store, (messages, case.warm_up()));
+                self.brokers.run(broker, store, (lanes, batch), messages).await
             }
         }
     }

@@ -30,16 +30,24 @@ impl Display for Outcome {
         }
         f.write_str("\n")?;
         row(f, "must reach, as medians of the rounds' ratios", ["at least", "reached"])?;
-        self.lines(f, &plan::credible())?;
-        self.lines(f, &plan::lines(&self.peers))?;
+        self.ratios(f, &plan::credible())?;
+        self.ratios(f, &self.lines())?;
+        f.write_str("\n")?;
+        row(f, "must not exceed", ["at most", "reached"])?;
+        for limit in self.limits() {
+            let Some(reached) = limit.reached else { continue };
+            let above = if reached > limit.most { "ABOVE" } else { "" };
+            let (most, reached) = (limit.most.to_string(), format!("{reached:.1}"));
+            row(f, limit.what, [&most, &reached, above])?;
+        }
         writeln!(f, "\nother ratios")?;
-        self.lines(f, &plan::others(&self.peers))?;
+        self.ratios(f, &plan::others(&self.peers))?;
         for missing in &self.missing {
             writeln!(f, "not measured: {missing}")?;
         }
         f.write_str(match self.verdict() {
             0 => "\npassed: each line that was measured is reached\n",
-            1 => "\nFAILED: a line is not reached\n",
+            1 => "\nFAILED: a line is not reached, or a limit is exceeded\n",
             _ => "\nINVALID: B has less than 0.6 of pgbench, so that it is no baseline\n",
         })
     }
@@ -56,7 +64,7 @@ impl Outcome {
         row(f, &case.label(&self.peers), [whole(rate), range, micros, format!("{client:.1}"), whole(log)])
     }
 
-    fn lines(&self, f: &mut Formatter<'_>, lines: &[Line]) -> fmt::Result {
+    fn ratios(&self, f: &mut Formatter<'_>, lines: &[Line]) -> fmt::Result {
         for line in lines {
             let Some(reached) = self.reached(line) else { continue };
             let least = if line.least == 0.0 { String::new() } else { line.least.to_string() };

@@ -34,17 +34,19 @@ impl Table {
             Size::Empty => (SCHEMA, 0),
             Size::Tenth => ("idem_bench_tenth", rows / 10),
             Size::Full => ("idem_bench_full", rows),
+            Size::Growing => ("idem_bench_growing", rows),
         };
-        Self::filled(conn, url, schema, rows).await.map(|table| Self { size, ..table })
+        let key = if size == Size::Growing { GROWING } else { RANDOM };
+        Self::filled(conn, url, schema, (rows, key)).await.map(|table| Self { size, ..table })
     }
 
     /// Creates an empty table in a separate schema, replacing an existing one.
     pub(crate) async fn of(conn: &mut PgConnection, url: &str, schema: &str) -> Result<Self> {
         run(conn, format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await?;
-        Self::filled(conn, url, schema, 0).await
+        Self::filled(conn, url, schema, (0, RANDOM)).await
     }
 
-    async fn filled(conn: &mut PgConnection, url: &str, schema: &str, rows: usize) -> Result<Self> {
+    async fn filled(conn: &mut PgConnection, url: &str, schema: &str, (rows, key): (usize, &str)) -> Result<Self> {
         let filled = format!("{rows} claims");
         let asked = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1";
         let found: Option<Option<String>> = sqlx::query_scalar(asked).bind(schema).fetch_optional(&mut *conn).await?;
@@ -60,7 +62,7 @@ impl Table {
         let handler: i32 = sqlx::query_scalar(AssertSqlSafe(register)).fetch_one(&mut *conn).await?;
         let claims = Claims { table: format!("{schema}.processed_messages"), handler };
         if !there && rows > 0 {
-            fill(conn, &claims, rows).await?;
+            fill(conn, &claims, rows, key).await?;
             run(conn, format!("COMMENT ON SCHEMA {schema} IS '{filled}'")).await?;
         }
         Ok(Self { size: Size::Empty, store, claims })
@@ -84,17 +86,22 @@ impl Table {
     }
 }
 
-/// Inserts claims with random keys, as UUIDs are, and dates of the last days, oldest first, as in a table that has
-/// grown.
-async fn fill(conn: &mut PgConnection, Claims { table, handler }: &Claims, rows: usize) -> Result<()> {
+/// The keys of claims in SQL: random UUIDs.
+const RANDOM: &str = "uuid_send(gen_random_uuid())";
+/// UUIDv7 of the date `moment` (RFC 9562, 5.7): its milliseconds in 6 bytes, the version, and random bytes.
+const GROWING: &str = "substring(int8send((extract(epoch FROM moment) * 1000)::bigint) FROM 3) || '\\x70'::bytea
+    || substring(uuid_send(gen_random_uuid()) FROM 8)";
+
+/// Inserts claims with these keys, and dates of the last days, oldest first, as in a table that has grown.
+async fn fill(conn: &mut PgConnection, Claims { table, handler }: &Claims, rows: usize, key: &str) -> Result<()> {
     for done in (0..rows).step_by(CHUNK) {
         let last = (done + CHUNK).min(rows);
         eprint!("\rfilling {table}: {done} of {rows} ");
         let text = format!(
             "INSERT INTO {table} (processed_at, handler_id, key, fingerprint)
-             SELECT now() - interval '1 day' - ({rows} - n) * interval '20 milliseconds', {handler},
-                    uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid())
-             FROM generate_series({done} + 1, {last}) AS n"
+             SELECT moment, {handler}, {key}, uuid_send(gen_random_uuid())
+             FROM generate_series({done} + 1, {last}) AS n, LATERAL (
+                 SELECT now() - interval '1 day' - ({rows} - n) * interval '20 milliseconds' AS moment) AS dated"
         );
         run(conn, text).await?;
     }

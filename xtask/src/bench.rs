@@ -31,9 +31,9 @@ pub(crate) struct Options {
     /// Seconds that each side runs in each round; 1 by default.
     #[arg(long)]
     seconds: Option<f64>,
-    /// Only the sides whose names contain this.
+    /// Only the sides whose names contain this; can be given several times. Tables that they do not use are not filled.
     #[arg(long)]
-    only: Option<String>,
+    only: Vec<String>,
     /// Without the other libraries, which take minutes to build.
     #[arg(long)]
     no_peers: bool,
@@ -178,6 +178,9 @@ impl Options {
         for peer in if self.no_peers { Vec::new() } else { peers()? } {
             bench.args(["--peer", &peer]);
         }
+        if self.no_brokers {
+            bench.arg("--no-brokers");
+        }
         let servers = servers(bench, if self.no_brokers { &[] } else { &BROKERS })?;
         if servers.owns_database {
             // The measurement may change the checkpoint settings of a server that has no other users.
@@ -193,9 +196,7 @@ impl Options {
         give("seconds", self.seconds.unwrap_or(seconds).to_string());
         give("rounds", self.rounds.unwrap_or(rounds).to_string());
         give("rows", self.rows.unwrap_or(rows).to_string());
-        if let Some(only) = &self.only {
-            give("only", only.clone());
-        }
+        self.only.iter().for_each(|only| give("only", only.clone()));
         let given: Vec<String> = std::env::args().skip(1).collect();
         give("command", format!("cargo xtask {}", given.join(" ")));
         args

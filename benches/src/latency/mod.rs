@@ -8,11 +8,11 @@
 //! | `consumer`, `rabbitmq`, `nats`, `kafka` | the loop by hand, with the client of each broker |
 //! | `report` | the table and the verdict |
 
-mod consumer;
-mod kafka;
+pub(crate) mod consumer;
+pub(crate) mod kafka;
 mod load;
-mod nats;
-mod rabbitmq;
+pub(crate) mod nats;
+pub(crate) mod rabbitmq;
 mod report;
 mod sides;
 mod timed;

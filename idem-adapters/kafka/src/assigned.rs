@@ -200,9 +200,13 @@ impl Assigned {
         (BUFFERED / self.partitions.len().max(1)).max(1)
     }
 
-    /// Whether there is room to receive more of a partition.
+    /// Whether it is time to receive more of a partition: half of what it may have, since each round of the thread costs
+    /// about as much for one record as for many. If it has nothing to hand out, even one record counts, for example
+    /// behind a slow delivery.
     pub(crate) fn wants(&self, partition: &TopicPartition) -> bool {
-        self.room(partition) > 0
+        let room = self.room(partition);
+        let half = self.window.min(self.share()) / 2;
+        room > 0 && (room >= half || !self.partitions.get(partition).is_some_and(|owned| owned.buffer.is_ready()))
     }
 
     /// The state of a partition that may have stalled. `None` if it is not assigned to this member.

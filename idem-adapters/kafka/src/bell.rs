@@ -5,7 +5,7 @@
 pub(crate) enum Waits {
     #[default]
     Nothing,
-    /// Room for more records of a partition, and not for one after another.
+    /// Room for more records of a partition, and not for one after another while others are left to hand out.
     Room,
     /// The end of all running deliveries; wakes at each one that is settled.
     Quiet,
@@ -35,6 +35,13 @@ impl Bell {
         self.settled = true;
         self.room |= room;
         self.waits != Waits::Nothing && self.wakes()
+    }
+
+    /// Notes a delivery that was handed out, and whether its partition should receive more now, because nothing is left
+    /// to hand out. Returns whether that wakes the thread.
+    pub(crate) fn handed_out(&mut self, room: bool) -> bool {
+        self.room |= room;
+        room && self.waits == Waits::Room
     }
 
     /// Handles that the thread is about to sleep. Returns `false` if it must not, because what it waits for has
@@ -75,6 +82,18 @@ mod tests {
             assert!(bell.sleep(waits));
             assert_eq!(bell.settled(room), wakes, "{waits:?}, {room}");
         }
+    }
+
+    #[test]
+    fn the_last_record_that_is_handed_out_wakes_who_waits_for_room() {
+        let mut bell = Bell::default();
+        assert!(bell.sleep(Waits::Room));
+        assert_eq!((bell.handed_out(false), bell.handed_out(true)), (false, true));
+        bell.woke();
+        assert!(!bell.handed_out(true), "it is awake");
+        assert!(!bell.sleep(Waits::Room), "and must not sleep");
+        bell.woke();
+        assert!(bell.sleep(Waits::Quiet) && !bell.handed_out(true));
     }
 
     #[test]

@@ -82,13 +82,23 @@ impl Shared {
                     ));
                 }
                 inner => {
-                    if let Some(taken) = inner.assigned.take() {
+                    if let Some(taken) = self.take(inner) {
                         return Ok(taken);
                     }
                 }
             }
             self.changed.notified().await;
         }
+    }
+
+    /// Takes the next delivery, and wakes the thread if its partition should receive more now.
+    fn take(&self, inner: &mut Inner) -> Option<(Ticket, Delivery)> {
+        let taken = inner.assigned.take()?;
+        let room = inner.assigned.wants(&taken.0.partition);
+        if inner.bell.handed_out(room) {
+            self.wake.notify_one();
+        }
+        Some(taken)
     }
 
     /// Waits for the first assignment. A client that has not joined yet may report that all brokers are down when one of

@@ -90,6 +90,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acker;
+mod acks;
 mod address;
 mod argument;
 mod attempts;
@@ -114,6 +115,7 @@ mod queue_type;
 mod refusal;
 mod renewal;
 mod request;
+mod sending;
 mod server;
 mod several;
 mod single;
@@ -121,6 +123,7 @@ mod sink;
 mod source;
 mod subscription;
 mod suspects;
+mod tags;
 mod tls;
 mod unreadable;
 mod url;

@@ -82,7 +82,12 @@ impl Member {
     }
 
     /// Subscribes on `link`, or on a connection that reads raw bytes if messages are to be taken one at a time.
-    pub(crate) async fn subscribe(&mut self, config: &Config, link: &Link, max_unsettled: u16) -> Result<(), Error> {
+    pub(crate) async fn subscribe(
+        &mut self,
+        config: &Config,
+        link: &mut Link,
+        max_unsettled: u16,
+    ) -> Result<(), Error> {
         self.subscription = Some(if self.is_narrow() {
             By::Bare(Single::open(config, &self.name, max_unsettled, self.request.consumer.clone()).await?)
         } else {
@@ -91,14 +96,14 @@ impl Member {
         Ok(())
     }
 
-    async fn wide(&self, config: &Config, link: &Link, max_unsettled: u16) -> Result<Wide, Error> {
+    async fn wide(&self, config: &Config, link: &mut Link, max_unsettled: u16) -> Result<Wide, Error> {
         let subscribed = Wide::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
         subscribed.map_err(|error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error))
     }
 
     /// Replaces a one-at-a-time subscription that has nothing unsettled with a lapin subscription. Cancel safe: if it
     /// is dropped, the old one remains and is replaced the next time.
-    pub(crate) async fn widen(&mut self, config: &Config, link: &Link, max_unsettled: u16) -> Result<(), Error> {
+    pub(crate) async fn widen(&mut self, config: &Config, link: &mut Link, max_unsettled: u16) -> Result<(), Error> {
         let wide = self.wide(config, link, max_unsettled).await?;
         tracing::info!(queue = %self.name, "the prefetched messages have passed; messages are prefetched again");
         if let Some(old) = self.subscription.replace(By::Lapin(wide)) {

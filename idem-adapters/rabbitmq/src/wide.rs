@@ -9,14 +9,17 @@ use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer, ErrorKind};
 
-use crate::acker::{RabbitMqAcker, release};
+use crate::acker::RabbitMqAcker;
+use crate::acks::Acks;
 use crate::connection::Link;
 use crate::delivery::{Way, delivery};
+use crate::sending::nack;
 
 pub(crate) struct Wide {
     // In drop order.
     consumer: Consumer,
     channel: Channel,
+    acks: Arc<Acks>,
     /// The tag of the last delivery.
     tag: u64,
 }
@@ -34,7 +37,7 @@ pub(crate) enum End {
 
 impl Wide {
     pub(crate) async fn open(
-        link: &Link,
+        link: &mut Link,
         queue: &str,
         max_unsettled: u16,
         arguments: FieldTable,
@@ -44,7 +47,7 @@ impl Wide {
         channel.basic_qos(max_unsettled, BasicQosOptions { global: false }).await?;
         let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
         let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
-        Ok(Self { consumer, channel, tag: 0 })
+        Ok(Self { consumer, channel, acks: Acks::start(&mut link.watch), tag: 0 })
     }
 
     /// Must not be called again after an error: the stream then stays pending forever.
@@ -62,10 +65,11 @@ impl Wide {
                 }
                 Some(Ok(message)) => {
                     self.tag = message.delivery_tag;
+                    self.acks.deliver(self.tag);
                     let (exchange, routing_key) = (message.exchange.as_str(), message.routing_key.as_str());
                     let way = Way { exchange, routing_key, redelivered: message.redelivered };
                     let delivery = delivery(queue, message.data, way, &message.properties);
-                    Ok((delivery, message.acker.into()))
+                    Ok((delivery, RabbitMqAcker::new(&self.acks, self.tag, message.acker)))
                 }
                 Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {
                     Err(End::Unreadable { tag: self.tag, error })
@@ -82,7 +86,7 @@ impl Wide {
     pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
         self.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions { nowait: false }).await?;
         while let Some(Ok(message)) = self.consumer.next().await {
-            release(&message.acker).await?;
+            nack(&message.acker).await?;
         }
         Ok(())
     }

@@ -96,10 +96,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Ends the transaction of a message that is not new, and returns its outcome: commits what was written for it.
-    /// Nothing is written for a duplicate of a processed message.
+    /// Nothing is written for a duplicate of a processed message, or if the claim is gone.
     pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, classified: &Classified) -> Progress {
         let ended = match classified {
-            Classified::Duplicate(Some(_)) => self.store.rollback(txn).await.map(drop),
+            Classified::Duplicate(Some(_)) | Classified::Gone => self.store.rollback(txn).await.map(drop),
             _ => committed(self.store.commit(txn).await),
         };
         if let Err(fault) = ended {

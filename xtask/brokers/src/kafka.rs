@@ -213,6 +213,10 @@ impl Broker for Kafka {
         Ok(kafka.topic(name).await?.group(name).window(STORED))
     }
 
+    async fn default_source(address: &str, name: &str) -> Result<Self::Source> {
+        Ok(idem::Kafka::connect(address).await?.topic(name).await?.group(name))
+    }
+
     async fn sink(address: &str) -> Result<Self::Sink> {
         Ok(idem::Kafka::connect(address).await?.producer())
     }

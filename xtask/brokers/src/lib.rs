@@ -90,6 +90,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// within seconds. The durable consumer or the group has the name of the stream or topic.
     async fn source(address: &str, name: &str) -> Result<Self::Source>;
 
+    /// Returns the source with the defaults of its adapter, for measurements.
+    async fn default_source(address: &str, name: &str) -> Result<Self::Source> {
+        Self::source(address, name).await
+    }
+
     /// Returns the sink, whose messages reach the queue, stream or topic if that is their destination.
     async fn sink(address: &str) -> Result<Self::Sink>;
 

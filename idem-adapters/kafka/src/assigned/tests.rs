@@ -203,12 +203,21 @@ fn a_partition_whose_payloads_are_large_leaves_room_for_the_others() {
 }
 
 #[test]
-fn a_reader_is_worth_waking_for_any_room() {
-    let mut assigned = with(2, 100, 0..2);
-    let (first, second) = (take(&mut assigned), take(&mut assigned));
-    assert!(!assigned.wants(&at(0)) && !assigned.wants(&at(1)));
-    assert!(assigned.finish(&second) && !assigned.wants(&at(0)), "the window begins at the first unfinished one");
-    assert!(assigned.finish(&first) && assigned.wants(&at(0)));
+fn a_reader_is_worth_waking_for_half_of_what_fits_or_if_nothing_is_left_to_hand_out() {
+    let mut assigned = with(8, 100, 0..8);
+    let tickets: Vec<_> = (0..5).map(|_| take(&mut assigned)).collect();
+    let wants: Vec<_> = tickets.iter().map(|ticket| assigned.finish(ticket) && assigned.wants(&at(0))).collect();
+    assert_eq!(wants, [false, false, false, true, true]);
+    // Behind a slow delivery, there is never room for half.
+    let mut assigned = with(8, 100, 0..5);
+    let (_slow, second) = (take(&mut assigned), take(&mut assigned));
+    receive(&mut assigned, 0, 5..7);
+    assert!(assigned.finish(&second) && !assigned.wants(&at(0)), "there is something to hand out");
+    while assigned.take().is_some() {}
+    assert!(assigned.wants(&at(0)));
+    receive(&mut assigned, 0, [7]);
+    take(&mut assigned);
+    assert!(!assigned.wants(&at(0)) && !assigned.wants(&at(1)), "there is no room");
 }
 
 #[test]

@@ -17,13 +17,13 @@ fn start_from<S: Site>(scene: &Scene<S>, source: impl Source) -> Running {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_acks_of_a_batch_are_written_to_rabbitmq_together() {
+async fn the_acks_of_a_batch_are_few_to_rabbitmq() {
     run::<RabbitMq>(Mode::Batch, async |scene: &Scene<RabbitMq>| {
         let (source, asked) = Unacked::new(scene.site.source().await);
         let worker = start_from(scene, source);
         until("it consumes", || async { worker.health.is_ready() }).await;
         let relay = &scene.site.relay;
-        // Nothing is written until the connection is unblocked, so that all acks can be written together.
+        // Nothing is written until the connection is unblocked, so that all acks can be sent together.
         relay.say(&connection_method(60, b"\x03why"));
         let orders = orders("order", BATCH, Act::Write);
         scene.publish(&orders).await;
@@ -37,9 +37,9 @@ async fn the_acks_of_a_batch_are_written_to_rabbitmq_together() {
             (acks, writes) = (acks + here, writes + usize::from(here > 0));
         }
         println!("{acks} acks in {writes} writes");
-        assert_eq!(acks, BATCH, "not `multiple`, which would settle what still runs");
-        // The last ones may still be on their way to the client's thread when the others are written.
-        assert!(writes <= BATCH / 10, "{acks} acks in {writes} writes");
+        // The first ones may be sent before the others are requested. From then on, one ack settles all of them: a
+        // test of the adapter shows that it settles nothing that still runs.
+        assert!((1..=BATCH / 10).contains(&acks) && writes <= acks, "{acks} acks in {writes} writes");
     })
     .await;
 }

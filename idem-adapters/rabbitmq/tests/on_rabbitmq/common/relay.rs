@@ -1,5 +1,6 @@
-//! A TCP relay in front of the server that can cut and refuse connections, and inject frames.
+//! A TCP relay in front of the server that can cut and refuse connections, inject frames, and count acks.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,6 +13,18 @@ pub(crate) struct Relay {
     words: Arc<Mutex<Vec<mpsc::UnboundedSender<Vec<u8>>>>>,
     consuming: Arc<Mutex<Option<u16>>>,
     secrets: watch::Sender<usize>,
+    acks: Arc<AtomicUsize>,
+}
+
+/// The frames that the relay looks for.
+#[derive(Clone)]
+struct Seen {
+    /// The channel that consumes.
+    consuming: Arc<Mutex<Option<u16>>>,
+    /// The number of new secrets.
+    secrets: watch::Sender<usize>,
+    /// The number of acks.
+    acks: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -29,10 +42,10 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (state, seen) = watch::channel(State { generation: 0, refuses: false, held: false });
-        let (words, consuming) = (Arc::<Mutex<Vec<_>>>::default(), Arc::default());
-        let (senders, channel) = (Arc::clone(&words), Arc::clone(&consuming));
-        let secrets = watch::Sender::new(0);
-        let renewed = secrets.clone();
+        let words = Arc::<Mutex<Vec<_>>>::default();
+        let senders = Arc::clone(&words);
+        let frames = Seen { consuming: Arc::default(), secrets: watch::Sender::new(0), acks: Arc::default() };
+        let Seen { consuming, secrets, acks } = frames.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if seen.borrow().refuses {
@@ -41,11 +54,10 @@ impl Relay {
                 let server = TcpStream::connect(&target).await.unwrap();
                 let (word, inbox) = mpsc::unbounded_channel();
                 senders.lock().unwrap().push(word);
-                let told = (Arc::clone(&channel), renewed.clone());
-                tokio::spawn(relay(client, server, seen.clone(), inbox, told));
+                tokio::spawn(relay(client, server, seen.clone(), inbox, frames.clone()));
             }
         });
-        Self { port, state, words, consuming, secrets }
+        Self { port, state, words, consuming, secrets, acks }
     }
 
     /// Returns the URL with the relay's address.
@@ -56,6 +68,11 @@ impl Relay {
     /// Waits until connections were sent this many new secrets.
     pub(crate) async fn renewed(&self, secrets: usize) {
         self.secrets.subscribe().wait_for(|seen| *seen >= secrets).await.unwrap();
+    }
+
+    /// Returns how many acks clients have sent so far, each of which settles one delivery or several.
+    pub(crate) fn acks(&self) -> usize {
+        self.acks.load(SeqCst)
     }
 
     /// Returns how many connections were made so far.
@@ -100,7 +117,7 @@ async fn relay(
     mut server: TcpStream,
     mut state: watch::Receiver<State>,
     mut words: mpsc::UnboundedReceiver<Vec<u8>>,
-    (consuming, secrets): (Arc<Mutex<Option<u16>>>, watch::Sender<usize>),
+    seen: Seen,
 ) {
     let generation = state.borrow().generation;
     let (mut from_client, mut from_server) = (vec![0; 65536], vec![0; 65536]);
@@ -126,11 +143,14 @@ async fn relay(
                     let bytes = &from_client[..length];
                     // basic.consume is class 60, method 20, at offset 7 of its frame.
                     if let Some(at) = bytes.windows(4).position(|window| window == [0, 60, 0, 20]).filter(|at| *at >= 7) {
-                        *consuming.lock().unwrap() = Some(u16::from_be_bytes([bytes[at - 6], bytes[at - 5]]));
+                        *seen.consuming.lock().unwrap() = Some(u16::from_be_bytes([bytes[at - 6], bytes[at - 5]]));
                     }
                     // connection.update-secret, on channel 0: class 10, method 70.
                     let secret = bytes.windows(4).filter(|window| *window == [0, 10, 0, 70]).count();
-                    secrets.send_modify(|secrets| *secrets += secret);
+                    seen.secrets.send_modify(|secrets| *secrets += secret);
+                    // basic.ack, with 13 bytes: class 60, method 80.
+                    let ack = bytes.windows(8).filter(|window| *window == [0, 0, 0, 13, 0, 60, 0, 80]).count();
+                    seen.acks.fetch_add(ack, SeqCst);
                     if server.write_all(bytes).await.is_err() {
                         return;
                     }
