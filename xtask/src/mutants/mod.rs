@@ -36,9 +36,9 @@ const AFFORDABLE: Duration = Duration::from_secs(120);
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Only the mutants whose names contain this.
+    /// Only the mutants whose names contain this. It may be repeated.
     #[arg(long)]
-    only: Option<String>,
+    only: Vec<String>,
     /// Only one part of them, for example 3/12. All the parts together are all mutants.
     #[arg(long, conflicts_with = "only")]
     part: Option<Part>,
@@ -71,7 +71,8 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut mutants = Mutant::all()?;
-    mutants.retain(|mutant| options.only.as_ref().is_none_or(|only| mutant.name.contains(only)));
+    let only = &options.only;
+    mutants.retain(|mutant| only.is_empty() || only.iter().any(|only| mutant.name.contains(only)));
     if mutants.is_empty() {
         bail!("there is no such mutant in xtask/mutants");
     }
