@@ -31,21 +31,22 @@ async fn acks_at_the_same_time_are_one_and_leave_out_what_is_unsettled() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
     let mut queue = world.open_through(&relay, 100).await;
-    let mut first = deliveries(&world, &mut queue, 100).await;
+    let mut first = deliveries(&world, &mut queue, 80).await;
     let mut behind = first.split_off(60);
     ack_all(first.into_iter().rev()).await;
-    // One still runs, and another one was dropped.
+    // One still runs, and another one was dropped. The others are fewer than 32: a channel keeps further acks of a quorum
+    // queue back, and forgets them when it is closed (`SOFT_LIMIT` in RabbitMQ's `rabbit_fifo_client`).
     let running = behind.remove(0);
-    drop(behind.remove(19));
+    drop(behind.remove(9));
     ack_all(behind).await;
     assert!(running.1.is_live());
     queue.close().await;
     world.until_ready(2).await;
-    assert_eq!(relay.acks(), 1 + 38, "one for those before the running one, and one for each behind it");
+    assert_eq!(relay.acks(), 1 + 18, "one for those before the running one, and one for each behind it");
     queue.subscribe(subscribe_options(100)).await.unwrap();
     let mut left = [next(&mut queue).await, next(&mut queue).await].map(|(delivery, _)| delivery.payload().to_vec());
     left.sort();
-    assert_eq!(left, [b"60", b"80"]);
+    assert_eq!(left, [b"60", b"70"]);
 }
 
 #[tokio::test]
