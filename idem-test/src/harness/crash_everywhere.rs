@@ -6,16 +6,12 @@ use super::crash_report::CrashReport;
 use super::digest::{Change, Digest};
 use super::one_effect::ToPublication;
 use super::phase::Phase;
-use super::polls::Point;
 use super::runs::Runs;
+use super::search::Search;
 use super::trial::Trial;
 
 /// The most points of a phase, three times as many as a login to PostgreSQL has. A handler with more waits in a loop.
 const MOST: usize = 300;
-
-/// How many runs in a row have to get through a phase before it ends. The number of polls differs a little from run to
-/// run, since an answer may be there at once.
-const THROUGH: usize = 2;
 
 impl<S: Store> Trial<S> {
     /// Delivers a message for each point at which a process can die, lets its process die there, and checks that the
@@ -82,32 +78,30 @@ where
     M: ToPublication,
     D: Digest,
 {
-    let (mut points, mut through, mut had_effect) = (0, 0, false);
-    while through < THROUGH {
-        let point = Point { phase, number: points + 1 };
+    let mut search = Search::new(phase);
+    while let Some(point) = search.next() {
         let observed = runs.run(Some(point)).await?;
         let died = observed.between.is_some();
         let at = if died { format!("the process died at {point}") } else { "no process died".to_owned() };
         observed.check(one).map_err(|seen| format!("{at}, and {seen}"))?;
         if !died {
-            through += 1;
+            search.got_through();
             continue;
         }
-        (points, through) = (point.number, 0);
-        had_effect |= observed.had_effect();
-        if points > MOST {
+        search.died(observed.had_effect());
+        if search.points > MOST {
             return Err(
                 format!("there are more than {MOST} points, the last one is {point}: does it wait in a loop?").into()
             );
         }
     }
-    if points == 0 {
+    if search.points == 0 {
         return Err(format!("there was no point {phase}, so that nothing is known about a crash there").into());
     }
-    if phase == Phase::InCommit && !had_effect {
+    if phase == Phase::InCommit && !search.had_effect {
         return Err(
             "no process died between its COMMIT and the ack, so that nothing is known about a crash there".into()
         );
     }
-    Ok(points)
+    Ok(search.points)
 }

@@ -59,6 +59,7 @@ mod polls;
 mod process;
 mod process_thread;
 mod runs;
+mod search;
 mod sending;
 mod source;
 mod staged;
