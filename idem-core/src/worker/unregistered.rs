@@ -84,14 +84,15 @@ pub(crate) fn new_first<'a>(names: impl IntoIterator<Item = &'a str>, histories:
 }
 
 /// Returns the same cures, with a rename that works. It fails if the new name has latest versions, so those are moved to the
-/// old name first.
+/// old name first; not those of a handler that has claims, to which no rename is possible.
 pub(crate) fn with_versions(
     histories: &[History],
     cures: impl Fn(&str, &str) -> Cures,
 ) -> impl Fn(&str, &str) -> Cures {
     move |old, new| {
         let found = cures(old, new);
-        match histories.iter().any(|history| history.has_versions && history.handler == new) {
+        let is_movable = |history: &History| history.has_versions && !history.has_processed && history.handler == new;
+        match histories.iter().any(is_movable) {
             true => Cures { rename: format!("{}; {}", cures(new, old).merge, found.rename), ..found },
             false => found,
         }
@@ -202,8 +203,10 @@ mod tests {
         };
         let text = refused(&names);
         assert!(text.contains("[\"bills\", \"orders\"]): MERGE invoices gone; RENAME gone invoices."), "{text}");
-        let text = refused(&["bills"]);
-        assert!(text.contains("rename it: RENAME gone bills."), "{text}");
+        for name in ["bills", "orders"] {
+            let text = refused(&[name]);
+            assert!(text.contains(&format!("rename it: RENAME gone {name}.")), "{text}");
+        }
     }
 
     #[test]

@@ -16,7 +16,9 @@ pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
 pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, failed: &Failed<'_>) -> Result<(), Error> {
     let asked = sqlx::raw_sql(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery(),
-             EXISTS (SELECT FROM pg_catalog.pg_class WHERE relrowsecurity AND pg_catalog.row_security_active(oid))",
+             EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE relrowsecurity AND pg_catalog.row_security_active(oid)
+                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass
+                     AND objid = c.oid AND deptype = 'e'))",
     );
     let unclear = |failure: Failure| failed("cannot read the settings of", failure.into_error());
     let rows = connection.ask(OWN, asked).await.map_err(unclear)?;
@@ -34,10 +36,22 @@ pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, fail
     }
     // Its policies may read a setting (a tenant), which a handler of a batch must not inherit from the one before it.
     if row.try_get(3).map_err(|error| unclear(error.into()))? && !connection.resets() {
-        connection.reset_between_messages();
-        tracing::info!("row-level security applies to this role: batches reset all settings between two messages");
+        protect_tenants(connection);
     }
     settings.unsafe_ones().into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe))
+}
+
+/// Resets the settings between the messages of a batch. Behind a pooler that would also remove what the pooler has set, which
+/// may be the tenant itself.
+fn protect_tenants(connection: &Connection) {
+    if connection.is_pooled() {
+        tracing::warn!(
+            "row-level security applies to this role: a handler of a batch sees the settings that another one has made with SET              LOCAL, unless the store has `.reset_between_messages()`, which also undoes what the pooler has set (connect_query)"
+        );
+        return;
+    }
+    connection.reset_between_messages();
+    tracing::info!("row-level security applies to this role: batches reset all settings between two messages");
 }
 
 /// Checks that unqualified names of this session do not resolve to idem's schema by accident. The default search path

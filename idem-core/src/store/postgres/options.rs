@@ -196,7 +196,7 @@ impl PostgresOptions {
     /// Gives each handler of a batch a clean role and clean settings: all settings are reset between two handlers
     /// (`RESET ROLE`, `RESET ALL`), and the transaction is checked, which costs one more round trip per message. Use this
     /// if handlers set something that others must not see (`SELECT set_config('app.tenant', $1, true)`), or may end the
-    /// transaction. If row-level security applies to the role in the database when the store connects, it is always on.
+    /// transaction. Without a pooler it is always on if row-level security applies to the role at the start.
     ///
     /// Without it, a setting that a handler of a batch makes with `SET LOCAL` applies to the handlers after it until
     /// the batch commits. If that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone
