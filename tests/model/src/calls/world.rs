@@ -43,9 +43,9 @@ const BARE: World =
     World { name: "", once: false, reconciles: false, keys_last: false, outlives: false, left: NONE, defect: None };
 
 impl World {
-    /// The world of a trace, with such a provider.
+    /// The world of a trace, with such a provider. Nobody sees how long a request is on its way.
     pub(super) fn traced(once: bool, reconciles: bool, left: Left) -> Self {
-        Self { name: "a trace", once, reconciles, left, ..BARE }
+        Self { name: "a trace", once, reconciles, outlives: true, left, ..BARE }
     }
 }
 

@@ -57,13 +57,7 @@ pub(super) fn note(next: &mut At, line: &Line, worker: Option<usize>) {
 }
 
 /// The names of the keys behind a line; `None` if it names another key than that of the step.
-fn named(
-    call: &Call,
-    at: &At,
-    line: usize,
-    worker: Option<usize>,
-    after: &State,
-) -> Option<[Option<usize>; KEYS]> {
+fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State) -> Option<[Option<usize>; KEYS]> {
     let (step, name, mut keys) = (call.lines[line].step, call.key_of[line], at.keys);
     let Some(number) = number(at, step, worker, after).map(usize::from) else { return Some(keys) };
     match step {
