@@ -64,6 +64,7 @@ mod source;
 mod staged;
 mod store;
 mod traced;
+mod traced_call;
 mod trial;
 
 pub use bench::Bench;
@@ -77,4 +78,6 @@ pub use phase::Phase;
 pub use sending::Sending;
 #[doc(hidden)]
 pub use traced::{TracedHandler, TracedProcess, TracedSource, TracedStore};
+#[doc(hidden)]
+pub use traced_call::TracedCall;
 pub use trial::Trial;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{Codec, Handler, Json};
+use idem_core::{Codec, Handler, Json, Param as _};
 
 use crate::tap::Tapped;
 use crate::tapped_store::{Over, TappedStore};
@@ -40,7 +40,7 @@ impl TracedProcess {
         Json: Codec<H::Message>,
     {
         let identify = identify::<H, Json>(Arc::new(Json));
-        Tapped::new(within, Receiving { fate: self.0.clone(), identify, inbox })
+        Tapped::new(within, Receiving { fate: self.0.clone(), identify, stores: inbox || H::Params::CALLS > 0 })
     }
 
     /// Writes that the process has ended.

@@ -1,6 +1,7 @@
 //! A store that wraps another one, except where its tap stops it or makes it fail. It can write what it does into a trace.
 
 mod call_rows;
+mod calling;
 mod claims;
 mod doing;
 mod inbox_rows;

@@ -8,6 +8,7 @@ use idem_core::{BoxError, HasConnection, Store};
 use crate::harness::Crash;
 use crate::trace::{ProcessTrace, Step, Subject};
 
+use super::calling::CallTakes;
 use super::doing::Doing;
 use super::taking::Takes;
 
@@ -65,11 +66,12 @@ pub struct TappedStore<S, T> {
     pub(super) within: S,
     pub(super) tap: T,
     pub(super) takes: Takes,
+    pub(super) called: CallTakes,
 }
 
 impl<S, T> TappedStore<S, T> {
     pub(crate) fn new(within: S, tap: T) -> Self {
-        Self { within, tap, takes: Takes::default() }
+        Self { within, tap, takes: Takes::default(), called: CallTakes::default() }
     }
 }
 

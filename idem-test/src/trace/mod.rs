@@ -6,18 +6,21 @@
 //! | `book` | the text, and the time |
 //! | `subject` | the key and the message of a step |
 //! | `process` | the steps of one process |
+//! | `call` | the steps of an external call |
 //! | `killed` | the ends of processes that could not write them |
 //! | `operator` | the steps of an operator, and what is left at the end |
 //!
 //! `Trial` writes one, and so does a worker over a [`TracedProcess`](crate::harness::TracedProcess).
 
 mod book;
+mod call;
 mod killed;
 mod operator;
 mod process;
 mod subject;
 
 pub use book::Trace;
+pub use call::CallOf;
 pub use process::ProcessTrace;
 pub(crate) use process::Step;
 pub(crate) use subject::Subject;

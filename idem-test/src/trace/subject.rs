@@ -23,7 +23,7 @@ impl Subject {
     }
 
     /// All messages of a key.
-    pub(super) fn of_key(key: &Key) -> Self {
+    pub(crate) fn of_key(key: &Key) -> Self {
         let key = String::from_utf8_lossy(key.as_bytes()).replace(['\t', '\n', '\r'], " ");
         Self { key, message: String::new() }
     }
