@@ -2,10 +2,13 @@
 //! a path of the model. And a trace that was changed is not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
+mod called;
+mod calls;
 mod changes;
 mod checker;
 mod life;
 mod orders;
+mod payments;
 #[path = "../../../../idem-test/tests/worlds/postgres.rs"]
 mod postgres;
 #[path = "../../../../idem-test/tests/worlds/sqlite.rs"]
