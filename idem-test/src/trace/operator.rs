@@ -38,12 +38,7 @@ impl Trace {
     ///
     /// # Errors
     /// As that. Or it has no key for a call.
-    pub async fn resolve<S: Store>(
-        &self,
-        inbox: &Inbox<S>,
-        row: &Row,
-        resolution: Resolution,
-    ) -> Result<bool, Error> {
+    pub async fn resolve<S: Store>(&self, inbox: &Inbox<S>, row: &Row, resolution: Resolution) -> Result<bool, Error> {
         let outbound = row.outbound.ok_or_else(|| Error::Config("its handler makes no call".to_owned()))?;
         let (step, values) = match &resolution {
             Resolution::Answer(_) => ("resolved", "by=answer"),
