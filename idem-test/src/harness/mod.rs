@@ -65,6 +65,7 @@ mod staged;
 mod store;
 mod traced;
 mod traced_call;
+mod traced_sink;
 mod trial;
 
 pub use bench::Bench;
@@ -80,4 +81,6 @@ pub use sending::Sending;
 pub use traced::{TracedHandler, TracedProcess, TracedSource, TracedStore};
 #[doc(hidden)]
 pub use traced_call::TracedCall;
+#[doc(hidden)]
+pub use traced_sink::TracedSink;
 pub use trial::Trial;

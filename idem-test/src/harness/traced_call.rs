@@ -27,7 +27,7 @@ impl<C: External> External for TracedCall<C> {
         let sent = of.sends(C::KEY_LIFE.is_some(), C::RECONCILES).await;
         let answer = C::call(message, params).await;
         if answer.is_ok() {
-            sent.answered();
+            sent.ends_as("answered");
         }
         answer
     }

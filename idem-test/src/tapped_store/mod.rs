@@ -5,6 +5,7 @@ mod calling;
 mod claims;
 mod doing;
 mod inbox_rows;
+mod lanes;
 mod operator;
 mod outbox_rows;
 mod over;

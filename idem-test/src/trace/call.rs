@@ -3,6 +3,7 @@
 use idem_core::{BoxError, Extract, Extraction, OutboundKey, Param};
 
 use super::process::{ProcessTrace, Step};
+use super::request::Request;
 use super::subject::Subject;
 
 /// The process that makes a call, its message and its key, among the parameters of the call. Outside of a traced process, it
@@ -24,18 +25,13 @@ impl<S> Extract<S> for CallOf {
 }
 
 impl CallOf {
-    /// Writes that the request is sent now. `keyed`: the provider knows keys; `asks`: it can be asked what became of a call.
-    pub(crate) async fn sends(self, keyed: bool, asks: bool) -> Sent {
+    /// Writes that the request is sent now. If it is dropped, the call has failed, or was given up. `keyed`: the provider knows
+    /// keys; `asks`: it can be asked what became of a call.
+    pub(crate) async fn sends(self, keyed: bool, asks: bool) -> Request {
         let Self { process, of, key } = self;
-        let values = format!("key={key}");
-        let mut since = 0;
-        if let Some(process) = &process {
-            process.alive().await;
-            let sent = process.begin("sent", of.clone(), format!("{values} keyed={} asks={}", yes(keyed), yes(asks)));
-            since = sent.began();
-            sent.done();
-        }
-        Sent { process, of, values, since, is_answered: false }
+        let yes = |is: bool| if is { "yes" } else { "no" };
+        let more = format!(" keyed={} asks={}", yes(keyed), yes(asks));
+        Request::send(process, ("sent", of), (format!("key={key}"), &more), "call-failed").await
     }
 
     /// Writes that the provider is asked now.
@@ -46,37 +42,6 @@ impl CallOf {
         let values = format!("key={key}");
         let step = process.begin("asked", of.clone(), values.clone());
         Asked(Some((step, of, values)))
-    }
-}
-
-fn yes(is: bool) -> &'static str {
-    if is { "yes" } else { "no" }
-}
-
-/// A request that was sent. If it is dropped, the call has failed, or was given up.
-#[derive(Debug)]
-pub(crate) struct Sent {
-    process: Option<ProcessTrace>,
-    of: Subject,
-    values: String,
-    since: u64,
-    is_answered: bool,
-}
-
-impl Sent {
-    /// Writes that the call has returned an answer.
-    pub(crate) fn answered(mut self) {
-        self.is_answered = true;
-    }
-}
-
-/// The request has arrived, or was lost, at some time since it was sent.
-impl Drop for Sent {
-    fn drop(&mut self) {
-        let step = if self.is_answered { "answered" } else { "call-failed" };
-        if let Some(process) = &self.process {
-            process.was(self.since, step, &self.of, &self.values);
-        }
     }
 }
 

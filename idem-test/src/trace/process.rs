@@ -79,8 +79,8 @@ impl ProcessTrace {
     }
 
     /// Writes that a step begins whose keys only its answer tells.
-    pub(crate) fn begin_any(&self, step: &'static str) -> Step {
-        self.begin(step, Subject::any(), String::new())
+    pub(crate) fn begin_any(&self, step: &'static str, values: String) -> Step {
+        self.begin(step, Subject::any(), values)
     }
 
     /// Writes that a step was done, at some time since this one.

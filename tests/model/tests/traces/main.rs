@@ -8,9 +8,11 @@ mod changes;
 mod checker;
 mod life;
 mod orders;
+mod outgoing;
 mod payments;
 #[path = "../../../../idem-test/tests/worlds/postgres.rs"]
 mod postgres;
+mod relays;
 #[path = "../../../../idem-test/tests/worlds/sqlite.rs"]
 mod sqlite;
 

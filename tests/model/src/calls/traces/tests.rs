@@ -9,7 +9,8 @@ pub(super) const STORED: [&str; 3] = ["p received delivery=1 stores=yes", "p sto
 pub(super) const TAKEN: [&str; 1] = ["p call-taken key=1 lease=13000"];
 pub(super) const CALLED: [&str; 2] = ["p sent key=1 keyed=yes asks=yes", "p answered key=1"];
 pub(super) const KEPT: [&str; 1] = ["p answer-kept key=1"];
-pub(super) const RUN: [&str; 4] = ["p taken starts=1", "p started", "p committed of=row", "- left row=none claim=dated"];
+pub(super) const RUN: [&str; 4] =
+    ["p taken starts=1", "p started", "p committed of=row", "- left row=none claim=dated"];
 /// A call without a key whose answer was lost.
 pub(super) const MAIL: [&str; 4] = [
     "p call-taken key=1 lease=13000",
@@ -29,7 +30,8 @@ fn accepted(parts: &[&[&str]]) {
 fn a_call_and_its_completion_are_a_path() {
     accepted(&[&TAKEN, &CALLED, &KEPT, &RUN]);
     // The answer is kept, whatever becomes of the completion.
-    let fails = ["p taken starts=1", "p started", "p rolled-back of=row", "p recorded result=failed attempts=1 dead=no"];
+    let fails =
+        ["p taken starts=1", "p started", "p rolled-back of=row", "p recorded result=failed attempts=1 dead=no"];
     let again = ["p taken starts=1 attempts=1", "p started", "p committed of=row"];
     accepted(&[&TAKEN, &CALLED, &KEPT, &fails, &again]);
     let dies = ["p taken starts=1", "p started", "p? committed of=row", "p? died"];
