@@ -28,7 +28,7 @@ fn replay(steps: &mut Steps<'_>) {
 /// Looks at the provider once no request can be on its way, and resolves a dead row: by the answer, or by another call under
 /// another key. Or discards it.
 fn resolve(steps: &mut Steps<'_>) {
-    let state = steps.state;
+    let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|row| row.dead.is_some() && state.left.resolutions > 0) else { return };
     let mut change = |what, changed: Option<Row>| {
         steps.setback("an operator", what, 0, |after| {
@@ -37,7 +37,7 @@ fn resolve(steps: &mut Steps<'_>) {
         });
     };
     change("discards the row", None);
-    if state.flying.iter().any(Option::is_some) {
+    if state.flying.iter().any(Option::is_some) && !world.has(Defect::ResolvesTooEarly) {
         return;
     }
     let resolved = Row { dead: None, ..row };

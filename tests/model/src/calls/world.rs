@@ -88,6 +88,7 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::BusyIsADoubt => (true, Left { busy: 1, ..NONE }),
         Defect::SendsAfterAPause => (true, Left { pauses: 1, ..NONE }),
         Defect::ReplayEndsTheLease => (true, Left { losses: 1, replays: 1, ..NONE }),
+        Defect::ResolvesTooEarly => (true, Left { losses: 1, replays: 1, resolutions: 1, ..NONE }),
         Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
