@@ -1,11 +1,12 @@
 //! Traces of calls: those of real workers are paths, and one that was changed is not.
 
+use idem_test::conformance::store::World;
+
 use super::calls::{payments, short_payments};
 use super::changes::Trace;
 use super::checker::{accepted, refused};
 use super::postgres::PostgresWorld;
 use super::sqlite::SqliteWorld;
-use idem_test::conformance::store::World;
 
 /// Generates a test for each database and kind of provider.
 macro_rules! providers {

@@ -18,7 +18,8 @@ pub(super) struct Staged<'a> {
 /// Each message that is in these lines, with the next one of its key.
 pub(super) fn queues(lines: &[Line]) -> Vec<Staged<'_>> {
     let mut keys: BTreeMap<(&str, &str), BTreeSet<(i64, &str)>> = BTreeMap::new();
-    let mut unread: BTreeSet<&str> = lines.iter().map(|line| line.message.as_str()).filter(|it| !it.is_empty()).collect();
+    let named = lines.iter().map(|line| line.message.as_str()).filter(|message| !message.is_empty());
+    let mut unread: BTreeSet<&str> = named.collect();
     for line in lines.iter().filter(|line| line.step == Seen::Read) {
         if unread.remove(line.message.as_str()) {
             let (order, id) = (line.values.order.as_deref().unwrap_or_default(), line.values.id.unwrap_or_default());
