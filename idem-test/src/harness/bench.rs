@@ -104,7 +104,8 @@ impl<F, St, C> Bench<F, St, C> {
     }
 
     /// Writes the steps of each process into this trace, except those of [`Trial::crash_everywhere`]. The messages are then
-    /// decoded once more. The model knows no natural handlers and no external calls.
+    /// decoded once more. The model knows no natural handlers, and the external call of a handler has to be a
+    /// [`TracedCall`](super::TracedCall).
     #[doc(hidden)]
     pub fn trace(mut self, trace: &Trace) -> Self {
         self.settings.trace = Some(trace.clone());
@@ -130,6 +131,7 @@ impl<F, St, C> Bench<F, St, C> {
         let store = connect.connect().await?;
         let connect = Arc::new(connect);
         let (inbox, trace) = (settings.inbox, settings.trace.clone());
+        let stores = settings.inbox || H::Params::CALLS > 0;
         let identify = identify::<H, C>(codec.clone());
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
             let (connect, state, codec) = (connect.clone(), state.clone(), Shared(codec.clone()));
@@ -140,7 +142,7 @@ impl<F, St, C> Bench<F, St, C> {
                     warm(&store).await?;
                 }
                 let store = TappedStore::new(store, fate.clone());
-                let receiving = Receiving { fate, identify, inbox: settings.inbox };
+                let receiving = Receiving { fate, identify, stores };
                 let source = Tapped::new(start.broker.queue(QUEUE), receiving);
                 let watched = start.watched;
                 let quick = RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(10));

@@ -65,6 +65,8 @@ mod source;
 mod staged;
 mod store;
 mod traced;
+mod traced_call;
+mod traced_sink;
 mod trial;
 
 pub use bench::Bench;
@@ -78,4 +80,8 @@ pub use phase::Phase;
 pub use sending::Sending;
 #[doc(hidden)]
 pub use traced::{TracedHandler, TracedProcess, TracedSource, TracedStore};
+#[doc(hidden)]
+pub use traced_call::TracedCall;
+#[doc(hidden)]
+pub use traced_sink::TracedSink;
 pub use trial::Trial;

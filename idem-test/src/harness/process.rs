@@ -6,6 +6,8 @@ use idem_core::Error;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
+use crate::trace::ProcessTrace;
+
 use super::fate::Fate;
 
 pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
@@ -25,7 +27,9 @@ impl Process {
         fate: Fate,
         worker: impl FnOnce(Fate, oneshot::Receiver<()>) -> Running,
     ) -> std::io::Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let traced = fate.traced().cloned();
+        let enter = move || traced.iter().for_each(ProcessTrace::enter);
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().on_thread_start(enter).build()?;
         let (shutdown, when) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let worker = worker(fate.clone(), when);

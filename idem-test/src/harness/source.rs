@@ -27,7 +27,7 @@ pub struct Receiving {
     pub(super) fate: Fate,
     pub(super) identify: Identify,
     /// Whether its worker stores each message before it runs.
-    pub(super) inbox: bool,
+    pub(super) stores: bool,
 }
 
 impl std::fmt::Debug for Receiving {
@@ -52,7 +52,7 @@ impl Tap for Receiving {
             let process = self.fate.traced()?;
             let (key, fingerprint) = (self.identify)(&delivery)?;
             let of = Subject::new(&key, &fingerprint);
-            let number = process.received(of.clone(), self.inbox || delivery.redelivered());
+            let number = process.received(of.clone(), self.stores || delivery.redelivered());
             Some((of, number))
         };
         let traced = received();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{Codec, Handler, Json};
+use idem_core::{Codec, Handler, Json, Param as _};
 
 use crate::tap::Tapped;
 use crate::tapped_store::{Over, TappedStore};
@@ -10,6 +10,7 @@ use crate::trace::Trace;
 
 use super::fate::Fate;
 use super::source::{Receiving, identify};
+use super::traced_sink::TracedSink;
 
 /// A store whose steps are written into a trace.
 pub type TracedStore<S> = TappedStore<S, Fate>;
@@ -40,7 +41,12 @@ impl TracedProcess {
         Json: Codec<H::Message>,
     {
         let identify = identify::<H, Json>(Arc::new(Json));
-        Tapped::new(within, Receiving { fate: self.0.clone(), identify, inbox })
+        Tapped::new(within, Receiving { fate: self.0.clone(), identify, stores: inbox || H::Params::CALLS > 0 })
+    }
+
+    /// The sink of its relay, which reads the outbox of [its store](Self::store).
+    pub fn sink<K>(&self, within: K) -> TracedSink<K> {
+        TracedSink::new(within, self.0.traced().cloned())
     }
 
     /// Writes that the process has ended.

@@ -6,6 +6,8 @@ use idem_core::Store;
 use idem_core::store::{CallResult, CallRows, Caller, HandlerId, LeftCalls, Row, StoreError, TakenCalls};
 use uuid::Uuid;
 
+use super::calling::recorded;
+use super::taking::{answered, leased};
 use super::{StoreTap, TappedStore};
 
 impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
@@ -20,7 +22,10 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         if since.is_none() {
             self.tap.before("take_all_calls", &[]).await?;
         }
-        let mut taken = self.tap.statement(self.within.take_calls(callers, limit, since, token)).await?;
+        let step = self.begins_any("call-taken").await;
+        let taken = self.tap.statement(self.within.take_calls(callers, limit, since, token)).await;
+        self.called.answered(step, callers, token, &taken);
+        let mut taken = taken?;
         if !taken.rows.is_empty() {
             self.tap.before("taken_calls", &[]).await?;
             taken.since = self.tap.since(taken.since);
@@ -29,20 +34,28 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
     }
 
     async fn calls_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        self.within.calls_by_token(token).await
+        let rows = self.within.calls_by_token(token).await?;
+        self.called.found(token, &rows);
+        Ok(rows)
     }
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         self.tap.before("record_call", row.identity.key.as_bytes()).await?;
-        let recorded = self.tap.statement(self.within.record_call(row, result)).await?;
+        let (name, values) = recorded(row, result);
+        let step = self.begins(name, &row.identity, values).await;
+        let recorded = self.tap.statement(self.within.record_call(row, result)).await;
+        answered(step, recorded.as_ref().copied());
+        let recorded = recorded?;
         self.tap.before("call_is_recorded", row.identity.key.as_bytes()).await?;
         Ok(recorded)
     }
 
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
         self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
-        let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await?;
-        Ok(renewed.map(|since| self.tap.since(since)))
+        let step = self.begins("key-renewed", &row.identity, format!("key={outbound} {}", leased(lease))).await;
+        let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await;
+        answered(step, renewed.as_ref().map(Option::is_some));
+        Ok(renewed?.map(|since| self.tap.since(since)))
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {

@@ -9,6 +9,8 @@ use idem_core::store::{
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
 
+use super::lanes::{deleted, deletes, read as was_read, records};
+use super::taking::leased;
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
@@ -43,7 +45,10 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
 
     async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
         self.tap.before("renew_lanes", &[]).await?;
-        self.within.renew_lanes(outbox, token, lease).await
+        let step = self.begins_any("lane-renewed").await;
+        let leases = self.within.renew_lanes(outbox, token, lease).await;
+        self.lanes.renewed(step, (outbox, token, lease), &leases);
+        leases
     }
 
     async fn take_lanes(
@@ -54,25 +59,37 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
         self.tap.before("take_lanes", &[]).await?;
-        self.within.take_lanes(outbox, token, lease, limit).await
+        let step = self.begins_with("lane-taken", leased(lease)).await;
+        let lanes = self.within.take_lanes(outbox, token, lease, limit).await;
+        self.lanes.taken(step, (outbox, token, lease), &lanes);
+        lanes
     }
 
     async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
         self.tap.before("give_lanes", &[]).await?;
+        self.alive().await;
+        self.lanes.given(self.tap.trace(), (outbox, token), lanes);
         self.within.give_lanes(outbox, token, lanes).await
     }
 
     async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         self.tap.before("read_outbox", &[]).await?;
-        self.within.read_outbox(outbox, read).await
+        let step = self.begins_any("read").await;
+        let found = self.within.read_outbox(outbox, read).await;
+        was_read(step, outbox, &found);
+        found
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.tap.before("delete_published", &[]).await?;
-        let deleted = self.within.delete_published(outbox, token, published).await?;
+        self.alive().await;
+        let steps = self.tap.trace().map(|process| deletes(process, outbox, published));
+        let answer = self.within.delete_published(outbox, token, published).await;
+        deleted(steps.unwrap_or_default(), &answer);
+        let count = answer?;
         // The answer may be lost.
         self.tap.before("published_is_deleted", &[]).await?;
-        Ok(deleted)
+        Ok(count)
     }
 
     async fn record_failures(
@@ -82,6 +99,8 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         self.tap.before("record_failures", &[]).await?;
+        self.alive().await;
+        self.tap.trace().into_iter().for_each(|process| records(process, outbox, failures));
         self.within.record_failures(outbox, token, failures).await
     }
 

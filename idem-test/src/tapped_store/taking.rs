@@ -109,6 +109,6 @@ pub(super) fn answered(step: Option<Step>, answer: Result<bool, &StoreError>) {
 }
 
 /// Whether a statement that failed was certainly not done.
-fn is_refused(error: &StoreError) -> bool {
+pub(super) fn is_refused(error: &StoreError) -> bool {
     !matches!(error, StoreError::ConnectionLost(_) | StoreError::Unavailable(_))
 }

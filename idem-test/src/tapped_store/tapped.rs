@@ -8,7 +8,9 @@ use idem_core::{BoxError, HasConnection, Store};
 use crate::harness::Crash;
 use crate::trace::{ProcessTrace, Step, Subject};
 
+use super::calling::CallTakes;
 use super::doing::Doing;
+use super::lanes::Lanes;
 use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
@@ -65,11 +67,13 @@ pub struct TappedStore<S, T> {
     pub(super) within: S,
     pub(super) tap: T,
     pub(super) takes: Takes,
+    pub(super) called: CallTakes,
+    pub(super) lanes: Lanes,
 }
 
 impl<S, T> TappedStore<S, T> {
     pub(crate) fn new(within: S, tap: T) -> Self {
-        Self { within, tap, takes: Takes::default() }
+        Self { within, tap, takes: Takes::default(), called: CallTakes::default(), lanes: Lanes::default() }
     }
 }
 
@@ -95,9 +99,14 @@ impl<S, T: StoreTap> TappedStore<S, T> {
 
     /// Writes that a step begins whose keys only its answer tells.
     pub(super) async fn begins_any(&self, step: &'static str) -> Option<Step> {
+        self.begins_with(step, String::new()).await
+    }
+
+    /// The same with values.
+    pub(super) async fn begins_with(&self, step: &'static str, values: String) -> Option<Step> {
         let process = self.tap.trace()?;
         process.alive().await;
-        Some(process.begin_any(step))
+        Some(process.begin_any(step, values))
     }
 }
 

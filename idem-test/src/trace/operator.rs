@@ -1,6 +1,6 @@
 //! The steps of an operator, and what is left at the end.
 
-use idem_core::store::{Replayed, Row};
+use idem_core::store::{Replayed, Resolution, Row};
 use idem_core::{Error, Inbox, Key, Store};
 
 use super::book::Trace;
@@ -15,7 +15,8 @@ impl Trace {
     /// # Errors
     /// As that.
     pub async fn replay<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<Replayed, Error> {
-        let number = self.begin("replayed", row);
+        let step = if row.calls.is_some() { "call-replayed" } else { "replayed" };
+        let number = self.begin(step, row, "");
         let replayed = inbox.replay(row.id).await?;
         self.end(number, replayed == Replayed::Due);
         Ok(replayed)
@@ -26,10 +27,28 @@ impl Trace {
     /// # Errors
     /// As that.
     pub async fn discard<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<bool, Error> {
-        let number = self.begin("discarded", row);
+        let step = if row.calls.is_some() { "call-discarded" } else { "discarded" };
+        let number = self.begin(step, row, "");
         let discarded = inbox.discard(row.id).await?;
         self.end(number, discarded);
         Ok(discarded)
+    }
+
+    /// Resolves a dead letter whose call may have begun, as [`Inbox::resolve`] does.
+    ///
+    /// # Errors
+    /// As that. Or it has no key for a call.
+    pub async fn resolve<S: Store>(&self, inbox: &Inbox<S>, row: &Row, resolution: Resolution) -> Result<bool, Error> {
+        let outbound = row.outbound.ok_or_else(|| Error::Config("its handler makes no call".to_owned()))?;
+        let (step, values) = match &resolution {
+            Resolution::Answer(_) => ("resolved", "by=answer"),
+            Resolution::CallAgain => ("resolved", "by=call"),
+            _ => ("call-discarded", ""),
+        };
+        let number = self.begin(step, row, values);
+        let resolved = inbox.resolve(row.id, outbound, resolution).await?;
+        self.end(number, resolved);
+        Ok(resolved)
     }
 
     /// Writes what the database has of a key when all workers have ended. `row`: `none`, `scheduled` or `dead`; `claim`:
@@ -42,11 +61,11 @@ impl Trace {
         book.ends(number);
     }
 
-    fn begin(&self, step: &str, row: &Row) -> u64 {
+    fn begin(&self, step: &str, row: &Row, values: &str) -> u64 {
         let of = Subject::new(&row.identity.key, &row.identity.fingerprint);
         let mut book = self.book();
         let now = book.now();
-        book.begins(now, OPERATOR, step, &of, "")
+        book.begins(now, OPERATOR, step, &of, values)
     }
 
     fn end(&self, number: u64, done: bool) {

@@ -1,5 +1,6 @@
 //! The steps of one process.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -18,6 +19,11 @@ struct Inner {
     deliveries: AtomicU64,
 }
 
+thread_local! {
+    /// The process that this thread belongs to: each process of a trial has threads of its own.
+    static HERE: RefCell<Option<ProcessTrace>> = const { RefCell::new(None) };
+}
+
 impl Trace {
     /// The steps of another process.
     pub(crate) fn process(&self) -> ProcessTrace {
@@ -28,6 +34,16 @@ impl Trace {
 }
 
 impl ProcessTrace {
+    /// Makes this thread one of the process.
+    pub(crate) fn enter(&self) {
+        HERE.set(Some(self.clone()));
+    }
+
+    /// The process that this thread belongs to.
+    pub(crate) fn here() -> Option<Self> {
+        HERE.with_borrow(Clone::clone)
+    }
+
     /// Returns while the process is alive. A task that is still there after its process has ended stops here, so that it
     /// takes no further step.
     pub(crate) async fn alive(&self) {
@@ -63,8 +79,17 @@ impl ProcessTrace {
     }
 
     /// Writes that a step begins whose keys only its answer tells.
-    pub(crate) fn begin_any(&self, step: &'static str) -> Step {
-        self.begin(step, Subject::any(), String::new())
+    pub(crate) fn begin_any(&self, step: &'static str, values: String) -> Step {
+        self.begin(step, Subject::any(), values)
+    }
+
+    /// Writes that a step was done, at some time since this one.
+    pub(crate) fn was(&self, since: u64, step: &str, of: &Subject, values: &str) {
+        let mut book = self.0.trace.book();
+        if self.is_alive() {
+            let number = book.begins(since, &self.0.name, step, of, values);
+            book.ends(number);
+        }
     }
 
     fn is_alive(&self) -> bool {
@@ -85,6 +110,11 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// When it began.
+    pub(crate) fn began(&self) -> u64 {
+        self.begin
+    }
+
     /// It was done.
     pub(crate) fn done(self) {
         let mut book = self.process.0.trace.book();
@@ -109,10 +139,8 @@ impl Step {
 
     /// It has done this as well, under a key that its answer told.
     pub(crate) fn also(&self, step: &'static str, of: Subject, values: String) {
-        let mut book = self.process.0.trace.book();
-        if self.number.is_some() && self.process.is_alive() {
-            let number = book.begins(self.begin, &self.process.0.name, step, &of, &values);
-            book.ends(number);
+        if self.number.is_some() {
+            self.process.was(self.begin, step, &of, &values);
         }
     }
 }

@@ -4,26 +4,38 @@ use std::fmt::Write;
 
 use idem_core::store::Identity;
 use idem_core::{Fingerprint, Key};
+use uuid::Uuid;
 
 /// The key and the message of a step, as a trace has them.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
-    pub(super) key: String,
-    pub(super) message: String,
+    pub(crate) key: String,
+    pub(crate) message: String,
 }
 
 impl Subject {
     pub(crate) fn new(key: &Key, fingerprint: &Fingerprint) -> Self {
-        let mut message = String::new();
-        for byte in fingerprint.as_bytes().iter().take(6) {
+        let bytes = fingerprint.as_bytes();
+        Self { message: Self::hex(&bytes[..bytes.len().min(6)]), ..Self::of_key(key) }
+    }
+
+    /// A message of an outbox, whose lane is not known.
+    pub(crate) fn of_outgoing(id: Uuid) -> Self {
+        Self { key: String::new(), message: id.simple().to_string() }
+    }
+
+    /// Bytes as a word.
+    pub(crate) fn hex(bytes: &[u8]) -> String {
+        let mut hex = String::new();
+        for byte in bytes {
             // Writing to a string cannot fail.
-            let _ = write!(message, "{byte:02x}");
+            let _ = write!(hex, "{byte:02x}");
         }
-        Self { message, ..Self::of_key(key) }
+        hex
     }
 
     /// All messages of a key.
-    pub(super) fn of_key(key: &Key) -> Self {
+    pub(crate) fn of_key(key: &Key) -> Self {
         let key = String::from_utf8_lossy(key.as_bytes()).replace(['\t', '\n', '\r'], " ");
         Self { key, message: String::new() }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use idem_brokers::Broker;
 use tokio::process::{Child, Command};
 
-use crate::{Mode, Real, World, fresh, within};
+use crate::{Mode, Real, World, fresh, until, within};
 
 /// The settings of a process.
 #[derive(Debug, Clone)]
@@ -80,6 +80,15 @@ impl Process {
         Self { child: command.kill_on_drop(true).spawn().unwrap(), log }
     }
 
+    /// Waits until its worker has started. A signal that asks it to end ends it by itself before that.
+    pub async fn started(&mut self) {
+        until("the worker has started", || {
+            self.runs();
+            std::future::ready(self.log().contains("the worker has started"))
+        })
+        .await;
+    }
+
     /// Waits until it ends.
     pub async fn ended(&mut self) -> ExitStatus {
         self.child.wait().await.unwrap()
@@ -90,7 +99,7 @@ impl Process {
         within("the process is gone", self.child.kill()).await.unwrap();
     }
 
-    /// Asks it to end with SIGINT, as ctrl-c does, and waits until it has.
+    /// Asks it to end with SIGINT, as ctrl-c does, and waits until it has. It must have [started](Self::started).
     pub async fn interrupt(mut self) {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().await.unwrap().success());

@@ -10,8 +10,9 @@
 //! | `relay::{staging, lane, publish}` | the outbox: staged, published in the order of each key, deleted |
 //! | `calls::{row, provider, operator}` | calls to a provider outside of the transaction, under a key that the row keeps; replays and backups |
 //!
-//! `messages::traces` checks that what real workers did is a path of `messages`: `--check FILE` reads a trace, of which
-//! the workers of this package's tests and of the fault tests write some.
+//! `check` checks that what real workers and relays did is a path of the model: `--check FILE` reads a trace, of which the workers
+//! of this package's tests and of the fault tests write some. `traces` has the search, and `messages::traces`, `calls::traces`
+//! and `relay::traces` say which line each step of a part is.
 //!
 //! In each part, `state` is what can change, `defect` lists the rules that can be broken, and `world` or `worlds` has what
 //! is searched: messages, and how many failures of each kind may come. `property` lists what must hold.
@@ -23,14 +24,16 @@
 mod batch;
 mod calls;
 mod case;
+mod check;
 mod messages;
 mod property;
 mod relay;
 mod report;
 mod search;
 mod step;
+mod traces;
 
-pub use messages::{Checked, check_trace};
+pub use check::{Checked, check_trace};
 
 /// Searches all cases, and prints a line for each. `small`: with few enough failures for CI. `traces`: with the steps to
 /// each violation. Returns how many cases are not as they must be.

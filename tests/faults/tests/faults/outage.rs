@@ -98,7 +98,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         let world = World::at(server.url()).await;
         let store = world.options().connections(64).connect().await.unwrap();
         let workers =
-            [("patient", Duration::from_secs(30)), ("hasty", Duration::from_secs(2))].map(|(queue, handler_timeout)| {
+            [("patient", Duration::from_secs(30)), ("hasty", Duration::from_secs(4))].map(|(queue, handler_timeout)| {
                 let source = world.broker.queue(queue);
                 (source.clone(), world.start(&store, source, |worker| worker.handler_timeout(handler_timeout)))
             });

@@ -88,8 +88,9 @@ async fn a_failing_head_stops_its_partition_and_no_other() {
     let (without, with) = tokio::join!(alone.done("other", all), beside.done("other", all));
     let (without, with) = (without - began, with - began);
     println!("{without:?} alone, {with:?} beside a head that fails");
-    // A short backlog takes hardly longer than one delay of the machine.
-    let slack = if std::env::var_os("IDEM_BACKLOG").is_some() { Duration::ZERO } else { Duration::from_secs(1) };
+    // A short backlog takes hardly longer than one delay of the machine, and the worker beside the head stores the messages
+    // behind it meanwhile. The head never ends.
+    let slack = if std::env::var_os("IDEM_BACKLOG").is_some() { Duration::ZERO } else { Duration::from_secs(5) };
     assert!(with < without.mul_f64(1.2) + slack, "{with:?}, and {without:?} alone");
     let blocked = "SELECT count(*) FROM {schema}.effects WHERE id LIKE 'behind-%'";
     assert_eq!(beside.world.number(blocked).await, 0, "the head has not been processed");
@@ -119,7 +120,8 @@ async fn six_partitions_are_at_least_four_times_as_fast_as_one() {
         }
         line.done("load", each * partitions as usize).await - began
     };
-    let (alone, together) = (measure(&one, 1).await, measure(&six, 6).await);
+    // At once, so that other load on the machine slows both.
+    let (alone, together) = tokio::join!(measure(&one, 1), measure(&six, 6));
     let times = 6.0 * alone.as_secs_f64() / together.as_secs_f64();
     println!("{alone:?} for {each} of one partition, {together:?} for six of that: {times:.1} times as fast");
     assert!(times >= 4.0, "{times:.1}");

@@ -51,8 +51,9 @@ async fn kafka_is_consumed_again_soon_after_it_was_away_for_longer_than_a_sessio
     until("all is processed", || async { world.number(effects).await >= 401 }).await;
     let took = back.elapsed();
     println!("all was processed {took:?} after Kafka was back");
-    // The session timeout and some time for the rest. It was 46 seconds with the client's defaults.
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    // The session timeout and some time for the rest: on a busy machine, the broker itself takes some of it before it serves.
+    // It was 46 seconds with the client's defaults.
+    assert!(took < Duration::from_secs(30), "{took:?}");
     for worker in workers {
         worker.stop().await.unwrap();
     }

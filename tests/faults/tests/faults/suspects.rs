@@ -64,7 +64,12 @@ async fn neighbours_keep_their_throughput(
     let (begun, mut deaths, mut published) = (Instant::now(), 0, 0);
     billing.publish(&Order::new("killer", Act::Hang));
     billing.publish(&Order::new("breaker", Act::Break));
-    while begun.elapsed() < window() {
+    // A busy machine may need longer until the killer is dead. The work of the neighbours lasts for some windows.
+    let mut dies = false;
+    while begun.elapsed() < window() || !dies && begun.elapsed() < 3 * window() {
+        if begun.elapsed() >= window() {
+            dies = billing.rows(&store).await.iter().any(|row| row.reason == Some(Reason::Crashed));
+        }
         // It has as much other work as it can do, but never so much that the two wait behind it.
         while published < 8 + billing.journal.committed() {
             billing.publish(&Order::new(format!("order-{published}"), Act::Take(billing_takes)));
@@ -106,7 +111,7 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
     let Some(world) = World::new().await else { return };
     let store = world.store().await;
     orders("failing", 60, Act::FailAfter(150)).iter().for_each(|order| world.publish(order));
-    let lease = Duration::from_secs(4);
+    let lease = Duration::from_secs(6);
     let worker = world.start(&store, world.broker.queue("orders"), |worker| {
         worker.inbox().concurrency(1).batch(60).lease_duration(lease).retry(quick(1))
     });
@@ -131,7 +136,8 @@ async fn a_deploy_makes_no_process_go_quiet<S: Site>(scene: &Scene<S>) {
     let gates = [(); 4].map(|()| SuspectLock::new());
     let start = async |gate: &SuspectLock| {
         let source = scene.site.source().await;
-        scene.start_from(source, |worker| worker.suspect_lock(gate.clone()))
+        // If a busy disk delayed the begin of a run for longer than its lease, the row would count as started twice.
+        scene.start_from(source, |worker| worker.suspect_lock(gate.clone()).lease_duration(Duration::from_secs(4)))
     };
     let killed = [start(&gates[0]).await, start(&gates[1]).await];
     scene.warm_up().await;

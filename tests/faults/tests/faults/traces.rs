@@ -17,19 +17,25 @@ async fn the_steps_of_processes_that_are_killed_are_a_path_of_the_model<B: Broke
     let setting = Setting { traces, ..Setting::of(&scene.world, &scene.site, scene.mode) };
     let start = || Process::start(env!("CARGO_BIN_EXE_worker"), &setting);
 
+    // The model has two workers, so that a third process starts when one of the first two is gone. Both work before one of
+    // them can have done everything, and each has begun its trace before it is killed.
+    let (mut first, mut second) = (start(), start());
+    first.started().await;
+    second.started().await;
     let mut all = orders("order", 120, Act::Take(20));
     all.extend(orders("failing", 30, Act::Fail(1)));
     scene.publish(&all).await;
-    // The model has two workers, so that a third process starts when one of the first two is gone.
-    let (first, second) = (start(), start());
     scene.effects(30).await;
     first.kill().await;
-    let third = start();
+    let mut third = start();
     scene.effects(80).await;
     second.kill().await;
-    let fourth = start();
+    let mut fourth = start();
     scene.effects(all.len()).await;
+    // On a busy machine, the others may have done everything meanwhile.
+    third.started().await;
     third.interrupt().await;
+    fourth.started().await;
     fourth.interrupt().await;
     let dead = scene.ends_with(all, Vec::new()).await;
     assert!(dead.is_empty(), "{dead:?}");
@@ -37,7 +43,7 @@ async fn the_steps_of_processes_that_are_killed_are_a_path_of_the_model<B: Broke
     let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
     assert_eq!(files.len(), 4);
     let texts: Vec<String> = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
-    let trace = Trace::killed(&texts.concat());
+    let trace = Trace::killed(&texts);
     match check_trace(&trace) {
         Ok(checked) => println!("{checked}"),
         Err(refusal) => panic!("{refusal}\nThe traces are in {}.", folder.display()),

@@ -20,6 +20,7 @@ pub(crate) enum Defect {
     BusyIsADoubt,
     SendsAfterAPause,
     ReplayEndsTheLease,
+    ResolvesTooEarly,
     KeyMadeAtTheTake,
 }
 
@@ -49,6 +50,11 @@ impl Defect {
             Property::ChargedOnce,
         ),
         (Self::ReplayEndsTheLease, "a replay makes a call in doubt due at once", Property::ChargedOnce),
+        (
+            Self::ResolvesTooEarly,
+            "an operator lets call again while a request may be on its way",
+            Property::ChargedOnce,
+        ),
         (Self::KeyMadeAtTheTake, "a key is made when its row is taken, and is not in a backup", Property::ChargedOnce),
     ];
 }

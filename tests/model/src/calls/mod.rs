@@ -8,9 +8,11 @@ mod provider;
 mod row;
 mod state;
 mod steps;
+mod traces;
 mod world;
 
 pub(crate) use defect::Defect;
+pub(crate) use traces::check as check_traces;
 pub(crate) use world::{World, of, worlds};
 
 use crate::property::Property;
@@ -57,7 +59,8 @@ impl Model for World {
                 Stage::Taken { first } => row::decide(&mut steps, worker, first),
                 Stage::Sending { first, key } => row::send(&mut steps, worker, first, key),
                 Stage::Calling { .. } => {}
-                Stage::Answered => row::complete(&mut steps, worker),
+                Stage::Answered { key } => row::complete(&mut steps, worker, key),
+                Stage::NotThere => row::renew(&mut steps, worker, "uses a new key"),
                 Stage::NotDone { first } => row::not_done(&mut steps, worker, first),
                 Stage::Doubt => row::doubt(&mut steps, worker),
             }

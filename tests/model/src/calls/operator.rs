@@ -1,4 +1,4 @@
-//! An operator replays a row whose attempts have ended, and restores a backup.
+//! An operator replays a row whose attempts have ended, resolves one whose call is in doubt, and restores a backup.
 
 use super::defect::Defect;
 use super::state::{Death, Holder, Row, Stage, WORKERS};
@@ -7,6 +7,7 @@ use super::steps::Steps;
 /// What an operator does.
 pub(super) fn steps(steps: &mut Steps<'_>) {
     replay(steps);
+    resolve(steps);
     back_up(steps);
 }
 
@@ -22,6 +23,30 @@ fn replay(steps: &mut Steps<'_>) {
         after.left.replays -= 1;
         after.row = Some(Row { dead: None, holder, ..row });
     });
+}
+
+/// Looks at the provider once no request can be on its way, and resolves a dead row: by the answer, or by another call under
+/// another key. Or discards it.
+fn resolve(steps: &mut Steps<'_>) {
+    let (world, state) = (steps.world, steps.state);
+    let Some(row) = state.row.filter(|row| row.dead.is_some() && state.left.resolutions > 0) else { return };
+    let mut change = |what, changed: Option<Row>| {
+        steps.setback("an operator", what, 0, |after| {
+            after.left.resolutions -= 1;
+            after.row = changed;
+        });
+    };
+    change("discards the row", None);
+    if state.flying.iter().any(Option::is_some) && !world.has(Defect::ResolvesTooEarly) {
+        return;
+    }
+    let resolved = Row { dead: None, ..row };
+    if state.keys[usize::from(row.key)].charged {
+        let answered = Row { called: true, answer: true, holder: Holder::Nobody, ..resolved };
+        change("resolves the row by the answer", Some(answered));
+    } else if let Some(key) = state.unused_key() {
+        change("resolves the row by another call", Some(Row { key, called: false, ..resolved }));
+    }
 }
 
 /// The database is as it was at the backup. The provider is not. All workers are stopped for it, for longer than a request

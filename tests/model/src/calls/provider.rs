@@ -25,7 +25,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {
     };
     steps.step("the provider", what, 0, |after| {
         arrive(after);
-        answer(after, worker, |_| Stage::Answered);
+        answer(after, worker, |_| Stage::Answered { key: number });
     });
     if state.left.busy > 0 {
         steps.setback("the provider", "answers that it is busy, and does nothing", 0, |after| {

@@ -14,7 +14,7 @@ pub(super) fn take(steps: &mut Steps<'_>, worker: usize) {
     let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|row| row.dead.is_none()) else { return };
     let due = match row.holder {
-        Holder::Nobody => true,
+        Holder::Nobody | Holder::Bypassed(_) => true,
         Holder::Leased(_) => false,
         Holder::Expired(holder) | Holder::Ending(holder) => {
             let is_over = state.flying[usize::from(holder)].is_none() || world.outlives;
@@ -43,11 +43,14 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     let Some(row) = state.row.filter(|_| state.has_lease(worker) || world.has(Defect::CallsAfterItsLease)) else {
         return forget(steps, worker, "sees by its clock that its lease is over");
     };
-    if row.answer && !world.has(Defect::KeptAnswerIgnored) {
+    // As it was when it was taken.
+    let answer = row.answer && state.has_token(worker);
+    if answer && !world.has(Defect::KeptAnswerIgnored) {
         return steps.step(NAMES[worker], "finds the answer in the row", 0, |after| {
-            after.workers[worker] = Stage::Answered;
+            after.workers[worker] = Stage::Answered { key: row.key };
         });
     }
+    give_back(steps, worker, first);
     let key = state.keys[usize::from(row.key)];
     // Without the time of the first call, every key looks new.
     let old = key.age == Age::Old && (row.called || !first);
@@ -60,9 +63,27 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
         return reconcile(steps, worker, row);
     }
     steps.step(NAMES[worker], "begins a call", 0, |after| {
-        after.recalled |= row.answer;
+        after.recalled |= answer;
         after.workers[worker] = Stage::Sending { first, key: row.key };
     });
+}
+
+/// Gives the row back without a call: too little is left of the lease, the worker ends, or it is too early to ask the provider.
+fn give_back(steps: &mut Steps<'_>, worker: usize, first: bool) {
+    if let Some(row) = steps.state.row.filter(|_| steps.state.has_token(worker)) {
+        steps.setback(NAMES[worker], "gives the row back, without a call", 0, |after| {
+            after.row = Some(without_call(after, row, first));
+            after.workers[worker] = Stage::Idle;
+        });
+    }
+}
+
+/// The row once it is certain that a call had no effect. `first`: none has begun under its key.
+fn without_call(after: &mut State, row: Row, first: bool) -> Row {
+    if first {
+        after.keys[usize::from(row.key)].age = Age::Unused;
+    }
+    Row { called: row.called && !first, holder: Holder::Nobody, ..row }
 }
 
 /// Polls the call, which sends its request. A worker looks at its lease before each poll: after a pause it sends nothing, and
@@ -84,13 +105,23 @@ pub(super) fn send(steps: &mut Steps<'_>, worker: usize, first: bool, key: u8) {
 /// Asks the provider what became of the call. There: complete. Not there: a new key. Unknown: dead, unresolved.
 fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
     let (world, state) = (steps.world, steps.state);
+    let unknown = state.left.unknown > 0;
     if world.reconciles && state.keys[usize::from(row.key)].charged {
         steps.step(NAMES[worker], "asks the provider, which has charged", 0, |after| {
-            after.workers[worker] = Stage::Answered;
+            after.workers[worker] = Stage::Answered { key: row.key };
         });
     } else if world.reconciles {
-        renew(steps, worker, "asks the provider, which has not charged, and uses a new key");
-    } else if state.has_token(worker) {
+        steps.step(NAMES[worker], "asks the provider, which has not charged", 0, |after| {
+            after.workers[worker] = Stage::NotThere;
+        });
+    }
+    if world.reconciles && unknown {
+        steps.setback(NAMES[worker], "asks the provider, which cannot tell", 0, |after| after.left.unknown -= 1);
+    }
+    if world.reconciles && !unknown {
+        return;
+    }
+    if state.has_token(worker) {
         steps.step(NAMES[worker], "cannot know what became of the call: the row is dead, unresolved", 0, |after| {
             after.row = Some(Row { dead: Some(Death::Unresolved), holder: Holder::Nobody, ..row });
             after.workers[worker] = Stage::Idle;
@@ -100,31 +131,44 @@ fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
     }
 }
 
-/// A new key is written to the row before it is used, by the token.
-fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
+/// A new key is written to the row before it is used, by the token. The lease begins anew.
+pub(super) fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
     let row = steps.state.row.filter(|_| steps.state.has_token(worker));
     let Some((row, key)) = row.zip(steps.state.unused_key()) else {
         return forget(steps, worker, "finds that the row no longer has its token");
     };
     steps.step(NAMES[worker], what, 0, |after| {
-        let renewed = Row { key, called: true, ..row };
+        let holder = Holder::Leased(u8::try_from(worker).unwrap_or_default());
+        let renewed = Row { key, called: true, holder, ..row };
         after.row = Some(renewed);
         used(after, renewed);
         after.workers[worker] = Stage::Taken { first: true };
     });
 }
 
+/// Keeps the answer. It is that of the row also if the lease was lost meanwhile, as long as the row has the same key: it is due,
+/// dead or not, and whoever has taken it goes on.
+fn keep(steps: &mut Steps<'_>, worker: usize, row: Row, key: u8) {
+    let kept = Row { answer: true, called: true, holder: Holder::Nobody, ..row };
+    if steps.state.has_token(worker) || row.key != key {
+        return record(steps, worker, "keeps the answer", |_, _, _| kept);
+    }
+    let holder = match row.holder {
+        Holder::Leased(other) => Holder::Bypassed(other),
+        _ => Holder::Nobody,
+    };
+    steps.step(NAMES[worker], "keeps the answer, although it has lost the row", 0, |after| {
+        after.row = Some(Row { dead: None, holder, ..kept });
+        after.workers[worker] = Stage::Idle;
+    });
+}
+
 /// Keeps the answer, and completes with it when the row is taken again: the effect of the answer, the date of the claim and
 /// the delete of the row by its token, in one commit. If the handler fails, its failure is recorded, and the answer stays.
-pub(super) fn complete(steps: &mut Steps<'_>, worker: usize) {
+pub(super) fn complete(steps: &mut Steps<'_>, worker: usize, key: u8) {
     let (world, state) = (steps.world, steps.state);
-    if state.row.is_some_and(|row| !row.answer) && !world.has(Defect::AnswerNotKept) {
-        return record(steps, worker, "keeps the answer", |_, _, row| Row {
-            answer: true,
-            called: true,
-            holder: Holder::Nobody,
-            ..row
-        });
+    if let Some(row) = state.row.filter(|row| !row.answer && !world.has(Defect::AnswerNotKept)) {
+        return keep(steps, worker, row, key);
     }
     let unfenced = world.has(Defect::CompletedWithoutToken);
     if !state.has_token(worker) && !unfenced {
@@ -144,15 +188,18 @@ pub(super) fn complete(steps: &mut Steps<'_>, worker: usize) {
     });
 }
 
-/// Records that a call had no effect: the row is due, and if that was its first call, none has begun.
+/// Records that a call had no effect: the row is due, and if that was its first call, none has begun. After the last attempt
+/// it is dead, and can be replayed.
 pub(super) fn not_done(steps: &mut Steps<'_>, worker: usize, first: bool) {
-    record(steps, worker, "records that its call had no effect", |world, after, row| {
-        let unused = first && !world.has(Defect::BusyIsADoubt);
-        if unused {
-            after.keys[usize::from(row.key)].age = Age::Unused;
-        }
-        Row { called: row.called && !unused, holder: Holder::Nobody, ..row }
-    });
+    let unused = first && !steps.world.has(Defect::BusyIsADoubt);
+    let row = steps.state.row.filter(|_| steps.state.left.replays > 0 && steps.state.has_token(worker));
+    if let Some(row) = row {
+        steps.setback(NAMES[worker], "records that its call had no effect, and was the last attempt", 0, |after| {
+            after.row = Some(Row { dead: Some(Death::Exhausted), ..without_call(after, row, unused) });
+            after.workers[worker] = Stage::Idle;
+        });
+    }
+    record(steps, worker, "records that its call had no effect", |_, after, row| without_call(after, row, unused));
 }
 
 /// Records that a call is in doubt. The lease is left to end, since the request may still be on its way. After the last attempt

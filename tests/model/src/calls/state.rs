@@ -61,6 +61,9 @@ pub(super) enum Holder {
     Leased(u8),
     /// This worker has it, and was paused for longer than its lease.
     Expired(u8),
+    /// It is due, because an answer came late and was kept. This worker has lost it by that, and its lease goes on by its own
+    /// clock.
+    Bypassed(u8),
     /// The lease of this worker is left to end: it is gone, or its call is in doubt.
     Ending(u8),
 }
@@ -99,8 +102,10 @@ pub(super) enum Stage {
     Sending { first: bool, key: u8 },
     /// It waits for the answer to a call.
     Calling { first: bool },
-    /// It has the answer, and completes next.
-    Answered,
+    /// It has the answer to a call under this key, and completes next.
+    Answered { key: u8 },
+    /// It was told by the provider that no call has had an effect, and uses a new key next.
+    NotThere,
     /// Its call certainly had no effect.
     NotDone { first: bool },
     /// Its call may have had an effect.
@@ -122,6 +127,10 @@ pub(super) struct Left {
     pub(super) failures: u8,
     /// The attempts of a call end, and an operator replays the row.
     pub(super) replays: u8,
+    /// An operator looks at the provider, and resolves a dead row.
+    pub(super) resolutions: u8,
+    /// The provider cannot tell what became of a call.
+    pub(super) unknown: u8,
     /// A backup is restored.
     pub(super) restores: u8,
 }
@@ -141,6 +150,7 @@ impl State {
 
     /// Whether the lease of this worker goes on, by its own clock.
     pub(super) fn has_lease(&self, worker: usize) -> bool {
-        matches!(self.row.map(|row| row.holder), Some(Holder::Leased(holder)) if usize::from(holder) == worker)
+        let holder = self.row.map(|row| row.holder);
+        matches!(holder, Some(Holder::Leased(holder) | Holder::Bypassed(holder)) if usize::from(holder) == worker)
     }
 }

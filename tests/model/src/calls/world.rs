@@ -35,11 +35,19 @@ impl World {
     }
 }
 
-const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0, replays: 0, restores: 0 };
+const NONE: Left =
+    Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0, replays: 0, resolutions: 0, unknown: 0, restores: 0 };
 
 /// No failure, and a provider with keys that cannot be asked.
 const BARE: World =
     World { name: "", once: false, reconciles: false, keys_last: false, outlives: false, left: NONE, defect: None };
+
+impl World {
+    /// The world of a trace, with such a provider. Nobody sees how long a request is on its way.
+    pub(super) fn traced(once: bool, reconciles: bool, left: Left) -> Self {
+        Self { name: "a trace", once, reconciles, outlives: true, left, ..BARE }
+    }
+}
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
 pub(crate) fn worlds(small: bool) -> Vec<World> {
@@ -49,6 +57,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
     let keyed = World { reconciles: true, keys_last: true, ..BARE };
     let late = Left { kills: 1, pauses: 1 + more, losses: 1 + more, busy: 1, ..NONE };
     let replayed = Left { pauses: 1, losses: 1 + more, replays: 1 + more, ..NONE };
+    let resolved = Left { kills: 1, pauses: more, losses: 1 + more, resolutions: 1 + more, ..NONE };
     let restored = Left { kills: more, losses: 1, restores: 1 + more, ..NONE };
     vec![
         world("a provider with keys that can be asked", false, true),
@@ -58,6 +67,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         World { name: "a request outlives its lease", outlives: true, left: late, ..keyed.clone() },
         World { name: "a backup is restored within the life of a key", left: restored, ..keyed },
         World { name: "an operator replays a call in doubt", once: true, reconciles: true, left: replayed, ..BARE },
+        World { name: "an operator resolves a call in doubt", once: true, left: resolved, ..BARE },
     ]
 }
 
@@ -78,6 +88,7 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::BusyIsADoubt => (true, Left { busy: 1, ..NONE }),
         Defect::SendsAfterAPause => (true, Left { pauses: 1, ..NONE }),
         Defect::ReplayEndsTheLease => (true, Left { losses: 1, replays: 1, ..NONE }),
+        Defect::ResolvesTooEarly => (true, Left { losses: 1, replays: 1, resolutions: 1, ..NONE }),
         Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);

@@ -26,7 +26,7 @@ mod worlds;
 
 pub(crate) use defect::Defect;
 pub(crate) use scenario::Scenario;
-pub use traces::{Checked, check_trace};
+pub(crate) use traces::check as check_traces;
 pub(crate) use worlds::{limits, of, worlds};
 
 use crate::property::Property;

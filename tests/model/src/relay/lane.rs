@@ -6,7 +6,7 @@ use super::steps::Steps;
 /// The names of the relays.
 pub(super) const NAMES: [&str; RELAYS] = ["relay A", "relay B"];
 
-/// A relay takes the lane if it is free or its lease is over, and notices by its renewal that it has lost it.
+/// A relay takes the lane if it is free or its lease is over, gives it back, and notices by its renewal that it has lost it.
 pub(super) fn steps(steps: &mut Steps<'_>, relay: usize) {
     let state = steps.state;
     let number = u8::try_from(relay).unwrap_or_default();
@@ -25,6 +25,13 @@ pub(super) fn steps(steps: &mut Steps<'_>, relay: usize) {
     if believes && !state.has_token(relay) {
         steps
             .step(NAMES[relay], "notices that it has lost the lane", 0, |after| after.relays[relay] = Relay::default());
+    }
+    if believes && state.has_token(relay) && state.left.returns > 0 {
+        steps.setback(NAMES[relay], "gives the lane back", 0, |after| {
+            after.left.returns -= 1;
+            after.lane = Lane::Free;
+            after.relays[relay] = Relay::default();
+        });
     }
     if state.lane == Lane::Expired(number) {
         steps.step(NAMES[relay], "renews its lease, which nobody has taken", 0, |after| {

@@ -6,9 +6,11 @@ mod publish;
 mod staging;
 mod state;
 mod steps;
+mod traces;
 mod world;
 
 pub(crate) use defect::Defect;
+pub(crate) use traces::check as check_traces;
 pub(crate) use world::{World, of, worlds};
 
 use crate::property::Property;

@@ -5,7 +5,7 @@ use super::lane::NAMES;
 use super::staging::all;
 use super::state::{Known, Lane, Relay, Row, State};
 use super::steps::Steps;
-use super::world::{Broker, MAX_ATTEMPTS};
+use super::world::Broker;
 
 /// Reads every message that is left. One whose transaction commits late is found by the next read. One that is not due
 /// blocks its key.
@@ -54,14 +54,14 @@ pub(super) fn steps(steps: &mut Steps<'_>, relay: usize, message: usize) {
 }
 
 /// Whether a relay may publish a message now: enough is left of its lease, by its own clock, and no earlier message of
-/// the key is on its way or waits for its next attempt.
+/// the key is on its way or waits for its next attempt. One that is confirmed may still have to be deleted.
 fn may_publish(steps: &Steps<'_>, relay: usize, message: usize) -> bool {
     let (world, state) = (steps.world, steps.state);
     let leased = matches!(state.lane, Lane::Leased(holder) if usize::from(holder) == relay);
     let first = world.before(message).all(|before| match state.relays[relay].known[before] {
-        Known::Unread => true,
+        Known::Unread | Known::Confirmed => true,
         Known::Waits => world.has(Defect::RefusedKeyNotBlocked),
-        Known::Read | Known::Sent | Known::Confirmed | Known::Refused => false,
+        Known::Read | Known::Sent | Known::Refused => false,
     });
     leased && (first || world.has(Defect::LaterOfKeyOvertakes))
 }
@@ -98,16 +98,24 @@ fn refused(steps: &mut Steps<'_>, relay: usize, message: usize) {
             },
         );
     }
-    steps.step(NAMES[relay], "records the refusal of _", number, |after| {
-        after.relays[relay].known[message] = Known::Unread;
-        if let Row::Waiting { attempts, .. } = after.rows[message] {
-            let attempts = attempts + 1;
-            let waits = Row::Waiting { attempts, due: false };
-            let given_up = attempts >= MAX_ATTEMPTS;
-            after.rows[message] = if given_up { Row::Dead } else { waits };
-            after.relays[relay].known[message] = if given_up { Known::Unread } else { Known::Waits };
-        }
-    });
+    let Row::Waiting { attempts, .. } = steps.state.rows[message] else {
+        return steps.step(NAMES[relay], "records the refusal of _, which is gone: nothing", number, |after| {
+            after.relays[relay].known[message] = Known::Unread;
+        });
+    };
+    let (attempts, most) = (attempts.saturating_add(1), steps.world.attempts);
+    if most.is_none_or(|most| attempts < most) {
+        steps.step(NAMES[relay], "records the refusal of _", number, |after| {
+            after.rows[message] = Row::Waiting { attempts, due: false };
+            after.relays[relay].known[message] = Known::Waits;
+        });
+    }
+    if most.is_none_or(|most| attempts >= most) {
+        steps.step(NAMES[relay], "records the last refusal of _, and gives it up", number, |after| {
+            after.rows[message] = Row::Dead;
+            after.relays[relay].known[message] = Known::Unread;
+        });
+    }
 }
 
 /// A published message reaches the broker, or is lost; and the time of a refused one comes.
@@ -117,17 +125,21 @@ pub(super) fn broker(steps: &mut Steps<'_>, relay: usize, message: usize) {
     if !state.flying[relay][message] {
         return;
     }
-    let refuses = match world.messages[message].broker {
-        Broker::Takes => false,
-        Broker::RefusesOnce => !state.refused[message],
-        Broker::Refuses => true,
+    let (refuses, takes) = match world.messages[message].broker {
+        Broker::Takes => (false, true),
+        Broker::RefusesOnce => (!state.refused[message], state.refused[message]),
+        Broker::Refuses => (true, false),
+        Broker::Anything => (true, true),
     };
     let returned = if world.has(Defect::ReturnedIsConfirmed) { Known::Confirmed } else { Known::Refused };
     if refuses {
-        return steps.step("the broker", "refuses _", number, |after| {
+        steps.step("the broker", "refuses _", number, |after| {
             after.refused[message] = true;
             answer(after, relay, message, returned);
         });
+    }
+    if !takes {
+        return;
     }
     steps.step("the broker", "takes _, and confirms it", number, |after| {
         arrive(after, number);

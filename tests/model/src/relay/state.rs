@@ -96,6 +96,8 @@ pub(super) struct Left {
     pub(super) losses: u8,
     /// A handler's transaction is rolled back.
     pub(super) rollbacks: u8,
+    /// A relay gives its lane back: it ends, or it has more than its share.
+    pub(super) returns: u8,
 }
 
 impl State {

@@ -4,7 +4,7 @@ use super::defect::Defect;
 use super::state::Left;
 
 /// How often a message may be refused.
-pub(super) const MAX_ATTEMPTS: u8 = 2;
+const MAX_ATTEMPTS: u8 = 2;
 
 /// A world to search.
 #[derive(Debug, Clone)]
@@ -13,6 +13,8 @@ pub(crate) struct World {
     pub(crate) name: &'static str,
     /// The messages, in the order in which they are staged.
     pub(super) messages: &'static [Message],
+    /// How often a message may be refused until it is given up. `None`: as often as a trace says.
+    pub(super) attempts: Option<u8>,
     /// The failures that may come.
     pub(super) left: Left,
     /// The rule that is broken.
@@ -37,6 +39,8 @@ pub(super) enum Broker {
     RefusesOnce,
     /// It always refuses the message: it cannot be routed.
     Refuses,
+    /// It may do either: a trace says what it did.
+    Anything,
 }
 
 impl World {
@@ -51,7 +55,7 @@ impl World {
     }
 }
 
-const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, rollbacks: 0 };
+const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, rollbacks: 0, returns: 0 };
 
 const fn message(key: u8, broker: Broker) -> Message {
     Message { key, broker }
@@ -63,15 +67,17 @@ const PAIR: &[Message] = &[message(0, Broker::Takes), message(0, Broker::Takes)]
 const KEYS: &[Message] = &[message(0, Broker::Takes), message(1, Broker::Takes), message(0, Broker::Takes)];
 const REFUSED_ONCE: &[Message] =
     &[message(0, Broker::RefusesOnce), message(1, Broker::Takes), message(0, Broker::Takes)];
+const TRACED: &[Message] = &[message(0, Broker::Anything), message(0, Broker::Anything)];
 const REFUSED: &[Message] = &[message(0, Broker::Refuses), message(1, Broker::Takes), message(0, Broker::Takes)];
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
 pub(crate) fn worlds(small: bool) -> Vec<World> {
     let more = u8::from(!small);
-    let world = |name, messages, left| World { name, messages, left, defect: None };
+    let attempts = Some(MAX_ATTEMPTS);
+    let world = |name, messages, left| World { name, messages, attempts, left, defect: None };
     vec![
-        world("two keys", KEYS, Left { kills: 1, pauses: 1, losses: more, rollbacks: 1 }),
-        world("a broker that is away", KEYS, Left { kills: more, pauses: more, losses: 2, rollbacks: 0 }),
+        world("two keys", KEYS, Left { kills: 1, pauses: 1, losses: more, rollbacks: 1, ..NONE }),
+        world("a broker that is away", KEYS, Left { kills: more, pauses: more, losses: 2, returns: 1, ..NONE }),
         world("a message that is refused once", REFUSED_ONCE, Left { kills: 1, pauses: 1, losses: more, ..NONE }),
         world("a message that is refused", REFUSED, Left { kills: 1, pauses: 1, losses: more, ..NONE }),
     ]
@@ -90,10 +96,16 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::RefusedKeyNotBlocked => (REFUSED_ONCE, NONE),
         Defect::AwayIsCharged => (ONE, Left { losses: 2, ..NONE }),
     };
-    World { name: "", messages, left, defect: None }
+    World { name: "", messages, attempts: Some(MAX_ATTEMPTS), left, defect: None }
 }
 
 impl World {
+    /// The world of a trace, with so many messages of one key: one or two.
+    pub(super) fn traced(messages: usize, left: Left) -> Self {
+        let messages = &TRACED[..messages.clamp(1, TRACED.len())];
+        Self { name: "a trace", messages, attempts: None, left, defect: None }
+    }
+
     /// The same world with a broken rule.
     pub(crate) fn broken(self, defect: Defect) -> Self {
         Self { defect: Some(defect), ..self }

@@ -2,12 +2,17 @@
 //! a path of the model. And a trace that was changed is not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
+mod called;
+mod calls;
 mod changes;
 mod checker;
 mod life;
 mod orders;
+mod outgoing;
+mod payments;
 #[path = "../../../../idem-test/tests/worlds/postgres.rs"]
 mod postgres;
+mod relays;
 #[path = "../../../../idem-test/tests/worlds/sqlite.rs"]
 mod sqlite;
 

@@ -1,20 +1,21 @@
 //! A place on the way through a trace: the state of the model, and the lines that are done.
 
-use super::line::Line;
-use super::seen::Seen;
 use super::world::{LEFT, World};
 use crate::messages::facts::Facts;
 use crate::messages::slot::WORKERS;
 use crate::messages::state::{DELIVERIES, MESSAGES, Place, State};
 use crate::messages::task::Work;
 use crate::search::Model;
+use crate::traces::done::Done;
+use crate::traces::line::Line;
+use crate::traces::seen::Seen;
 
 /// A place on the way.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct At {
     pub(super) state: State,
-    /// One bit for each line that is done.
-    done: Vec<u64>,
+    /// The lines that are done.
+    pub(super) done: Done,
     /// The process that each worker of the model stands for.
     pub(super) workers: [Option<usize>; WORKERS],
     /// The line by which each delivery of the model was received.
@@ -26,7 +27,7 @@ pub(super) struct At {
 impl At {
     /// Before the first line: an empty database, and nothing at the broker.
     pub(super) fn first(world: &World) -> Self {
-        let done = vec![0; world.lines.len().div_ceil(64)];
+        let done = Done::none(&world.lines);
         let (state, leased) = (world.scenario.first(), [0; MESSAGES]);
         let mut first = Self { state, done, workers: [None; WORKERS], held: [None; DELIVERIES], leased };
         first.state.deliveries = [Place::Settled; DELIVERIES];
@@ -50,34 +51,22 @@ impl At {
 
     /// The same place behind a line.
     pub(super) fn behind(mut self, line: usize) -> Self {
-        self.done[line / 64] |= 1 << (line % 64);
+        self.done.add(line);
         self
     }
 
     pub(super) fn is_done(&self, line: usize) -> bool {
-        self.done[line / 64] & (1 << (line % 64)) != 0
+        self.done.has(line)
     }
 
     /// The lines that are not done, in order of their begins.
     pub(super) fn undone<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (usize, &'a Line)> {
-        world.lines.iter().enumerate().filter(|(line, _)| !self.is_done(*line))
-    }
-
-    /// How many lines with an answer are done. They must all be, while those without one may be left out.
-    pub(super) fn answered(&self, world: &World) -> usize {
-        world.lines.iter().enumerate().filter(|(line, of)| of.end.is_some() && self.is_done(*line)).count()
-    }
-
-    /// The line with an answer that ended first among those that are not done.
-    pub(super) fn due(&self, world: &World) -> Option<usize> {
-        let ends = self.undone(world).filter_map(|(line, of)| Some((of.end?, line)));
-        ends.min().map(|(_, line)| line)
+        self.done.undone(&world.lines)
     }
 
     /// The lines that may be next: no undone line ended before they began.
     pub(super) fn open<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (usize, &'a Line)> {
-        let limit = self.due(world).and_then(|line| world.lines[line].end).unwrap_or(u64::MAX);
-        self.undone(world).take_while(move |(_, of)| of.begin <= limit)
+        self.done.open(&world.lines)
     }
 
     /// A delivery of the model of this message that stands for none in the trace.

@@ -1,9 +1,9 @@
 //! The leases of rows, by the times in the lines. In the model, a lease may end at any time.
 
 use super::at::At;
-use super::line::Line;
-use super::seen::Seen;
 use crate::messages::database::Holder;
+use crate::traces::line::Line;
+use crate::traces::seen::Seen;
 
 const MILLISECOND: u64 = 1_000_000;
 /// What a clock of milliseconds cuts off.

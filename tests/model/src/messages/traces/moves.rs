@@ -2,8 +2,7 @@
 
 use super::at::At;
 use super::lease;
-use super::seen::Seen;
-use super::table::{self, PAUSED, RECEIVES, Shown, TAKEN_BACK};
+use super::table::{self, PAUSED, RECEIVES, TAKEN_BACK};
 use super::world::World;
 use crate::messages::names::{WORKER_NAMES, slot_name};
 use crate::messages::slot::{ALL, Slot, worker};
@@ -11,6 +10,8 @@ use crate::messages::state::{DELIVERIES, Place, State};
 use crate::messages::task::{Stage, Work};
 use crate::search::Model;
 use crate::step::Step;
+use crate::traces::seen::Seen;
+use crate::traces::shown::Shown;
 
 /// Calls `reach` with each next place.
 pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::line::Line;
-use super::seen::Seen;
+use crate::traces::line::Line;
+use crate::traces::seen::Seen;
 
 /// The keys of each suspect and of its neighbours.
 pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {

@@ -1,22 +1,8 @@
 //! The steps of the model, and the steps of a real worker that they stand for.
 
-use super::seen::Seen;
 use crate::messages::names::AGAIN;
-
-/// What a step of the model is in a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// A line.
-    Line(Seen),
-    /// A line with an answer.
-    Answered(Seen),
-    /// A line without one.
-    Unanswered(Seen),
-    /// Nothing: it writes nothing, and may be taken at any time.
-    Free,
-    /// It never happens in a trace: only with a defect, with a log, or where time or prune are searched.
-    Never,
-}
+use crate::traces::seen::Seen;
+use crate::traces::shown::{self, Shown, Table};
 
 use Shown::{Answered, Free, Line, Never, Unanswered};
 
@@ -28,7 +14,7 @@ pub(super) const TAKEN_BACK: &str = "the broker takes the delivery of _ back, wh
 pub(super) const PAUSED: &str = "is paused for longer than its lease of _";
 
 /// Each sentence of the model's steps.
-const TABLE: &[(&str, &[Shown])] = &[
+const TABLE: &Table = &[
     (RECEIVES[0], &[Free]),
     (RECEIVES[1], &[Free]),
     (TAKEN_BACK, &[Free]),
@@ -99,17 +85,5 @@ const TABLE: &[(&str, &[Shown])] = &[
 
 /// What a step of the model with this sentence is in a trace; `None`: it has no entry.
 pub(super) fn shown(sentence: &str) -> Option<&'static [Shown]> {
-    TABLE.iter().find(|(of, _)| *of == sentence).map(|(_, shown)| *shown)
-}
-
-impl Shown {
-    /// The name of the line, and whether it has an answer, if that matters. `None`: it is no line.
-    pub(super) fn line(self) -> Option<(Seen, Option<bool>)> {
-        match self {
-            Line(seen) => Some((seen, None)),
-            Answered(seen) => Some((seen, Some(true))),
-            Unanswered(seen) => Some((seen, Some(false))),
-            Free | Never => None,
-        }
-    }
+    shown::shown(TABLE, sentence)
 }

@@ -1,52 +1,9 @@
 //! Traces that are a path of the model, and what must be refused.
 
-use super::check_trace;
 use super::table::shown;
-use crate::messages::{Defect, Scenario, of, worlds};
-use crate::search::{Model, search};
-
-/// Writes a trace: each step begins when the one before it has ended, unless it is said otherwise.
-#[derive(Default)]
-struct Writer {
-    text: String,
-    time: u64,
-    steps: u64,
-}
-
-impl Writer {
-    /// Writes records of lines `process step values`, of the message `m` and the key `k`; or `step/message`, `step@key`. A
-    /// `?` behind the process: no answer.
-    fn all(lines: &[&str]) -> String {
-        let mut writer = Self::default();
-        lines.iter().for_each(|line| writer.line(line));
-        writer.text
-    }
-
-    fn line(&mut self, line: &str) {
-        let id = self.begin(line);
-        if !line.contains('?') {
-            self.end(id);
-        }
-    }
-
-    fn begin(&mut self, line: &str) -> u64 {
-        let mut parts = line.splitn(3, ' ');
-        let process = parts.next().unwrap_or_default().trim_end_matches('?');
-        let (step, values) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let (message, step) = step.split_once('/').map_or(("m", step), |(step, message)| (message, step));
-        let (key, step) = step.split_once('@').map_or(("k", step), |(step, key)| (key, step));
-        let (key, message) = if step == "died" { ("", "") } else { (key, message) };
-        self.steps += 1;
-        self.time += 1;
-        self.text += &format!(">\t{}\t{}\t{process}\t{step}\t{message}\t{values}\t{key}\n", self.steps, self.time);
-        self.steps
-    }
-
-    fn end(&mut self, id: u64) {
-        self.time += 1;
-        self.text += &format!("<\t{id}\t{}\n", self.time);
-    }
-}
+use crate::check::check_trace;
+use crate::messages::{Defect, of, worlds};
+use crate::traces::writer::{Writer, all_steps_have_entries};
 
 fn accepted(lines: &[&str]) {
     let text = Writer::all(lines);
@@ -236,42 +193,8 @@ fn a_step_that_the_model_does_not_know_is_refused() {
     assert!(unknown.contains("record 1") && unknown.contains("does not know this step"), "{unknown}");
 }
 
-/// A scenario, and the sentences of all its steps.
-struct Sentences(Scenario);
-
-impl Model for Sentences {
-    type State = <Scenario as Model>::State;
-
-    const PROPERTIES: &'static [crate::property::Property] = &[];
-
-    fn first(&self) -> Self::State {
-        self.0.first()
-    }
-
-    fn steps(&self, state: &Self::State, reach: &mut crate::search::Reach<'_, Self>) {
-        self.0.steps(state, &mut |step, after| {
-            assert!(shown(step.what).is_some(), "{:?} has no entry in table.rs", step.what);
-            reach(step, after);
-        });
-    }
-
-    fn violates(&self, _: &Self::State, _: crate::property::Property) -> bool {
-        false
-    }
-
-    fn is_quiet(&self, _: &Self::State) -> bool {
-        true
-    }
-
-    fn canonical(&self, state: Self::State) -> Self::State {
-        self.0.canonical(state)
-    }
-}
-
 #[test]
 fn each_step_of_the_model_has_an_entry() {
     let broken = Defect::ALL.iter().map(|(defect, ..)| of(*defect).broken(*defect));
-    for scenario in worlds(true).into_iter().chain(broken) {
-        search(&Sentences(scenario), &[], 3_000);
-    }
+    all_steps_have_entries(worlds(true).into_iter().chain(broken), shown);
 }

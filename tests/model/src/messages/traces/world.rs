@@ -1,10 +1,11 @@
 //! The world of one key, or of two: the messages and processes, as the lines name them.
 
-use super::line::Line;
-use super::seen::Seen;
 use crate::messages::facts::Left;
 use crate::messages::scenario::{Handler, Message, Scenario};
 use crate::messages::state::MESSAGES;
+use crate::traces::line::Line;
+use crate::traces::names::number;
+use crate::traces::seen::Seen;
 
 /// Every failure may come, and none of them runs out: after each step there are as many left. Time stands still, and
 /// nothing is pruned.
@@ -41,11 +42,11 @@ impl World {
             keys => format!("the keys {keys:?} together"),
         };
         let (mut processes, mut messages) = (Vec::new(), Vec::new());
-        let process_of = lines.iter().map(|line| place(&mut processes, &line.process)).collect();
+        let process_of = lines.iter().map(|line| number(&mut processes, &line.process)).collect();
         let key_of: Vec<usize> =
             lines.iter().map(|line| keys.iter().position(|key| *key == line.key).unwrap_or_default()).collect();
         let message = |(line, key): (&Line, &usize)| {
-            (!line.message.is_empty()).then(|| place(&mut messages, &(*key, line.message.clone())))
+            (!line.message.is_empty()).then(|| number(&mut messages, &(*key, line.message.clone())))
         };
         let places: Vec<Option<usize>> = lines.iter().zip(&key_of).map(message).collect();
         let Some(copies) = messages.len().checked_sub(1).and_then(|more| COPIES.get(more)) else {
@@ -63,12 +64,4 @@ impl World {
     pub(super) fn death(&self, process: usize) -> Option<usize> {
         (0..self.lines.len()).find(|line| self.lines[*line].step == Seen::Died && self.process_of[*line] == process)
     }
-}
-
-/// The place of a name, which is added if it is new.
-fn place<T: Clone + PartialEq>(names: &mut Vec<T>, name: &T) -> usize {
-    names.iter().position(|of| of == name).unwrap_or_else(|| {
-        names.push(name.clone());
-        names.len() - 1
-    })
 }

@@ -7,33 +7,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::seen::Seen;
+use super::seen::{Part, Seen};
 use super::values::Values;
 
 /// One step of one key.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// When it began.
-    pub(super) begin: u64,
+    pub(crate) begin: u64,
     /// When its answer was there; `None`: there was none.
-    pub(super) end: Option<u64>,
+    pub(crate) end: Option<u64>,
     /// The process that took it.
-    pub(super) process: String,
-    pub(super) step: Seen,
+    pub(crate) process: String,
+    pub(crate) step: Seen,
     /// The message: its fingerprint. Empty: any, or none.
-    pub(super) message: String,
-    pub(super) values: Values,
+    pub(crate) message: String,
+    pub(crate) values: Values,
     /// The key; empty: any.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// The text of the record, for a report.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The number of the record in its file, from 1.
-    pub(super) number: usize,
+    pub(crate) number: usize,
 }
 
 /// Reads a trace: the lines in the order in which they began. The error names a record that cannot be read, or a step
 /// that the model does not know.
-pub(super) fn read(text: &str) -> Result<Vec<Line>, String> {
+pub(crate) fn read(text: &str) -> Result<Vec<Line>, String> {
     let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
     for (number, record) in (1..).zip(text.lines()).filter(|(_, record)| !record.is_empty()) {
         let wrong = |why: &str| format!("record {number} of the trace, {record:?}: {why}");
@@ -65,15 +65,20 @@ pub(super) fn read(text: &str) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
+/// The lines that are steps of a part of the model.
+pub(crate) fn of_part(lines: &[Line], part: Part) -> Vec<Line> {
+    lines.iter().filter(|line| line.step.is_of(part)).cloned().collect()
+}
+
 /// The keys that have lines.
-pub(super) fn keys(lines: &[Line]) -> BTreeSet<&str> {
+pub(crate) fn keys(lines: &[Line]) -> BTreeSet<&str> {
     lines.iter().map(|line| line.key.as_str()).filter(|key| !key.is_empty()).collect()
 }
 
-/// The lines of these keys, in order of their begins, with the ends of their processes. A line without a key and without
-/// an answer may belong to each key that has lines before and behind it.
-pub(super) fn of_keys(lines: &[Line], keys: &[&str]) -> Vec<Line> {
-    let mut of: Vec<Line> = lines.iter().filter(|line| keys.contains(&line.key.as_str())).cloned().collect();
+/// These lines, in order of their begins, with the ends of their processes. A line without a key and without an answer may
+/// belong to each key that has lines before and behind it.
+pub(crate) fn select(lines: &[Line], is: impl Fn(&Line) -> bool) -> Vec<Line> {
+    let mut of: Vec<Line> = lines.iter().filter(|line| is(line)).cloned().collect();
     let first = of.iter().map(|line| line.begin).min().unwrap_or_default();
     let last = of.iter().map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
     let any = |line: &&Line| line.key.is_empty() && line.step != Seen::Died && (first..=last).contains(&line.begin);

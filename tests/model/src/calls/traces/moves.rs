@@ -1,0 +1,85 @@
+//! The next places: one step of the model each, which a line says or which writes nothing.
+
+use super::at::At;
+use super::fits::{fits, note};
+use super::lines::Call;
+use super::table::{self, ARRIVES, OLD, PAUSED, TAKES};
+use crate::calls::row::NAMES;
+use crate::calls::state::{Stage, State, WORKERS};
+use crate::search::Model;
+use crate::step::Step;
+use crate::traces::seen::Seen;
+use crate::traces::shown::Shown;
+
+/// Calls `reach` with each next place.
+pub(super) fn moves(call: &Call, at: &At, reach: &mut dyn FnMut(At)) {
+    for (line, of) in at.done.open(&call.lines) {
+        let process = call.process_of[line];
+        match of.step {
+            Seen::Stored if !at.is_stored => reach(at.clone().stored(call).behind(line)),
+            Seen::Left if at.agrees(of) => reach(at.clone().behind(line)),
+            Seen::Died if at.workers.contains(&Some(process)) => {
+                reach(at.clone().killed(call, process).behind(line));
+            }
+            _ => {}
+        }
+    }
+    call.world.steps(&at.state, &mut |step, after| {
+        for shown in table::shown(step.what).unwrap_or_default() {
+            match shown {
+                Shown::Free if is_free(call, at, step, &after) => reach(at.with(after.clone())),
+                Shown::Free => {}
+                shown => lines(call, at, step, &after, *shown, reach),
+            }
+        }
+    });
+}
+
+/// Whether a step writes nothing here, and may be needed.
+fn is_free(call: &Call, at: &At, step: Step, after: &State) -> bool {
+    let worker = worker_of(at, step, after);
+    let is_undone = |steps: &[Seen]| at.done.undone(&call.lines).any(|(_, of)| steps.contains(&of.step));
+    match step.what {
+        TAKES => at.state.row.is_some_and(|row| row.answer) && worker.is_some_and(|worker| at.is_next(worker)),
+        PAUSED => is_undone(&[Seen::CallTaken, Seen::Started]),
+        OLD => is_undone(&[Seen::Asked, Seen::Unresolved, Seen::KeyRenewed]),
+        what if ARRIVES.contains(&what) => worker.is_none_or(|worker| !waits(at, worker)),
+        _ => true,
+    }
+}
+
+/// Whether a worker waits for the answer to its request.
+fn waits(at: &At, worker: usize) -> bool {
+    matches!(at.state.workers[worker], Stage::Calling { .. })
+}
+
+/// The places behind a step that a line says.
+fn lines(call: &Call, at: &At, step: Step, after: &State, shown: Shown, reach: &mut dyn FnMut(At)) {
+    let Some((seen, answered)) = shown.line() else { return };
+    let worker = worker_of(at, step, after);
+    let is_next = |worker: usize| step.what != TAKES || at.is_next(worker);
+    let waits = |worker: usize| !ARRIVES.contains(&step.what) || waits(at, worker);
+    // One that is completed is not called for.
+    let is_called = seen != Seen::CallTaken || at.state.row.is_some_and(|row| !row.answer);
+    if !is_called || worker.is_some_and(|worker| !is_next(worker) || !waits(worker)) {
+        return;
+    }
+    for (line, of) in at.done.open(&call.lines).filter(|(_, of)| of.step == seen) {
+        if answered.is_some_and(|answered| of.end.is_some() != answered) {
+            continue;
+        }
+        let Some(keys) = fits(call, at, line, (step, worker), after) else { continue };
+        let bound = worker.map_or(Some(at.clone()), |worker| at.bound(call, worker, call.process_of[line]));
+        let Some(bound) = bound else { continue };
+        let mut next = bound.with(after.clone());
+        next.keys = keys;
+        note(&mut next, of, worker);
+        reach(next.behind(line));
+    }
+}
+
+/// The worker that takes a step, or whose request arrives.
+pub(super) fn worker_of(at: &At, step: Step, after: &State) -> Option<usize> {
+    let named = NAMES.iter().position(|name| *name == step.who);
+    named.or_else(|| (0..WORKERS).find(|worker| at.state.flying[*worker] != after.flying[*worker]))
+}

@@ -1,0 +1,60 @@
+//! The lines of a message and of the next one of its key, and the world that they make.
+
+use super::staged::Staged;
+use crate::relay::state::Left;
+use crate::relay::world::World;
+use crate::traces::line::Line;
+use crate::traces::names::number;
+use crate::traces::seen::Seen;
+
+/// Every failure may come, and none of them runs out. A message that is read was committed.
+pub(super) const LEFT: Left = Left { kills: 9, pauses: 9, losses: 9, rollbacks: 0, returns: 9 };
+
+/// The lines of one message or of two, and the world that they must be a path of.
+pub(super) struct Queue {
+    /// The key, for a report.
+    pub(super) name: String,
+    pub(super) lines: Vec<Line>,
+    /// The process of each line, by its place among the names.
+    pub(super) process_of: Vec<usize>,
+    /// The names of the processes.
+    pub(super) processes: Vec<String>,
+    /// The message of each line, unless it is about the lane.
+    pub(super) message_of: Vec<Option<u8>>,
+    /// The names of the messages.
+    pub(super) messages: Vec<String>,
+    /// A broker that may do anything: the lines say what it did.
+    pub(super) world: World,
+}
+
+impl Queue {
+    /// The lines of these messages, of their lane until the last of these, and of the ends of the processes.
+    pub(super) fn new(lines: &[Line], staged: &Staged<'_>) -> Self {
+        let is_of = |line: &&Line| staged.messages.contains(&line.message.as_str());
+        let last = lines.iter().filter(is_of).map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
+        // A lane whose take had no answer may be any.
+        let is_of_lane = |line: &&Line| {
+            let is_lane = line.message.is_empty() && (line.key.is_empty() || Some(line.key.as_str()) == staged.lane);
+            is_lane && line.begin <= last
+        };
+        let own: Vec<Line> = lines.iter().filter(|line| is_of(line) || is_of_lane(line)).cloned().collect();
+        let mut processes = Vec::new();
+        let process_of = own.iter().map(|line| number(&mut processes, &line.process)).collect();
+        let place = |line: &Line| staged.messages.iter().position(|message| *message == line.message);
+        let message_of = own.iter().map(|line| u8::try_from(place(line)?).ok()).collect();
+        Self {
+            name: format!("the outbox, in the order of the key {:?}", staged.key),
+            process_of,
+            processes,
+            message_of,
+            messages: staged.messages.iter().map(|message| (*message).to_owned()).collect(),
+            world: World::traced(staged.messages.len(), LEFT),
+            lines: own,
+        }
+    }
+
+    /// The line that says that a process has ended.
+    pub(super) fn death(&self, process: usize) -> Option<usize> {
+        (0..self.lines.len()).find(|line| self.lines[*line].step == Seen::Died && self.process_of[*line] == process)
+    }
+}

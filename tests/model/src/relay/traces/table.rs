@@ -1,0 +1,51 @@
+//! The steps of the model, and the steps of a real relay that they stand for.
+
+use crate::traces::seen::Seen;
+use crate::traces::shown::{self, Shown, Table};
+
+use Shown::{Free, Line, Never};
+
+/// A relay takes a lane.
+pub(super) const TAKES: &str = "takes the lane";
+/// A lease ends although its relay lives.
+pub(super) const PAUSED: &str = "is paused for longer than its lease";
+/// The process of a relay ends.
+pub(super) const KILLED: &str = "is killed";
+/// A message arrives, or is lost: a line if its relay waits for the answer.
+pub(super) const ARRIVES: [&str; 4] =
+    ["refuses _", "takes _, and confirms it", "takes _, and its confirm is lost", "is away, and does not get _"];
+
+/// Each sentence of the model's steps.
+const TABLE: &Table = &[
+    // staging: a read shows what was committed.
+    ("stages _", &[Free]),
+    ("commits its transaction with _", &[Free]),
+    ("fails, and its transaction with _ is rolled back", &[Never]),
+    // lane
+    (TAKES, &[Line(Seen::LaneTaken)]),
+    ("renews its lease, which nobody has taken", &[Line(Seen::LaneRenewed)]),
+    ("gives the lane back", &[Line(Seen::LaneGiven)]),
+    ("notices that it has lost the lane", &[Free]),
+    (PAUSED, &[Free]),
+    // The end of a process is that of all its work, and so more than one step.
+    (KILLED, &[Never]),
+    // publish: a read finds as many messages as its limit permits, and the model all of them.
+    ("reads the outbox", &[Free]),
+    ("publishes _", &[Line(Seen::Published)]),
+    (ARRIVES[0], &[Line(Seen::Refused), Free]),
+    (ARRIVES[1], &[Line(Seen::Confirmed), Free]),
+    (ARRIVES[2], &[Line(Seen::Unconfirmed), Free]),
+    (ARRIVES[3], &[Line(Seen::Unconfirmed), Free]),
+    ("deletes _", &[Line(Seen::Deleted)]),
+    ("deletes _, which is no longer its own: nothing", &[Free]),
+    ("records the refusal of _", &[Line(Seen::RefusalRecorded)]),
+    ("records the last refusal of _, and gives it up", &[Line(Seen::RefusalRecorded)]),
+    ("records the refusal of _, which is no longer its own: nothing", &[Free]),
+    ("records the refusal of _, which is gone: nothing", &[Free]),
+    ("the next attempt of _ is due", &[Free]),
+];
+
+/// What a step of the model with this sentence is in a trace; `None`: it has no entry.
+pub(super) fn shown(sentence: &str) -> Option<&'static [Shown]> {
+    shown::shown(TABLE, sentence)
+}

@@ -1,0 +1,202 @@
+//! The steps that a line of a trace can name.
+
+/// A part of the model, against which lines are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Deliveries and rows.
+    Messages,
+    /// External calls.
+    Calls,
+    /// The outbox.
+    Relay,
+}
+
+/// A step of a real worker, a relay, an operator or a broker, about one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Seen {
+    /// A delivery reached a worker. `stores`: it must be stored before it runs.
+    Received,
+    /// A transaction has inserted the claim; its handler runs next.
+    Claimed,
+    /// A transaction has deleted the row by its token and dated the claim; its handler runs next.
+    Started,
+    /// The transaction with the effect was committed. `of`: with its claim, or with its row.
+    Committed,
+    /// The transaction was rolled back.
+    RolledBack,
+    /// The handler committed the transaction by itself.
+    EndedByHandler,
+    /// The message was stored as a row, not run.
+    Stored,
+    /// A failed direct run was recorded as a row.
+    Failed,
+    /// Another message holds the claim: the row of a conflict was written.
+    Conflict,
+    /// The dead row of a message whose handler ran COMMIT was written.
+    DeadCommitted,
+    /// The broker got the ack.
+    Acked,
+    /// The worker gave a delivery up, or the broker has taken it back.
+    Gone,
+    /// The row was taken, and its start counted.
+    Taken,
+    /// The row, a suspect, was reserved.
+    Reserved,
+    /// The start of a reserved row was counted.
+    Counted,
+    /// The result of a run was recorded. `result`: failed or broke.
+    Recorded,
+    /// A taken row was given back, not run.
+    GivenBack,
+    /// A reserved row was released, not run.
+    Released,
+    /// The start of a row whose lease was lost was given back.
+    Refunded,
+    /// The row has had all its starts, and is dead.
+    Crashed,
+    /// An operator replayed the dead row.
+    Replayed,
+    /// An operator discarded the dead row.
+    Discarded,
+    /// The process ended.
+    Died,
+    /// The state of the database at the end. `row`: none, scheduled or dead. `claim`: none, undated or dated.
+    Left,
+    /// The row was taken for its call. `key`: the key that it has. `lease`: from now on.
+    CallTaken,
+    /// The request of the call was sent under this key.
+    Sent,
+    /// The call has returned an answer.
+    Answered,
+    /// The call has returned an error, or was given up.
+    CallFailed,
+    /// The answer was kept: the row is an ordinary one.
+    AnswerKept,
+    /// It was recorded that the call may have had an effect, and that its request may still be on its way.
+    CallDoubted,
+    /// It was recorded that the call certainly had no effect. `unused`: none has begun under its key.
+    CallNotDone,
+    /// The row was given back, not called. `unused`: as above.
+    CallGivenBack,
+    /// The provider was asked what became of the call. `reply`: there, not-there or unknown.
+    Asked,
+    /// It was recorded that the question has failed.
+    QuestionFailed,
+    /// The row has another key, `key`, which no call has used.
+    KeyRenewed,
+    /// The row is dead, unresolved: nobody knows what became of its call.
+    Unresolved,
+    /// An operator resolved a dead row. `by`: answer or call.
+    Resolved,
+    /// An operator replayed a row that died in its call phase.
+    CallReplayed,
+    /// An operator discarded a row that died in its call phase.
+    CallDiscarded,
+    /// The lane was leased. `lease`: from now on.
+    LaneTaken,
+    /// The lease of the lane was renewed. `lease`: from now on.
+    LaneRenewed,
+    /// The lane was given back.
+    LaneGiven,
+    /// The message was read. `id`: its place in the lane. `order`: its key.
+    Read,
+    /// The message was sent to the broker.
+    Published,
+    /// The broker has confirmed it.
+    Confirmed,
+    /// The broker has refused it.
+    Refused,
+    /// The broker has not answered, or the relay has not waited for it.
+    Unconfirmed,
+    /// The message was deleted from the outbox.
+    Deleted,
+    /// The refusal of the message was recorded. `dead`: it was given up.
+    RefusalRecorded,
+}
+
+/// The names of the steps in a trace.
+const NAMES: &[(&str, Seen)] = &[
+    ("received", Seen::Received),
+    ("claimed", Seen::Claimed),
+    ("started", Seen::Started),
+    ("committed", Seen::Committed),
+    ("rolled-back", Seen::RolledBack),
+    ("ended-by-handler", Seen::EndedByHandler),
+    ("stored", Seen::Stored),
+    ("failed", Seen::Failed),
+    ("conflict", Seen::Conflict),
+    ("dead-committed", Seen::DeadCommitted),
+    ("acked", Seen::Acked),
+    ("gone", Seen::Gone),
+    ("taken", Seen::Taken),
+    ("reserved", Seen::Reserved),
+    ("counted", Seen::Counted),
+    ("recorded", Seen::Recorded),
+    ("given-back", Seen::GivenBack),
+    ("released", Seen::Released),
+    ("refunded", Seen::Refunded),
+    ("crashed", Seen::Crashed),
+    ("replayed", Seen::Replayed),
+    ("discarded", Seen::Discarded),
+    ("died", Seen::Died),
+    ("left", Seen::Left),
+    ("call-taken", Seen::CallTaken),
+    ("sent", Seen::Sent),
+    ("answered", Seen::Answered),
+    ("call-failed", Seen::CallFailed),
+    ("answer-kept", Seen::AnswerKept),
+    ("call-doubted", Seen::CallDoubted),
+    ("call-not-done", Seen::CallNotDone),
+    ("call-given-back", Seen::CallGivenBack),
+    ("asked", Seen::Asked),
+    ("question-failed", Seen::QuestionFailed),
+    ("key-renewed", Seen::KeyRenewed),
+    ("unresolved", Seen::Unresolved),
+    ("resolved", Seen::Resolved),
+    ("call-replayed", Seen::CallReplayed),
+    ("call-discarded", Seen::CallDiscarded),
+    ("lane-taken", Seen::LaneTaken),
+    ("lane-renewed", Seen::LaneRenewed),
+    ("lane-given", Seen::LaneGiven),
+    ("read", Seen::Read),
+    ("published", Seen::Published),
+    ("confirmed", Seen::Confirmed),
+    ("refused", Seen::Refused),
+    ("unconfirmed", Seen::Unconfirmed),
+    ("deleted", Seen::Deleted),
+    ("refusal-recorded", Seen::RefusalRecorded),
+];
+
+impl Seen {
+    /// The step of this name; `None` if the model does not know it.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(of, _)| *of == name).map(|(_, seen)| *seen)
+    }
+
+    /// Whether it is a step of this part. The completion of a call is one of a row as well.
+    pub(crate) fn is_of(self, part: Part) -> bool {
+        match part {
+            Part::Messages => !self.is_of_call() && !self.is_of_relay(),
+            Part::Calls => {
+                let completes = matches!(self, Self::Started | Self::Committed | Self::RolledBack);
+                completes || matches!(self, Self::Stored | Self::Died | Self::Left) || self.is_of_call()
+            }
+            Part::Relay => self == Self::Died || self.is_of_relay(),
+        }
+    }
+
+    /// Whether it is a step of a row in its call phase.
+    pub(crate) fn is_of_call(self) -> bool {
+        let calls = matches!(self, Self::CallTaken | Self::Sent | Self::Answered | Self::CallFailed);
+        let records = matches!(self, Self::AnswerKept | Self::CallDoubted | Self::CallNotDone | Self::CallGivenBack);
+        let asks = matches!(self, Self::Asked | Self::QuestionFailed | Self::KeyRenewed | Self::Unresolved);
+        calls || records || asks || matches!(self, Self::Resolved | Self::CallReplayed | Self::CallDiscarded)
+    }
+
+    /// Whether it is a step of a relay, about a lane or a message of the outbox.
+    fn is_of_relay(self) -> bool {
+        let lane = matches!(self, Self::LaneTaken | Self::LaneRenewed | Self::LaneGiven);
+        let broker = matches!(self, Self::Published | Self::Confirmed | Self::Refused | Self::Unconfirmed);
+        lane || broker || matches!(self, Self::Read | Self::Deleted | Self::RefusalRecorded)
+    }
+}

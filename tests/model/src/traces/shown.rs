@@ -1,0 +1,38 @@
+//! What a step of the model is in a trace.
+
+use super::seen::Seen;
+
+/// What a step of the model is in a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// A line.
+    Line(Seen),
+    /// A line with an answer.
+    Answered(Seen),
+    /// A line without one.
+    Unanswered(Seen),
+    /// Nothing: it writes nothing, and may be taken at any time.
+    Free,
+    /// It never happens in a trace: only with a defect, with a log, or where time or prune are searched.
+    Never,
+}
+
+/// What the steps of a model are, by their sentences.
+pub(crate) type Table = [(&'static str, &'static [Shown])];
+
+/// What the step with this sentence is; `None`: it has no entry.
+pub(crate) fn shown(table: &Table, sentence: &str) -> Option<&'static [Shown]> {
+    table.iter().find(|(of, _)| *of == sentence).map(|(_, shown)| *shown)
+}
+
+impl Shown {
+    /// The name of the line, and whether it has an answer, if that matters. `None`: it is no line.
+    pub(crate) fn line(self) -> Option<(Seen, Option<bool>)> {
+        match self {
+            Self::Line(seen) => Some((seen, None)),
+            Self::Answered(seen) => Some((seen, Some(true))),
+            Self::Unanswered(seen) => Some((seen, Some(false))),
+            Self::Free | Self::Never => None,
+        }
+    }
+}
