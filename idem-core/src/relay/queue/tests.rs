@@ -128,3 +128,32 @@ async fn nothing_is_kept_of_a_message_whose_lane_is_lost_before_its_next_attempt
     queue.drop_lanes(&BTreeSet::from([0]));
     assert_eq!(queue.delays.tries(1), 0);
 }
+
+#[tokio::test]
+async fn of_a_key_with_many_messages_some_are_kept_and_leave_room_to_others() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let most = i64::try_from(MANY).unwrap() + 1;
+    let rows = |ids: std::ops::RangeInclusive<i64>| ids.map(|id| row(id, Some("k"))).collect::<Vec<_>>();
+    queue.add(rows(1..=3 * most), now);
+    assert_eq!((queue.len(), queue.firsts()), (MANY + 1, 1));
+    assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
+    assert_eq!(queue.add(rows(1..=3 * most), now), 0, "they are behind one that is not kept");
+    let mut ids = 1..;
+    let from = loop {
+        let first = queue.next(true).unwrap();
+        assert_eq!(Some(first.id), ids.next());
+        queue.advance(&first);
+        queue.forget([first.id]);
+        let from = queue.thin_out();
+        if !from.is_empty() {
+            break from;
+        }
+    };
+    assert_eq!(from, [(0, most + 1)]);
+    assert!(queue.blocked().0.is_empty());
+    queue.add(rows(most + 1..=3 * most), now);
+    let first = queue.next(true).unwrap();
+    assert_eq!((Some(first.id), queue.len(), queue.firsts()), (ids.next(), MANY + 1, 1));
+    queue.hold(&first);
+    assert_eq!((queue.len(), queue.firsts(), queue.thin_out()), (1, 1, vec![]), "all is read again behind it");
+}

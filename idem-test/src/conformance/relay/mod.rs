@@ -57,6 +57,7 @@ macro_rules! relay_suite {
             a_standing_relay_goes_on_at_once_when_another_ends
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other
+            a_key_with_many_messages_stops_no_other
             a_relay_in_which_too_many_messages_wait_goes_on
             a_delete_without_an_answer_makes_no_copy
         }
