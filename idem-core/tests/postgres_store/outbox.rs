@@ -168,9 +168,9 @@ async fn a_relay_renews_its_lanes_although_another_one_does_so() {
     world.end().await;
 }
 
-/// Without an answer to COMMIT, the messages are there exactly if the claim is.
+/// If COMMIT does not reach the server, neither the messages nor the claim are there.
 #[tokio::test]
-async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
+async fn a_commit_that_does_not_arrive_has_staged_what_it_has_claimed() {
     let Some(mut world) = world().await else { return };
     let proxy = Proxy::before(&world.url).await;
     world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
@@ -186,6 +186,32 @@ async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
         proxy.recover();
         world.store.ping().await.unwrap();
         assert_eq!(world.number(STAGED).await, world.claims().await);
+    }
+    world.end().await;
+}
+
+/// If the connection is lost before the answer to COMMIT, the messages are there, as the claim is.
+#[tokio::test]
+async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
+    let Some(mut world) = world().await else { return };
+    let proxy = Proxy::before(&world.url).await;
+    world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    for (expected, staged) in (1..).zip(both()) {
+        let mut txn = world.claimed(&format!("lost {expected}")).await;
+        world.store.stage(&mut txn, outbox, vec![staged]).unwrap();
+        proxy.lose_the_answer_to_commit();
+        let done = world.store.commit(txn).await;
+        assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
+        proxy.recover();
+        let committed = async {
+            // The server may still be at it.
+            while world.claims().await < expected {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), committed).await.expect("it was not committed");
+        assert_eq!((world.number(STAGED).await, world.claims().await), (expected, expected));
     }
     world.end().await;
 }
