@@ -152,7 +152,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 tracing::error!(%id, to, attempt, error, "a message of the outbox is a dead letter");
             }
         }
-        let failure = PublishFailure { row: entry.row(), next, error };
+        let failure = PublishFailure { row: entry.row(), attempts: attempt, next, error };
         // Recorded before its time comes; one that is given up waits for its record only.
         self.queue.hold(&entry);
         self.failures.push(Failed { permit, entry, failure });

@@ -228,7 +228,7 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
         let query = "SELECT lane, id FROM outbox_messages";
         let (lane, id): (i16, i64) = sqlx::query_as(query).fetch_one(&mut world.other).await.unwrap();
         let row = RowRef { lane: lane.try_into().unwrap(), id, message_id: Uuid::from_u128(dead) };
-        let failure = PublishFailure { row, next: None, error: "no".to_owned() };
+        let failure = PublishFailure { row, attempts: 1, next: None, error: "no".to_owned() };
         world.store.record_failures(outbox, token, &[failure]).await.unwrap();
         assert_eq!(world.number("SELECT count(*) FROM outbox_dead").await, i64::try_from(dead).unwrap());
         let again = "ALTER TABLE outbox_messages ALTER COLUMN id RESTART";

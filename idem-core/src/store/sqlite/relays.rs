@@ -142,14 +142,14 @@ impl Sqlite {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         self.in_transaction(async |store, txn| {
-            for PublishFailure { row, next, error } in failures {
+            for PublishFailure { row, attempts, next, error } in failures {
                 let of = |text| store.of_row(text, outbox, token, *row);
                 match next {
                     Some(due) => {
-                        of(RETRY).bind(millis(*due)).bind(error).execute(txn.connection()).await?;
+                        of(RETRY).bind(millis(*due)).bind(error).bind(*attempts).execute(txn.connection()).await?;
                     }
                     None => {
-                        of(BURY).bind(error).execute(txn.connection()).await?;
+                        of(BURY).bind(error).bind(*attempts).execute(txn.connection()).await?;
                         of(DELETE).execute(txn.connection()).await?;
                     }
                 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use idem_core::store::{OutboxRows, StoreError};
+use idem_core::store::{OutboxRows, Page, StoreError};
 use tokio::sync::watch;
 
 use crate::conformance::soon;
@@ -218,6 +218,22 @@ pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W)
     line.sink.on_publish(|_| Reply::Confirm);
     line.published(1500).await;
     relay.stop().await.unwrap();
+}
+
+/// A refusal is charged, and the answer of the database is lost: it is recorded again, and no attempt is lost by that.
+pub async fn a_record_without_an_answer_costs_no_attempt<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lost = Arc::new(AtomicUsize::new(0));
+    let losing = lost.clone();
+    let store = line.failing(move |method| method == "failures_are_recorded" && losing.fetch_add(1, SeqCst) % 2 == 0);
+    line.sink.on_publish(|_| Reply::Refuse("no".to_owned()));
+    let relay = line.start_with(line.relay(store, line.sink.clone()));
+    line.stage([message("one").key("k")]).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    assert_eq!((line.sink.calls(), lost.load(SeqCst)), (3, 6), "it has three attempts");
+    let dead = line.store.dead_outgoing(line.outbox, Page::default()).await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.attempts).collect::<Vec<_>>(), [3]);
 }
 
 /// The DELETE has run, and its answer is lost.

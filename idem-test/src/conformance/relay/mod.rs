@@ -47,6 +47,7 @@ macro_rules! relay_suite {
             a_relay_that_cannot_renew_its_lanes_stops_publishing
             a_relay_that_lost_its_lanes_deletes_nothing
             a_row_whose_id_was_given_again_is_left_alone
+            a_failure_that_is_recorded_again_counts_once
             another_outbox_is_left_alone
             // opening
             a_relay_that_waits_for_its_broker_is_alive
@@ -60,6 +61,7 @@ macro_rules! relay_suite {
             a_key_with_many_messages_stops_no_other
             a_relay_in_which_too_many_messages_wait_goes_on
             a_delete_without_an_answer_makes_no_copy
+            a_record_without_an_answer_costs_no_attempt
         }
     };
 }
