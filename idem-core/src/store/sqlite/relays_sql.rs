@@ -12,6 +12,10 @@ UPDATE "idem_outbox_lanes" SET leased_until = {now} + ?3 WHERE outbox_id = ?1 AN
 pub(super) const RELAYS: &str = r#"
 SELECT count(*) FROM "idem_outbox_relays" WHERE outbox_id = ?1 AND alive_until >= {now}"#;
 
+/// How many lanes can be taken.
+pub(super) const FREE: &str = r#"
+SELECT count(*) FROM "idem_outbox_lanes" WHERE outbox_id = ?1 AND (token IS NULL OR leased_until < {now})"#;
+
 pub(super) const TAKE: &str = r#"
 UPDATE "idem_outbox_lanes" SET token = ?2, leased_until = {now} + ?3
 WHERE outbox_id = ?1 AND lane IN (

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use idem_core::store::{OutboxRows, Page, PublishFailure, RowRef};
+use idem_core::store::{OutboxRows, Page, PublishFailure, RowRef, Transactions};
 use uuid::Uuid;
 
 use crate::conformance::soon;
@@ -110,6 +110,17 @@ pub async fn a_relay_that_cannot_renew_its_lanes_stops_publishing<W: World>(worl
     for relay in [paused, relay] {
         relay.stop().await.unwrap();
     }
+}
+
+/// A relay that stands by asks for lanes each second. On a database with one writer it must not wait for that, nor keep it
+/// from handlers.
+pub async fn a_relay_that_finds_no_lane_waits_for_no_transaction<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (store, outbox) = (&line.store, line.outbox);
+    store.take_lanes(outbox, Uuid::new_v4(), LONG, 64).await.unwrap();
+    let txn = store.begin(LONG).await.unwrap();
+    assert!(soon(store.take_lanes(outbox, Uuid::new_v4(), LONG, 64)).await.unwrap().is_empty());
+    store.rollback(txn).await.unwrap();
 }
 
 /// The token fences the deletes and the records of a relay that was paused.

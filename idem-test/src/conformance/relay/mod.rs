@@ -45,6 +45,7 @@ macro_rules! relay_suite {
             two_relays_share_the_lanes
             the_lanes_of_a_relay_that_dies_are_taken_over
             a_relay_that_cannot_renew_its_lanes_stops_publishing
+            a_relay_that_finds_no_lane_waits_for_no_transaction
             a_relay_that_lost_its_lanes_deletes_nothing
             a_row_whose_id_was_given_again_is_left_alone
             a_failure_that_is_recorded_again_counts_once
