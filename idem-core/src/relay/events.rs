@@ -174,8 +174,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 None => {
                     self.forget([entry.id]);
                     self.queue.give_up(&entry);
-                    // Later messages of its key were not read meanwhile.
-                    self.reopen(entry.lane, entry.id);
+                    // Later messages of its key were not read meanwhile. A read that runs has to be repeated.
+                    if entry.key().is_some() {
+                        self.reopen(entry.lane, entry.id);
+                    }
                 }
             }
         }

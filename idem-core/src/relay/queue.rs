@@ -53,7 +53,7 @@ impl Queue {
                 Some(key) => self.add_to(&key, entry),
             }
         }
-        self.known.len() - before
+        self.known.len().saturating_sub(before)
     }
 
     /// Returns whether a message is behind one of its key that is not kept.
