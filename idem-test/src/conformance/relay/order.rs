@@ -31,6 +31,18 @@ pub async fn staged_messages_are_published_and_deleted<W: World>(world: W) {
     assert_eq!(line.sink.closed(), 1);
 }
 
+/// By the commit, and not by its next poll.
+pub async fn a_relay_is_woken_by_a_commit_of_its_process<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone());
+    let relay = line.start_with(relay.poll_interval(std::time::Duration::from_secs(600)));
+    for n in 1..=5 {
+        line.stage([message(n)]).await;
+        line.published(n).await;
+    }
+    relay.stop().await.unwrap();
+}
+
 /// Over many transactions and keys. The sink counts calls for a key that is under way.
 pub async fn messages_of_a_key_leave_in_order_and_one_at_a_time<W: World>(world: W) {
     let line = Line::new(world).await;
