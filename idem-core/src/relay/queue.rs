@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::Key;
 use crate::store::OutboxRow;
 
-use super::crowded::{Crowded, MANY};
+use super::crowded::{Crowded, most};
 use super::delays::{Delayed, Delays};
 use super::entry::Entry;
 use super::known::Known;
@@ -64,12 +64,12 @@ impl Queue {
 
     fn add_to(&mut self, key: &Key, entry: Entry) {
         let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
-        match of_key.insert(entry, MANY) {
+        match of_key.insert(entry, most(self.known.bytes())) {
             None => self.behind += 1,
             Some(last) => {
+                self.crowded.add(key.clone(), last.lane, last.id, of_key.waiting.len());
                 self.known.remove(last.id);
                 self.delays.forget_tries(last.id);
-                self.crowded.add(key.clone(), last.lane, last.id);
             }
         }
         self.start_next(key);
@@ -199,7 +199,7 @@ impl Queue {
         woken
     }
 
-    /// Lets keys be read again of which more messages wait than were kept, if few of these are left. Returns their lanes,
+    /// Lets keys be read again of which more messages wait than were kept, if half of these are left. Returns their lanes,
     /// and the ids from which on. Only while no read runs: it leaves these keys out.
     pub(super) fn thin_out(&mut self) -> Vec<(u8, i64)> {
         self.crowded.thin_out(|key| self.keys.get(key).map_or(0, |of_key| of_key.waiting.len()))

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::super::crowded::MANY;
 use super::*;
 use crate::Outgoing;
 use crate::outbox::StagedMessage;
@@ -156,4 +157,23 @@ async fn of_a_key_with_many_messages_some_are_kept_and_leave_room_to_others() {
     assert_eq!((Some(first.id), queue.len(), queue.firsts()), (ids.next(), MANY + 1, 1));
     queue.hold(&first);
     assert_eq!((queue.len(), queue.firsts(), queue.thin_out()), (1, 1, vec![]), "all is read again behind it");
+}
+
+#[tokio::test]
+async fn of_a_key_with_large_messages_some_are_kept_and_leave_room_to_others() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let large = |id| {
+        let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", vec![0; 1024 * 1024]).key("k"));
+        OutboxRow { message, ..row(id, None) }
+    };
+    queue.add((1..=40).map(large).collect(), now);
+    assert_eq!((queue.len(), queue.bytes(), queue.blocked().0.len()), (32, 32 * 1024 * 1024, 1));
+    // Of the 31 that wait behind the first one, 15 are left.
+    for number in 1..=16 {
+        assert!(queue.thin_out().is_empty(), "{number}");
+        let first = queue.next(true).unwrap();
+        queue.advance(&first);
+        queue.forget([first.id]);
+    }
+    assert_eq!(queue.thin_out(), [(0, 33)]);
 }
