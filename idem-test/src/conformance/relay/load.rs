@@ -225,7 +225,10 @@ pub async fn a_record_without_an_answer_costs_no_attempt<W: World>(world: W) {
     let line = Line::new(world).await;
     let lost = Arc::new(AtomicUsize::new(0));
     let losing = lost.clone();
-    let store = line.failing(move |method| method == "failures_are_recorded" && losing.fetch_add(1, SeqCst) % 2 == 0);
+    let store = line.failing(move |method| match method {
+        "failures_are_recorded" => losing.fetch_add(1, SeqCst).is_multiple_of(2),
+        _ => false,
+    });
     line.sink.on_publish(|_| Reply::Refuse("no".to_owned()));
     let relay = line.start_with(line.relay(store, line.sink.clone()));
     line.stage([message("one").key("k")]).await;
