@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use idem::prelude::*;
 use idem_test::{Broker, Publication};
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, SqliteConnection};
 use tokio::sync::watch;
@@ -15,6 +15,9 @@ use tokio::time::timeout;
 use tracing::Level;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
+
+#[path = "telemetry/outbox.rs"]
+mod outbox;
 
 #[derive(Serialize, Deserialize)]
 struct Order {
@@ -115,6 +118,11 @@ async fn run_on(
     };
     timeout(Duration::from_secs(30), worker.run_until(done)).await.expect("the outcomes do not come").unwrap();
 
+    (told(&snapshots), lines)
+}
+
+/// The metrics since the last call, each with its labels.
+fn told(snapshots: &Snapshotter) -> BTreeMap<String, f64> {
     let mut told = BTreeMap::new();
     for (key, unit, description, value) in snapshots.snapshot().into_vec() {
         let name = key.key().name();
@@ -128,7 +136,7 @@ async fn run_on(
         };
         told.insert(format!("{name} {}", labels.join(" ")), value);
     }
-    (told, lines)
+    told
 }
 
 fn message(id: &str, fail: bool) -> Publication {

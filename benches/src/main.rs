@@ -109,7 +109,7 @@ async fn main() -> Result<ExitCode> {
             let report = relay::measure(&database("bench relay")?, &options).await?;
             print!("{report}");
             report.save()?;
-            Ok(ExitCode::SUCCESS)
+            Ok(ExitCode::from(report.verdict()))
         }
         What::Idle(options) => Ok(ExitCode::from(idle_worker::measure(&database("bench idle")?, &options).await?)),
         What::Soak(options) => Ok(ExitCode::from(soak::measure(&database("soak")?, &options).await?)),

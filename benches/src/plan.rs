@@ -91,6 +91,10 @@ pub(crate) fn lines(peers: &[String], rows: usize) -> Vec<Line> {
     let a_second = "duplicates a second, batch 100, 4 lanes".to_owned();
     lines.push(Line { what: a_second, case: copies, to: None, least: 100_000.0 });
     lines.push(Line::new("hot rows, batch 100, 4 lanes / single, 16", hot, idem.work(Work::Hot), 1.0));
+    let staged = |side| Case::new(side, 16).work(Work::Staged);
+    lines.push(Line::new("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::ByHand), 1.3));
+    lines.push(Line::new("one outgoing, batch 100, 16 lanes / B", staged(Side::Batch(100)), staged(Side::ByHand), 4.0));
+    lines.push(Line::new("one outgoing / none, single, 16 lanes", staged(Side::Idem), idem, 0.85));
     // Random keys change other pages of the index with each claim.
     let random = if rows > TEN_MILLION { 0.7 } else { 0.9 };
     lines.push(Line::new("batch 100, all claims / empty", batch.on(Size::Full), batch, random));
@@ -132,7 +136,6 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
     let hot = |side| case(side, 16).work(Work::Hot);
-    let staged = |side| case(side, 16).work(Work::Staged);
     let mut lines = vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
@@ -154,9 +157,6 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
         line("single natural, 1 lane / A", case(Side::Natural, 1), case(Side::Autocommit, 1)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
-        line("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::ByHand)),
-        line("one outgoing, batch 100, 16 lanes / B", staged(Side::Batch(100)), staged(Side::ByHand)),
-        line("one outgoing / none, single, 16 lanes", staged(Side::Idem), case(Side::Idem, 16)),
         line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
         line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),

@@ -214,7 +214,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     let failure = |at: usize, next| {
         let idem_core::store::OutboxRow { lane, id, message, .. } = &found.rows[at];
         let row = idem_core::store::RowRef { lane: *lane, id: *id, message_id: message.id() };
-        PublishFailure { row, next, error: "no".to_owned() }
+        PublishFailure { row, attempts: 1, next, error: "no".to_owned() }
     };
     let failures = [failure(0, Some(Duration::ZERO)), failure(1, None)];
     let dead = world.own("outbox_dead");

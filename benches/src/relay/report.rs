@@ -1,4 +1,4 @@
-//! The rates and percentiles of all sides, and their ratios. None has a threshold.
+//! The rates and percentiles of all sides, their ratios, and the verdict.
 
 use std::fmt;
 
@@ -49,12 +49,38 @@ impl Line {
         let (side, to) = (&self.rates[side as usize], &self.rates[to as usize]);
         median(side.iter().zip(to).map(|(side, to)| side / to).collect())
     }
+
+    /// Returns p50 and p99 from commit to confirm: medians of the rounds.
+    fn percentiles(&self) -> [f64; 2] {
+        let median = |of: fn(&Sample) -> f64| median(self.relay.iter().map(of).collect());
+        [median(|sample| sample.p50), median(|sample| sample.p99)]
+    }
+
+    fn is_at_rate(&self, rate: f64) -> bool {
+        self.relay.iter().chain(&self.bare).all(|sample| sample.rate >= REACHED * rate)
+    }
+
+    /// Returns whether each target is reached. NaN is a miss.
+    fn is_reached(&self) -> bool {
+        let ratios = RATIOS.iter().all(|(side, to, _, least)| self.ratio(*side, *to) >= *least);
+        ratios && self.percentiles().into_iter().zip(MILLIS).all(|(reached, most)| reached <= most)
+    }
 }
 
 impl Report {
     pub(super) fn new(machine: Machine, options: &Relayed, lines: Vec<Line>, missing: Vec<String>) -> Self {
         let (messages, pace) = (options.messages, &options.pace);
         Self { machine, messages, rate: pace.rate, seconds: pace.seconds, lines, missing }
+    }
+
+    /// Returns 0 if each target is reached on each broker, 1 if one is not or a broker is missing, 2 if the messages were
+    /// not published at the rate, so that nothing follows.
+    pub(crate) fn verdict(&self) -> u8 {
+        if !self.lines.iter().all(|line| line.is_at_rate(self.rate)) {
+            return 2;
+        }
+        let reached = self.lines.iter().all(Line::is_reached);
+        u8::from(!reached || !self.missing.is_empty() || self.lines.is_empty())
     }
 
     /// Writes `target/bench/relay.json`.
@@ -73,11 +99,23 @@ const LABELS: [(Side, &str); 4] = [
     (Side::Bare, "loop that publishes from memory"),
 ];
 
-const RATIOS: [(Side, Side, &str); 3] = [
-    (Side::Relay, Side::Bare, "relay / loop"),
-    (Side::Keyed, Side::Bare, "relay, messages with keys / loop"),
-    (Side::Open, Side::Relay, "relay, beside an open transaction / without"),
+/// The ratios, each with the lowest one that is allowed.
+const RATIOS: [(Side, Side, &str, f64); 3] = [
+    (Side::Relay, Side::Bare, "relay / loop", 0.8),
+    (Side::Keyed, Side::Bare, "relay, messages with keys / loop", 0.0),
+    (Side::Open, Side::Relay, "relay, beside an open transaction / without", 0.8),
 ];
+
+/// The highest p50 and p99 from commit to confirm that are allowed, in milliseconds.
+const MILLIS: [f64; 2] = [5.0, 50.0];
+
+/// The part of the rate that must be reached, or nothing follows.
+const REACHED: f64 = 0.95;
+
+/// The end of a line whose target is missed.
+fn mark(reached: bool) -> &'static str {
+    if reached { "" } else { "  missed" }
+}
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,8 +135,13 @@ impl fmt::Display for Report {
             for (side, label) in LABELS {
                 writeln!(f, "{label:52} {:>11.0}", median(line.rates[side as usize].clone()))?;
             }
-            for (side, to, label) in RATIOS {
-                writeln!(f, "{label:52} {:>11.2}", line.ratio(side, to))?;
+            for (side, to, label, least) in RATIOS {
+                let ratio = line.ratio(side, to);
+                write!(f, "{label:52} {ratio:>11.2}")?;
+                if least > 0.0 {
+                    write!(f, "  at least {least:.1}{}", mark(ratio >= least))?;
+                }
+                writeln!(f)?;
             }
             writeln!(f, "{:52} {:>11} {:>11} {:>11}", "", "p50", "p99", "a second")?;
             for (label, samples) in [("commit to confirm", &line.relay), ("publish to confirm, by hand", &line.bare)] {
@@ -106,7 +149,55 @@ impl fmt::Display for Report {
                 let (p50, p99, rate) = (median(|s| s.p50), median(|s| s.p99), median(|s| s.rate));
                 writeln!(f, "{label:52} {p50:>8.2} ms {p99:>8.2} ms {rate:>11.0}")?;
             }
+            let [p50, p99] = line.percentiles();
+            let marks = [p50 <= MILLIS[0], p99 <= MILLIS[1]].map(mark);
+            let most = "commit to confirm, at most";
+            writeln!(f, "{most:52} {:>8.2} ms{} {:>8.2} ms{}", MILLIS[0], marks[0], MILLIS[1], marks[1])?;
+            if !line.is_at_rate(self.rate) {
+                writeln!(f, "the rate was not reached: nothing follows")?;
+            }
         }
         self.missing.iter().try_for_each(|missing| writeln!(f, "not measured: {missing}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report of one round with these rates of the relay, alone and beside an open transaction, and this p99; the loop
+    /// has a rate of 100.
+    fn report(relay: f64, open: f64, p99: f64, rate: f64) -> Report {
+        let mut line = Line::new(Broker::Nats);
+        for (side, rate) in [(Side::Relay, relay), (Side::Keyed, 1.0), (Side::Open, open), (Side::Bare, 100.0)] {
+            line.rates[side as usize].push(rate);
+        }
+        let sample = Sample { p50: 5.0, p99, rate };
+        (line.relay, line.bare) = (vec![sample], vec![sample]);
+        let machine = Machine::default();
+        Report { machine, messages: 1, rate: 1000.0, seconds: 1.0, lines: vec![line], missing: Vec::new() }
+    }
+
+    #[test]
+    fn each_target_is_judged() {
+        assert_eq!(report(80.0, 64.0, 50.0, 1000.0).verdict(), 0);
+        let missed = [(79.0, 79.0, 1.0), (80.0, 63.0, 1.0), (80.0, 64.0, 51.0)];
+        for missed in missed.map(|(relay, open, p99)| report(relay, open, p99, 1000.0)) {
+            assert_eq!(missed.verdict(), 1);
+            assert!(missed.to_string().contains("missed"), "{missed}");
+        }
+        assert!(!report(80.0, 64.0, 50.0, 1000.0).to_string().contains("missed"));
+    }
+
+    #[test]
+    fn a_rate_that_was_not_reached_proves_nothing() {
+        assert_eq!(report(100.0, 100.0, 1.0, 900.0).verdict(), 2);
+    }
+
+    #[test]
+    fn a_broker_that_is_missing_is_a_miss() {
+        let missing = vec!["Kafka: its address is not set".to_owned()];
+        assert_eq!(Report { missing, ..report(100.0, 100.0, 1.0, 1000.0) }.verdict(), 1);
+        assert_eq!(report(f64::NAN, 100.0, 1.0, 1000.0).verdict(), 1);
     }
 }

@@ -61,6 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_message_over_the_limit_of_a_relay_is_refused() {
+        let sized = |size: usize| Outgoing::new("orders", vec![b'x'; size]);
+        assert_eq!(checked([sized(7)], Some(7)).unwrap().len(), 1);
+        let error = checked([sized(7), sized(8)], Some(7)).unwrap_err().to_string();
+        assert!(error.contains("message 1") && error.contains("takes 7"), "{error}");
+    }
+
+    #[test]
     fn a_local_message_cannot_be_staged_outside_of_a_handler() {
         let message = || Outgoing::new("send_receipt", "payload");
         assert_eq!(checked([message()], None).unwrap().len(), 1);

@@ -152,7 +152,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 tracing::error!(%id, to, attempt, error, "a message of the outbox is a dead letter");
             }
         }
-        let failure = PublishFailure { row: entry.row(), next, error };
+        let failure = PublishFailure { row: entry.row(), attempts: attempt, next, error };
         // Recorded before its time comes; one that is given up waits for its record only.
         self.queue.hold(&entry);
         self.failures.push(Failed { permit, entry, failure });
@@ -174,8 +174,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 None => {
                     self.forget([entry.id]);
                     self.queue.give_up(&entry);
-                    // Later messages of its key were not read meanwhile.
-                    self.reopen(entry.lane, entry.id);
+                    // Later messages of its key were not read meanwhile. A read that runs has to be repeated.
+                    if entry.key().is_some() {
+                        self.reopen(entry.lane, entry.id);
+                    }
                 }
             }
         }
@@ -183,6 +185,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
 
     fn read_ended(&mut self, began: Instant, found: Option<OutboxFound>) {
         let (restarted, deleted) = (std::mem::take(&mut self.restarted), std::mem::take(&mut self.deleted));
+        self.queue.crowded.ended(Instant::now());
         let Some(mut found) = found else {
             self.floors.failed();
             self.next.read = self.again();

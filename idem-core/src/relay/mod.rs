@@ -5,7 +5,8 @@
 //! | `builder`, `settings`, `parts` | the builder, its options, and the parts of a relay |
 //! | `run`, `opening` | the lifecycle: start, run, drain; the opening of the sink |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
-//! | `queue`, `entry`, `known` | the messages that are read, by key; one of them; those that need not be read again |
+//! | `queue`, `of_key`, `entry` | the messages that are read; those of one key; one of them |
+//! | `known`, `crowded` | those that need not be read again; keys of which more wait than are kept |
 //! | `ready`, `delays` | the messages that can be published; those that wait for their next attempt |
 //! | `floors`, `level` | from where lanes are read |
 //! | `lanes` | the lanes that are leased |
@@ -15,6 +16,7 @@
 
 mod broker;
 mod builder;
+mod crowded;
 mod delays;
 mod entry;
 mod events;
@@ -22,6 +24,7 @@ mod floors;
 mod known;
 mod lanes;
 mod level;
+mod of_key;
 mod opening;
 mod operator;
 mod panics;

@@ -1,6 +1,6 @@
 //! The messages that a relay has read, by key.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,23 +9,12 @@ use tokio::time::Instant;
 use crate::Key;
 use crate::store::OutboxRow;
 
+use super::crowded::{Crowded, most};
 use super::delays::{Delayed, Delays};
 use super::entry::Entry;
 use super::known::Known;
+use super::of_key::OfKey;
 use super::ready::Ready;
-
-/// The messages of one key. One at a time is published, and the one with the lowest id is the next. It exists as long as
-/// there is one.
-#[derive(Debug)]
-struct OfKey {
-    lane: u8,
-    /// Those behind the one that is under way, by id.
-    waiting: VecDeque<Entry>,
-    /// Whether one is ready or being published.
-    under_way: bool,
-    /// The one that waits for its next attempt. Those behind it are neither kept nor read.
-    held: Option<i64>,
-}
 
 /// The messages that were read and are not deleted yet.
 #[derive(Debug, Default)]
@@ -34,6 +23,9 @@ pub(super) struct Queue {
     known: Known,
     /// Those with a key.
     keys: HashMap<Key, OfKey>,
+    /// How many of them wait behind others of their key.
+    behind: usize,
+    pub(super) crowded: Crowded,
     ready: Ready,
     delays: Delays,
 }
@@ -43,10 +35,10 @@ impl Queue {
     pub(super) fn add(&mut self, rows: Vec<OutboxRow>, now: Instant) -> usize {
         let before = self.known.len();
         self.delays.read();
+        self.crowded.read();
         for row in rows {
             let key = row.message.key().cloned();
-            let held = key.as_ref().and_then(|key| self.keys.get(key)?.held);
-            if self.known.contains(row.id) || held.is_some_and(|held| held < row.id) {
+            if self.known.contains(row.id) || key.as_ref().is_some_and(|key| self.leaves_out(key, row.id)) {
                 continue;
             }
             self.known.insert(row.id, row.lane, row.message.payload().len());
@@ -58,15 +50,29 @@ impl Queue {
                 // Its first attempt was made by another relay, or before this one took the lane.
                 _ if !row.due.is_zero() => self.delay(&entry, now, row.due),
                 None => self.ready.push(entry),
-                Some(key) => {
-                    let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
-                    let place = of_key.waiting.partition_point(|other| other.id < entry.id);
-                    of_key.waiting.insert(place, entry);
-                    self.start_next(&key);
-                }
+                Some(key) => self.add_to(&key, entry),
             }
         }
-        self.known.len() - before
+        self.known.len().saturating_sub(before)
+    }
+
+    /// Returns whether a message is behind one of its key that is not kept.
+    fn leaves_out(&self, key: &Key, id: i64) -> bool {
+        let held = self.keys.get(key).and_then(|of_key| of_key.held);
+        held.is_some_and(|held| held < id) || self.crowded.leaves_out(key, id)
+    }
+
+    fn add_to(&mut self, key: &Key, entry: Entry) {
+        let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
+        match of_key.insert(entry, most(self.known.bytes())) {
+            None => self.behind += 1,
+            Some(last) => {
+                self.crowded.add(key.clone(), last.lane, last.id, of_key.waiting.len());
+                self.known.remove(last.id);
+                self.delays.forget_tries(last.id);
+            }
+        }
+        self.start_next(key);
     }
 
     /// Makes the next message of a key ready, if none is under way, and forgets a key of which there is none.
@@ -78,6 +84,7 @@ impl Queue {
         match of_key.waiting.pop_front() {
             Some(next) => {
                 of_key.under_way = true;
+                self.behind -= 1;
                 self.ready.push(next);
             }
             None if of_key.held.is_none() => drop(self.keys.remove(key)),
@@ -115,9 +122,12 @@ impl Queue {
 
     fn hold_key(&mut self, entry: &Entry) {
         let Some(key) = entry.key().cloned() else { return };
+        // All that is behind it is read again from its id on.
+        self.crowded.remove(&key);
         let of_key = self.keys.entry(key).or_insert_with(|| OfKey::new(entry.lane));
         let behind = of_key.waiting.partition_point(|other| other.id < entry.id);
         for later in of_key.waiting.split_off(behind) {
+            self.behind -= 1;
             self.known.remove(later.id);
         }
         match of_key.held.replace(entry.id) {
@@ -189,6 +199,12 @@ impl Queue {
         woken
     }
 
+    /// Lets keys be read again of which more messages wait than were kept, if half of these are left. Returns their lanes,
+    /// and the ids from which on. Only while no read runs: it leaves these keys out.
+    pub(super) fn thin_out(&mut self) -> Vec<(u8, i64)> {
+        self.crowded.thin_out(|key| self.keys.get(key).map_or(0, |of_key| of_key.waiting.len()))
+    }
+
     /// When the time of the next message comes.
     pub(super) fn next_due(&self, places: usize) -> Option<Instant> {
         self.delays.next_due(places.saturating_sub(self.ready.again()))
@@ -221,13 +237,18 @@ impl Queue {
             stays
         });
         self.delays.remove_lanes(lanes).into_iter().for_each(|id| self.known.remove(id));
-        self.keys.values_mut().for_each(|of_key| of_key.waiting.retain(|it| stays(&mut self.known, it.lane, it.id)));
+        for of_key in self.keys.values_mut() {
+            let before = of_key.waiting.len();
+            of_key.waiting.retain(|it| stays(&mut self.known, it.lane, it.id));
+            self.behind -= before - of_key.waiting.len();
+        }
     }
 
     /// Forgets all messages of these lanes. The results of those that are being published must not get here any more.
     pub(super) fn drop_lanes(&mut self, lanes: &BTreeSet<u8>) {
         self.drop_ready(lanes);
         self.known.remove_lanes(lanes);
+        self.crowded.remove_lanes(lanes);
         self.keys.retain(|_, of_key| !lanes.contains(&of_key.lane));
     }
 
@@ -244,6 +265,11 @@ impl Queue {
     /// How many messages are here, without those that wait for their next attempt.
     pub(super) fn len(&self) -> usize {
         self.known.len().saturating_sub(self.delayed())
+    }
+
+    /// How many of these do not wait behind another one of their key.
+    pub(super) fn firsts(&self) -> usize {
+        self.len().saturating_sub(self.behind)
     }
 
     /// The size of the payloads of all messages here.
@@ -263,14 +289,9 @@ impl Queue {
 
     /// The keys whose messages are not to be read, and their lanes.
     pub(super) fn blocked(&self) -> (Vec<Key>, BTreeSet<u8>) {
-        let blocked = self.keys.iter().filter(|(_, of_key)| of_key.held.is_some());
-        blocked.map(|(key, of_key)| (key.clone(), of_key.lane)).unzip()
-    }
-}
-
-impl OfKey {
-    fn new(lane: u8) -> Self {
-        Self { lane, waiting: VecDeque::new(), under_way: false, held: None }
+        let held = self.keys.iter().filter(|(_, of_key)| of_key.held.is_some());
+        let held = held.map(|(key, of_key)| (key.clone(), of_key.lane));
+        held.chain(self.crowded.keys()).unzip()
     }
 }
 

@@ -133,7 +133,7 @@ async fn serve<S: Store, K: Sink>(
     result
 }
 
-/// Publishes until it is stopped, or the sink panics.
+/// Publishes until it is stopped, or the sink is broken.
 async fn run<S: Store, K: Sink>(running: &mut Running<'_, S, K>, stop: &CancellationToken) {
     let mut bell = running.store.bell().map(crate::outbox::Bell::listen);
     while running.defect.is_none() {

@@ -8,6 +8,7 @@ use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
 
+use super::crowded::MANY;
 use super::state::{AGAIN, Running};
 use super::work::{self, Look};
 
@@ -26,9 +27,9 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.expire(now);
         // Of the lanes in which a message is woken while a read runs, all that it finds would have to be dropped.
         if !self.busy.reading {
-            for (lane, id) in self.queue.wake(now, self.places(now)) {
-                self.reopen(lane, id);
-            }
+            let mut again = self.queue.wake(now, self.places(now));
+            again.extend(self.queue.thin_out());
+            again.into_iter().for_each(|(lane, id)| self.reopen(lane, id));
         }
         self.publish(now);
         self.write(now);
@@ -120,6 +121,9 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             return;
         }
         let mut limit = (2 * self.settings.concurrency / self.active.max(1)).clamp(16, 2000);
+        if self.queue.crowded.is_likely() {
+            limit = limit.min(MANY);
+        }
         let mut lanes = self.lanes.readable();
         if self.has_too_many_delayed() {
             // What was woken is in front of all that is unread in its lane.
@@ -127,6 +131,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             lanes.retain(|lane| woken.contains_key(lane));
             limit = woken.values().copied().max().unwrap_or(1);
         }
+        self.queue.crowded.choose(&mut lanes, now);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         self.next.read = now + jittered(self.settings.poll);
         self.next.early = now + BETWEEN;

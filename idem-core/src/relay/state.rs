@@ -27,6 +27,11 @@ use super::work::{Event, Failed};
 const DELAYED: usize = 100;
 const DELAYED_AT_LEAST: usize = 1000;
 
+/// How many messages may be here before nothing more is read, those included that wait behind another one of their key: so
+/// many for each that may be published at a time, and at least so many.
+const KEPT: usize = 20;
+const KEPT_AT_LEAST: usize = 1000;
+
 /// How many bytes of payloads are kept before nothing more is read.
 const BYTES: usize = 64 * 1024 * 1024;
 
@@ -161,9 +166,11 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         next.unwrap_or(now + AGAIN).clamp(now + Duration::from_millis(1), now + AGAIN)
     }
 
-    /// Returns whether there are enough messages. Those whose turn has come are read also when too many others wait.
+    /// Returns whether there are enough messages. Those that wait behind another one of their key leave room for other keys.
+    /// Those whose turn has come are read also when too many others wait.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= self.settings.concurrency
+        self.queue.firsts() >= self.settings.concurrency
+            || self.queue.len() >= self.settings.concurrency.saturating_mul(KEPT).max(KEPT_AT_LEAST)
             || self.queue.bytes() >= BYTES
             || self.has_too_many_delayed() && self.queue.woken().is_empty()
     }

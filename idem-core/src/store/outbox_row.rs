@@ -93,6 +93,8 @@ pub struct RowRef {
 pub struct PublishFailure {
     /// Its row.
     pub row: RowRef,
+    /// How often the broker has refused it, this time included. The row never gets fewer attempts than it has.
+    pub attempts: u32,
     /// When it is published again. `None`: it is given up, and becomes a dead letter.
     pub next: Option<Duration>,
     /// The error.

@@ -127,8 +127,8 @@ pub trait OutboxRows: Transactions {
         async { Err(none()) }
     }
 
-    /// Records failures: one more attempt, and when the next one is due, or a dead letter. It changes nothing in lanes
-    /// that are not held under this token.
+    /// Records failures: the number of attempts, and when the next one is due, or a dead letter. It changes nothing in lanes
+    /// that are not held under this token. Recording a failure again counts no further attempt: its answer may be lost.
     fn record_failures(
         &self,
         _outbox: OutboxId,

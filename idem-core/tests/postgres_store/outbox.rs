@@ -168,9 +168,9 @@ async fn a_relay_renews_its_lanes_although_another_one_does_so() {
     world.end().await;
 }
 
-/// Without an answer to COMMIT, the messages are there exactly if the claim is.
+/// If COMMIT does not reach the server, neither the messages nor the claim are there.
 #[tokio::test]
-async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
+async fn a_commit_that_does_not_arrive_has_staged_what_it_has_claimed() {
     let Some(mut world) = world().await else { return };
     let proxy = Proxy::before(&world.url).await;
     world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
@@ -190,6 +190,32 @@ async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
     world.end().await;
 }
 
+/// If the connection is lost before the answer to COMMIT, the messages are there, as the claim is.
+#[tokio::test]
+async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
+    let Some(mut world) = world().await else { return };
+    let proxy = Proxy::before(&world.url).await;
+    world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    for (expected, staged) in (1..).zip(both()) {
+        let mut txn = world.claimed(&format!("lost {expected}")).await;
+        world.store.stage(&mut txn, outbox, vec![staged]).unwrap();
+        proxy.lose_the_answer_to_commit();
+        let done = world.store.commit(txn).await;
+        assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
+        proxy.recover();
+        let committed = async {
+            // The server may still be at it.
+            while world.claims().await < expected {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), committed).await.expect("it was not committed");
+        assert_eq!((world.number(STAGED).await, world.claims().await), (expected, expected));
+    }
+    world.end().await;
+}
+
 /// An id that was given again is no obstacle to a dead letter.
 #[tokio::test]
 async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
@@ -202,7 +228,7 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
         let query = "SELECT lane, id FROM outbox_messages";
         let (lane, id): (i16, i64) = sqlx::query_as(query).fetch_one(&mut world.other).await.unwrap();
         let row = RowRef { lane: lane.try_into().unwrap(), id, message_id: Uuid::from_u128(dead) };
-        let failure = PublishFailure { row, next: None, error: "no".to_owned() };
+        let failure = PublishFailure { row, attempts: 1, next: None, error: "no".to_owned() };
         world.store.record_failures(outbox, token, &[failure]).await.unwrap();
         assert_eq!(world.number("SELECT count(*) FROM outbox_dead").await, i64::try_from(dead).unwrap());
         let again = "ALTER TABLE outbox_messages ALTER COLUMN id RESTART";

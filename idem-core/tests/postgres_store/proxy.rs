@@ -17,6 +17,10 @@ struct Wire {
     /// Set while the client sends: everything it sends until the server replies is one round trip.
     speaking: Arc<AtomicBool>,
     silent: Arc<watch::Sender<bool>>,
+    /// Set until a client sends COMMIT, whose answer it does not get.
+    loses_commit: Arc<AtomicBool>,
+    /// Set from then on: nothing that the server sends is forwarded.
+    deaf: Arc<watch::Sender<bool>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -63,23 +67,34 @@ impl Proxy {
         self.wire.silent.send_replace(true);
     }
 
+    /// The next COMMIT reaches the server, and all connections are lost before its answer.
+    pub(crate) fn lose_the_answer_to_commit(&self) {
+        self.wire.loses_commit.store(true, SeqCst);
+    }
+
     /// Closes the silent connections, and forwards new ones.
     pub(crate) fn recover(&self) {
         self.wire.silent.send_replace(false);
+        self.wire.deaf.send_replace(false);
     }
 }
 
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Wire, client: bool) {
-    let mut silent = wire.silent.subscribe();
+    let (mut silent, mut deaf) = (wire.silent.subscribe(), wire.deaf.subscribe());
     let mut buffer = vec![0; 65536];
     loop {
         let read = tokio::select! {
             biased;
             _ = silent.wait_for(|silent| *silent) => break,
+            _ = deaf.wait_for(|deaf| *deaf), if !client => break,
             read = from.read(&mut buffer) => read.unwrap_or(0),
         };
         if wire.speaking.swap(client, SeqCst) != client && client {
             wire.trips.fetch_add(1, SeqCst);
+        }
+        let commits = client && buffer[..read].windows(6).any(|part| part == b"COMMIT");
+        if commits && wire.loses_commit.swap(false, SeqCst) {
+            wire.deaf.send_replace(true);
         }
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
             return;

@@ -1,6 +1,6 @@
 //! Claims and staged messages in transactions of the application's own.
 
-use idem_core::store::OwnClaim;
+use idem_core::store::{LaneLook, OutboxRead, OutboxRows, OwnClaim};
 use idem_core::{Fingerprint, Key, Outgoing, Sqlite, StoreOutbox};
 use sqlx::{Connection, SqliteConnection};
 
@@ -33,5 +33,28 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
         let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), fingerprint);
         assert_eq!(claim.await.unwrap(), expected);
     }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The file has one connection for reading. Workers wait for it to look for due rows, and to ping.
+#[tokio::test]
+async fn a_relay_reads_few_large_payloads_at_once() {
+    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
+    std::fs::create_dir(&folder).unwrap();
+    let url = format!("sqlite://{}/own.db", folder.display());
+    let store = Sqlite::connect(&url).await.unwrap();
+    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let large = |n: i32| Outgoing::new("a", vec![b'x'; 1024 * 1024]).key(n);
+    store.outbox("billing").stage(&mut own, (0..12).map(large)).await.unwrap();
+    let outbox = store.register_outbox("billing").await.unwrap();
+    let lanes = [LaneLook { lane: 0, floor: 0, limit: 100 }];
+    let (mut known, mut reads) = (Vec::new(), Vec::new());
+    while known.len() < 12 {
+        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &known, bytes: 64 * 1024 * 1024, marks: false };
+        let found = store.read_outbox(outbox, read).await.unwrap();
+        known.extend(found.rows.iter().map(|row| row.id));
+        reads.push((found.rows.len(), found.cut));
+    }
+    assert_eq!(reads, [(8, vec![0]), (4, vec![])]);
     std::fs::remove_dir_all(folder).unwrap();
 }

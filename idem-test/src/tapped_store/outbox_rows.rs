@@ -101,7 +101,9 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.tap.before("record_failures", &[]).await?;
         self.alive().await;
         self.tap.trace().into_iter().for_each(|process| records(process, outbox, failures));
-        self.within.record_failures(outbox, token, failures).await
+        self.within.record_failures(outbox, token, failures).await?;
+        // As above.
+        self.tap.before("failures_are_recorded", &[]).await
     }
 
     async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::super::crowded::MANY;
 use super::*;
 use crate::Outgoing;
 use crate::outbox::StagedMessage;
@@ -127,4 +128,52 @@ async fn nothing_is_kept_of_a_message_whose_lane_is_lost_before_its_next_attempt
     queue.add(vec![row(1, None)], now);
     queue.drop_lanes(&BTreeSet::from([0]));
     assert_eq!(queue.delays.tries(1), 0);
+}
+
+#[tokio::test]
+async fn of_a_key_with_many_messages_some_are_kept_and_leave_room_to_others() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let most = i64::try_from(MANY).unwrap() + 1;
+    let rows = |ids: std::ops::RangeInclusive<i64>| ids.map(|id| row(id, Some("k"))).collect::<Vec<_>>();
+    queue.add(rows(1..=3 * most), now);
+    assert_eq!((queue.len(), queue.firsts()), (MANY + 1, 1));
+    assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
+    assert_eq!(queue.add(rows(1..=3 * most), now), 0, "they are behind one that is not kept");
+    let mut ids = 1..;
+    let from = loop {
+        let first = queue.next(true).unwrap();
+        assert_eq!(Some(first.id), ids.next());
+        queue.advance(&first);
+        queue.forget([first.id]);
+        let from = queue.thin_out();
+        if !from.is_empty() {
+            break from;
+        }
+    };
+    assert_eq!(from, [(0, most + 1)]);
+    assert!(queue.blocked().0.is_empty());
+    queue.add(rows(most + 1..=3 * most), now);
+    let first = queue.next(true).unwrap();
+    assert_eq!((Some(first.id), queue.len(), queue.firsts()), (ids.next(), MANY + 1, 1));
+    queue.hold(&first);
+    assert_eq!((queue.len(), queue.firsts(), queue.thin_out()), (1, 1, vec![]), "all is read again behind it");
+}
+
+#[tokio::test]
+async fn of_a_key_with_large_messages_some_are_kept_and_leave_room_to_others() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let large = |id| {
+        let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", vec![0; 1024 * 1024]).key("k"));
+        OutboxRow { message, ..row(id, None) }
+    };
+    queue.add((1..=40).map(large).collect(), now);
+    assert_eq!((queue.len(), queue.bytes(), queue.blocked().0.len()), (32, 32 * 1024 * 1024, 1));
+    // Of the 31 that wait behind the first one, 15 are left.
+    for number in 1..=16 {
+        assert!(queue.thin_out().is_empty(), "{number}");
+        let first = queue.next(true).unwrap();
+        queue.advance(&first);
+        queue.forget([first.id]);
+    }
+    assert_eq!(queue.thin_out(), [(0, 33)]);
 }

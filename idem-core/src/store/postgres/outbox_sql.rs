@@ -148,19 +148,19 @@ pub(super) fn delete() -> String {
 pub(super) fn record() -> String {
     format!(
         "WITH failed AS MATERIALIZED (
-            SELECT * FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[])
-                AS failed (lane, id, message_id, due, error)
+            SELECT * FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[], $8::int[])
+                AS failed (lane, id, message_id, due, error, attempts)
         ), again AS (
             UPDATE {{schema}}.outbox_messages AS m
-            SET attempts = m.attempts + 1, due_at = clock_timestamp() + failed.due * interval '1 second',
-                error = failed.error
+            SET attempts = greatest(m.attempts, failed.attempts), error = failed.error,
+                due_at = clock_timestamp() + failed.due * interval '1 second'
             FROM failed
             WHERE m.outbox_id = $1 AND {0} AND failed.due IS NOT NULL AND {OURS}
         ), gone AS (
             DELETE FROM {{schema}}.outbox_messages AS m USING failed
             WHERE m.outbox_id = $1 AND {0} AND failed.due IS NULL AND {OURS}
-            RETURNING m.outbox_id, m.lane, m.message_id, m.created_at, m.attempts + 1 AS attempts, m.destination, m.key,
-                      m.envelope, m.payload, failed.error
+            RETURNING m.outbox_id, m.lane, m.message_id, m.created_at, greatest(m.attempts, failed.attempts) AS attempts,
+                      m.destination, m.key, m.envelope, m.payload, failed.error
         )
         INSERT INTO {{schema}}.outbox_dead
             (outbox_id, lane, message_id, created_at, attempts, destination, key, envelope, payload, error)

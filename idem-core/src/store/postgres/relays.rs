@@ -122,7 +122,8 @@ impl Postgres {
         let errors: Vec<Vec<u8>> = failures.iter().map(|failure| failure.error.clone().into_bytes()).collect();
         let query = self.sql().record_failures.query().bind(outbox.number).bind(token);
         let query = named(query, failures.iter().map(|failure| failure.row));
-        self.ask(query.bind(due).bind(errors)).await.map(drop)
+        let attempts = failures.iter().map(|failure| i32::try_from(failure.attempts).unwrap_or(i32::MAX));
+        self.ask(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
     }
 
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

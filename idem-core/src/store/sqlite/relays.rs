@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::outbox_sql::LANE;
 use super::relays_sql::{
-    ALIVE, BURY, DEAD, DELETE, DISCARD, GIVE, GONE, LEAVE, READ, RELAYS, RENEW, REPLAY, RETRY, STATS, TAKE,
+    ALIVE, BURY, DEAD, DELETE, DISCARD, FREE, GIVE, GONE, LEAVE, READ, RELAYS, RENEW, REPLAY, RETRY, STATS, TAKE,
 };
 use super::sql::{duration, millis, time};
 use super::{Sqlite, Txn};
@@ -18,6 +18,10 @@ use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
     StoreError,
 };
+
+/// The most bytes of payloads that one read brings. The file has one connection for reading, and workers wait for it to
+/// look for due rows and to find out whether the database answers.
+const AT_ONCE: u64 = 8 * 1024 * 1024;
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
@@ -77,6 +81,10 @@ impl Sqlite {
         lease: Duration,
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
+        // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
+        if self.count(FREE, outbox).await? == 0 {
+            return Ok(Vec::new());
+        }
         let mut connection = self.file.writer().await?;
         let query = self.of(TAKE, outbox).bind(token).bind(millis(lease)).bind(limit);
         let rows = query.fetch_all(connection.raw()).await.map_err(|error| self.file.fault(error))?;
@@ -99,6 +107,7 @@ impl Sqlite {
     /// The file has one writer, so ids are in the order of commits, and no row appears below a floor.
     pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { lanes, blocked, known, bytes, .. } = read;
+        let bytes = bytes.min(AT_ONCE);
         let known = format!("{known:?}");
         let blocked = blocked.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes())));
         let blocked = format!("[{}]", blocked.collect::<Vec<_>>().join(","));
@@ -142,14 +151,14 @@ impl Sqlite {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         self.in_transaction(async |store, txn| {
-            for PublishFailure { row, next, error } in failures {
+            for PublishFailure { row, attempts, next, error } in failures {
                 let of = |text| store.of_row(text, outbox, token, *row);
                 match next {
                     Some(due) => {
-                        of(RETRY).bind(millis(*due)).bind(error).execute(txn.connection()).await?;
+                        of(RETRY).bind(millis(*due)).bind(error).bind(*attempts).execute(txn.connection()).await?;
                     }
                     None => {
-                        of(BURY).bind(error).execute(txn.connection()).await?;
+                        of(BURY).bind(error).bind(*attempts).execute(txn.connection()).await?;
                         of(DELETE).execute(txn.connection()).await?;
                     }
                 }
@@ -160,11 +169,16 @@ impl Sqlite {
     }
 
     pub(super) async fn alive(&self, outbox: OutboxId) -> Result<u32, StoreError> {
+        self.count(RELAYS, outbox).await
+    }
+
+    /// Returns the number that a statement reads, without the writer.
+    async fn count(&self, text: &str, outbox: OutboxId) -> Result<u32, StoreError> {
         let mut reader = self.file.reader().await?;
-        let read = async { self.of(RELAYS, outbox).fetch_one(&mut reader.connection).await?.try_get(0) };
-        let relays = read.await.map_err(|error| self.file.fault(error))?;
+        let read = async { self.of(text, outbox).fetch_one(&mut reader.connection).await?.try_get(0) };
+        let count = read.await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
-        Ok(relays)
+        Ok(count)
     }
 
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {

@@ -12,6 +12,10 @@ UPDATE "idem_outbox_lanes" SET leased_until = {now} + ?3 WHERE outbox_id = ?1 AN
 pub(super) const RELAYS: &str = r#"
 SELECT count(*) FROM "idem_outbox_relays" WHERE outbox_id = ?1 AND alive_until >= {now}"#;
 
+/// How many lanes can be taken.
+pub(super) const FREE: &str = r#"
+SELECT count(*) FROM "idem_outbox_lanes" WHERE outbox_id = ?1 AND (token IS NULL OR leased_until < {now})"#;
+
 pub(super) const TAKE: &str = r#"
 UPDATE "idem_outbox_lanes" SET token = ?2, leased_until = {now} + ?3
 WHERE outbox_id = ?1 AND lane IN (
@@ -44,7 +48,7 @@ WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (
 )"#;
 
 pub(super) const RETRY: &str = r#"
-UPDATE "idem_outbox_messages" SET attempts = attempts + 1, due_at = {now} + ?6, error = ?7
+UPDATE "idem_outbox_messages" SET attempts = max(attempts, ?8), due_at = {now} + ?6, error = ?7
 WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (
     SELECT 1 FROM "idem_outbox_lanes" AS l WHERE l.outbox_id = ?1 AND l.lane = ?3 AND l.token = ?2
 )"#;
@@ -53,7 +57,7 @@ WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (
 pub(super) const BURY: &str = r#"
 INSERT INTO "idem_outbox_dead"
     (outbox_id, lane, message_id, created_at, died_at, attempts, error, destination, key, envelope, payload)
-SELECT outbox_id, lane, message_id, created_at, {now}, attempts + 1, ?6, destination, key, envelope, payload
+SELECT outbox_id, lane, message_id, created_at, {now}, max(attempts, ?7), ?6, destination, key, envelope, payload
 FROM "idem_outbox_messages" AS m
 WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (
     SELECT 1 FROM "idem_outbox_lanes" AS l WHERE l.outbox_id = ?1 AND l.lane = ?3 AND l.token = ?2

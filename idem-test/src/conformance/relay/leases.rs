@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use idem_core::store::{OutboxRows, PublishFailure, RowRef};
+use idem_core::store::{OutboxRows, Page, PublishFailure, RowRef, Transactions};
 use uuid::Uuid;
 
 use crate::conformance::soon;
@@ -112,6 +112,17 @@ pub async fn a_relay_that_cannot_renew_its_lanes_stops_publishing<W: World>(worl
     }
 }
 
+/// A relay that stands by asks for lanes each second. On a database with one writer it must not wait for that, nor keep it
+/// from handlers.
+pub async fn a_relay_that_finds_no_lane_waits_for_no_transaction<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (store, outbox) = (&line.store, line.outbox);
+    store.take_lanes(outbox, Uuid::new_v4(), LONG, 64).await.unwrap();
+    let txn = store.begin(LONG).await.unwrap();
+    assert!(soon(store.take_lanes(outbox, Uuid::new_v4(), LONG, 64)).await.unwrap().is_empty());
+    store.rollback(txn).await.unwrap();
+}
+
 /// The token fences the deletes and the records of a relay that was paused.
 pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -126,7 +137,7 @@ pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
     assert!(store.renew_lanes(outbox, paused, LONG).await.unwrap().held.is_empty());
     assert!(store.take_lanes(outbox, paused, LONG, lanes).await.unwrap().is_empty());
     assert_eq!(store.delete_published(outbox, paused, &[of_row(&row)]).await.unwrap(), 0);
-    let failure = |next| PublishFailure { row: of_row(&row), next, error: "no".to_owned() };
+    let failure = |next| PublishFailure { row: of_row(&row), attempts: 1, next, error: "no".to_owned() };
     store.record_failures(outbox, paused, &[failure(None)]).await.unwrap();
     store.record_failures(outbox, paused, &[failure(Some(LONG))]).await.unwrap();
     store.give_lanes(outbox, paused, None).await.unwrap();
@@ -136,6 +147,26 @@ pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
     let row = line.waiting().await.remove(0);
     assert!(row.message.attempt() == 2 && row.due > Duration::from_secs(500), "{row:?}");
     assert_eq!(store.delete_published(outbox, other, &[of_row(&row)]).await.unwrap(), 1);
+}
+
+/// As it is after a record without an answer.
+pub async fn a_failure_that_is_recorded_again_counts_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.stage([message("one")]).await;
+    let (store, outbox, token) = (&line.store, line.outbox, Uuid::new_v4());
+    store.take_lanes(outbox, token, LONG, 64).await.unwrap();
+    let row = of_row(&line.waiting().await[0]);
+    for attempts in [1, 1, 2, 1] {
+        let failure = PublishFailure { row, attempts, next: Some(Duration::ZERO), error: "no".to_owned() };
+        store.record_failures(outbox, token, &[failure]).await.unwrap();
+    }
+    assert_eq!(line.waiting().await[0].message.attempt(), 3);
+    for _ in 0..2 {
+        let failure = PublishFailure { row, attempts: 3, next: None, error: "no".to_owned() };
+        store.record_failures(outbox, token, &[failure]).await.unwrap();
+    }
+    let dead = store.dead_outgoing(outbox, Page::default()).await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.attempts).collect::<Vec<_>>(), [3]);
 }
 
 /// An id may be given again by a server that takes over from a failed one, or in a file that was restored.
@@ -148,7 +179,7 @@ pub async fn a_row_whose_id_was_given_again_is_left_alone<W: World>(world: W) {
     let before = RowRef { message_id: Uuid::new_v4(), ..of_row(&row) };
     assert_eq!(store.delete_published(outbox, token, &[before]).await.unwrap(), 0);
     for next in [None, Some(LONG)] {
-        let failure = PublishFailure { row: before, next, error: "no".to_owned() };
+        let failure = PublishFailure { row: before, attempts: 1, next, error: "no".to_owned() };
         store.record_failures(outbox, token, &[failure]).await.unwrap();
     }
     let now = line.waiting().await.remove(0);

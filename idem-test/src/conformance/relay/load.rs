@@ -1,11 +1,11 @@
 //! Relays under load, and after pauses.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use idem_core::store::{OutboxRows, StoreError};
+use idem_core::store::{OutboxRows, Page, StoreError};
 use tokio::sync::watch;
 
 use crate::conformance::soon;
@@ -168,6 +168,37 @@ pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     relay.crash().await;
 }
 
+/// Ten thousand messages of one transaction. One key has more of them than a relay keeps, and the first gets no answer for
+/// long. Those of other keys are published meanwhile, and of each key they leave in their order.
+pub async fn a_key_with_many_messages_stops_no_other<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let go_on = watch::Sender::new(false);
+    let goes_on = go_on.subscribe();
+    line.sink.on_publish(move |message| match text(message) == "0" && !*goes_on.borrow() {
+        true => Reply::RefuseWhen(goes_on.clone()),
+        false => Reply::Confirm,
+    });
+    let key = |n: usize| if n < 1200 { "many".to_owned() } else { (n % 50).to_string() };
+    line.stage((0..10_000).map(|n| message(n).key(key(n)))).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(60));
+    let relay = line.start_with(relay.concurrency(20));
+    let calls = async |number: usize| {
+        tokio::time::timeout(Duration::from_secs(50), line.sink.wait_for(|sink| sink.calls() >= number)).await.unwrap();
+    };
+    calls(1 + 8800).await;
+    go_on.send_replace(true);
+    calls(1 + 10_000).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    let mut of_key: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for message in line.sink.published() {
+        let n = text(&message).parse().unwrap();
+        of_key.entry(key(n)).or_default().push(n);
+    }
+    assert_eq!((of_key.len(), of_key.values().map(Vec::len).sum::<usize>()), (51, 10_000), "each once");
+    assert!(of_key.values().all(|numbers| numbers.is_sorted()), "{of_key:?}");
+}
+
 /// More messages get no answer than may wait. When the broker answers again, all are published.
 pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -187,6 +218,25 @@ pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W)
     line.sink.on_publish(|_| Reply::Confirm);
     line.published(1500).await;
     relay.stop().await.unwrap();
+}
+
+/// A refusal is charged, and the answer of the database is lost: it is recorded again, and no attempt is lost by that.
+pub async fn a_record_without_an_answer_costs_no_attempt<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lost = Arc::new(AtomicUsize::new(0));
+    let losing = lost.clone();
+    let store = line.failing(move |method| match method {
+        "failures_are_recorded" => losing.fetch_add(1, SeqCst).is_multiple_of(2),
+        _ => false,
+    });
+    line.sink.on_publish(|_| Reply::Refuse("no".to_owned()));
+    let relay = line.start_with(line.relay(store, line.sink.clone()));
+    line.stage([message("one").key("k")]).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    assert_eq!((line.sink.calls(), lost.load(SeqCst)), (3, 6), "it has three attempts");
+    let dead = line.store.dead_outgoing(line.outbox, Page::default()).await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.attempts).collect::<Vec<_>>(), [3]);
 }
 
 /// The DELETE has run, and its answer is lost.

@@ -25,10 +25,12 @@ macro_rules! relay_suite {
         $crate::__suite! { $world, relay:
             // order
             staged_messages_are_published_and_deleted
+            a_relay_is_woken_by_a_commit_of_its_process
             messages_of_a_key_leave_in_order_and_one_at_a_time
             a_refused_message_keeps_its_key_and_no_other
             many_refused_keys_stop_no_other
             a_slow_read_lets_no_message_overtake
+            a_message_that_is_given_up_costs_others_no_read
             // failures
             a_message_that_is_given_up_is_dead_and_its_key_goes_on
             a_dead_letter_is_replayed_under_its_id_or_discarded
@@ -45,8 +47,10 @@ macro_rules! relay_suite {
             two_relays_share_the_lanes
             the_lanes_of_a_relay_that_dies_are_taken_over
             a_relay_that_cannot_renew_its_lanes_stops_publishing
+            a_relay_that_finds_no_lane_waits_for_no_transaction
             a_relay_that_lost_its_lanes_deletes_nothing
             a_row_whose_id_was_given_again_is_left_alone
+            a_failure_that_is_recorded_again_counts_once
             another_outbox_is_left_alone
             // opening
             a_relay_that_waits_for_its_broker_is_alive
@@ -57,8 +61,10 @@ macro_rules! relay_suite {
             a_standing_relay_goes_on_at_once_when_another_ends
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other
+            a_key_with_many_messages_stops_no_other
             a_relay_in_which_too_many_messages_wait_goes_on
             a_delete_without_an_answer_makes_no_copy
+            a_record_without_an_answer_costs_no_attempt
         }
     };
 }

@@ -1,12 +1,15 @@
 //! What is published, and in which order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use tokio::sync::watch;
+use idem_core::store::StoreError;
+use tokio::sync::{Semaphore, watch};
 
 use crate::Reply;
 use crate::conformance::soon;
 use crate::conformance::store::World;
+use crate::tapped_store::{StoreTap, TappedStore};
 
 use super::line::{Line, message, text};
 
@@ -26,6 +29,18 @@ pub async fn staged_messages_are_published_and_deleted<W: World>(world: W) {
     assert_eq!((one.message(), one.attempt()), (&expected, 1));
     relay.stop().await.unwrap();
     assert_eq!(line.sink.closed(), 1);
+}
+
+/// By the commit, and not by its next poll.
+pub async fn a_relay_is_woken_by_a_commit_of_its_process<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone());
+    let relay = line.start_with(relay.poll_interval(std::time::Duration::from_secs(600)));
+    for n in 1..=5 {
+        line.stage([message(n)]).await;
+        line.published(n).await;
+    }
+    relay.stop().await.unwrap();
 }
 
 /// Over many transactions and keys. The sink counts calls for a key that is under way.
@@ -124,4 +139,54 @@ pub async fn a_slow_read_lets_no_message_overtake<W: World>(world: W) {
     assert_eq!(line.published(2).await, ["2", "3"]);
     line.is_empty().await;
     relay.stop().await.unwrap();
+}
+
+/// Lets as many reads pass as there are permits.
+#[derive(Clone)]
+struct FewReads {
+    permits: Arc<Semaphore>,
+    asked: watch::Sender<usize>,
+}
+
+impl StoreTap for FewReads {
+    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
+        if method == "read_outbox" {
+            self.asked.send_modify(|asked| *asked += 1);
+            if let Ok(permit) = self.permits.acquire().await {
+                permit.forget();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A message without a key is given up while a read runs. It had no others to wait for it, so that read counts.
+pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refuse = watch::Sender::new(false);
+    let refused = refuse.subscribe();
+    line.sink.on_publish(move |message| match text(message).as_str() {
+        "bad" => Reply::RefuseWhen(refused.clone()),
+        _ => Reply::Confirm,
+    });
+    let reads = FewReads { permits: Arc::new(Semaphore::new(1)), asked: watch::Sender::new(0) };
+    let store = TappedStore::new(line.store.clone(), reads.clone());
+    line.stage([message("bad")]).await;
+    let once = idem_core::RetryPolicy::new().max_attempts(1);
+    let relay = line.start_with(line.relay(store, line.sink.clone()).retry(once));
+    soon(reads.asked.subscribe().wait_for(|asked| *asked >= 2)).await.unwrap();
+    line.stage([message("next")]).await;
+    refuse.send_replace(true);
+    let outbox = idem_core::StoreOutbox::new(&line.store, "billing");
+    soon(async {
+        while outbox.stats(10).await.unwrap().dead == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    // What the relay does after its record.
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    reads.permits.add_permits(1);
+    assert_eq!(line.published(1).await, ["next"]);
+    relay.crash().await;
 }

@@ -1,0 +1,76 @@
+//! The metrics of an outbox: those of its relay, and those of a worker whose messages nobody publishes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use idem::prelude::*;
+use idem_test::{Broker, MemorySink, Reply};
+use metrics_util::debugging::DebuggingRecorder;
+use sqlx::{Connection, SqliteConnection};
+use tokio::time::{sleep, timeout};
+
+use super::{Order, told, url};
+
+#[idempotent(key = "id", name = "stages")]
+async fn stages(order: Order, _tx: &mut SqliteConnection, outbox: Outbox) -> Result<(), BoxError> {
+    outbox.publish("orders", &order)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_relay_counts_what_is_published_refused_and_given_up() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&directory)).await.unwrap();
+    let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
+    let outbox = store.outbox("shop");
+    outbox.stage(&mut db, ["one", "two", "bad"].map(|text| Outgoing::new("orders", text))).await.unwrap();
+    let sink = MemorySink::new();
+    sink.on_publish(|message| match &message.payload()[..] {
+        b"bad" => Reply::Refuse("no queue is bound".to_owned()),
+        _ => Reply::Confirm,
+    });
+    let retry = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_millis(10)).factor(1.0);
+    let done = async {
+        while outbox.stats(10).await.unwrap().waiting > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let relay = Relay::new("shop", store, sink).retry(retry).run_until(done);
+    timeout(Duration::from_secs(30), relay).await.expect("messages wait").unwrap();
+    let told = told(&snapshots);
+    let of = |name: &str| told.get(&format!("idem_outbox_{name} outbox=shop")).copied();
+    let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "lanes"].map(of);
+    assert_eq!(counted, [2.0, 1.0, 1.0, 2.0, 1.0].map(Some));
+    for gauge in ["waiting", "oldest_seconds", "dead"] {
+        assert!(of(gauge).is_some(), "{gauge}");
+    }
+}
+
+/// No relay runs that could tell it.
+#[tokio::test]
+async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&directory)).await.unwrap();
+    let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
+    store.outbox("shop").stage(&mut db, [Outgoing::new("orders", "")]).await.unwrap();
+    let aged = "UPDATE idem_outbox_messages SET created_at = created_at - 7200000";
+    sqlx::raw_sql(aged).execute(&mut db).await.unwrap();
+    let worker = Worker::new("shop", store, Broker::new().queue("payments")).handler::<stages>();
+    let mut last = BTreeMap::new();
+    let counted = async {
+        while last.get("idem_outbox_waiting outbox=shop").copied() != Some(1.0) {
+            sleep(Duration::from_millis(5)).await;
+            last = told(&snapshots);
+        }
+    };
+    timeout(Duration::from_secs(30), worker.run_until(counted)).await.expect("nobody tells").unwrap();
+    let oldest = last["idem_outbox_oldest_seconds outbox=shop"];
+    assert!((7200.0..7300.0).contains(&oldest), "{oldest}");
+    assert_eq!(last["idem_outbox_dead outbox=shop"], 0.0);
+}
