@@ -10,7 +10,7 @@ use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
 use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation};
-use crate::store::{Row, called_for};
+use crate::store::{Row, called_for, next_outbound};
 use crate::{Outcome, PrepareError, Reason, Store};
 
 use super::reply::Ended;
@@ -154,7 +154,7 @@ impl<S: Store> Pipeline<S> {
     /// Gives a row another key, because no call under the one that it has had an effect. It is written before it is used.
     /// Returns since when the row is taken; `None` if another worker has it, or this one stops.
     async fn renew(&self, row: &mut Row, limits: &CallLimits) -> Option<Taken> {
-        let outbound = Uuid::new_v4();
+        let outbound = row.outbound.map_or_else(Uuid::new_v4, next_outbound);
         let write = || async {
             let before = Taken::now();
             let renewed = self.store.renew_call(row, outbound, limits.lease()).await;

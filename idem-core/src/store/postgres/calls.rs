@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Resolution, Row, StoreError,
-    TakenCalls,
+    TakenCalls, next_outbound,
 };
 
 use super::Postgres;
@@ -74,9 +74,10 @@ impl Postgres {
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
         let resolve = || self.sql().resolve.query().bind(consumer).bind(id);
+        let next = next_outbound(outbound);
         let query = match resolution {
-            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(outbound),
-            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(outbound),
+            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(outbound).bind(next),
+            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(outbound).bind(next),
             Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(Some(outbound)),
         };
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())

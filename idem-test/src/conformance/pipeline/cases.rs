@@ -117,6 +117,7 @@ macro_rules! pipeline_suite {
             a_key_that_is_too_old_is_asked_about
             a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
             a_message_of_a_backup_from_before_its_call_has_the_same_key
+            a_message_of_a_backup_from_before_its_key_was_replaced_is_charged_once
             a_question_without_an_answer_is_unresolved
             a_call_that_never_has_a_result_is_dead_as_crashed
             a_call_that_was_paused_beyond_its_lease_sends_nothing

@@ -21,6 +21,7 @@ pub(crate) enum Defect {
     SendsAfterAPause,
     ReplayEndsTheLease,
     KeyMadeAtTheTake,
+    NextKeyRandom,
 }
 
 impl Defect {
@@ -50,5 +51,6 @@ impl Defect {
         ),
         (Self::ReplayEndsTheLease, "a replay makes a call in doubt due at once", Property::ChargedOnce),
         (Self::KeyMadeAtTheTake, "a key is made when its row is taken, and is not in a backup", Property::ChargedOnce),
+        (Self::NextKeyRandom, "a new key does not follow from the one in a backup", Property::ChargedOnce),
     ];
 }

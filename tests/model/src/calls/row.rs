@@ -1,7 +1,7 @@
 //! A worker and the row: take, decide, record, complete.
 
 use super::defect::Defect;
-use super::state::{Age, Death, Holder, Row, Stage, State};
+use super::state::{Age, Death, Holder, KEYS, Row, Stage, State};
 use super::steps::Steps;
 use super::world::World;
 
@@ -100,16 +100,21 @@ fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
     }
 }
 
-/// A new key is written to the row before it is used, by the token.
+/// A new key is written to the row before it is used, by the token. It follows from the old one, so that a backup has it, and it
+/// counts from now.
 fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
-    let row = steps.state.row.filter(|_| steps.state.has_token(worker));
-    let Some((row, key)) = row.zip(steps.state.unused_key()) else {
+    let (world, state) = (steps.world, steps.state);
+    let row = state.row.filter(|_| state.has_token(worker));
+    let key = match world.has(Defect::NextKeyRandom) {
+        true => state.unused_key(),
+        false => row.map(|row| row.key + 1).filter(|key| usize::from(*key) < KEYS),
+    };
+    let Some((row, key)) = row.zip(key) else {
         return forget(steps, worker, "finds that the row no longer has its token");
     };
     steps.step(NAMES[worker], what, 0, |after| {
-        let renewed = Row { key, called: true, ..row };
-        after.row = Some(renewed);
-        used(after, renewed);
+        after.row = Some(Row { key, called: true, ..row });
+        after.keys[usize::from(key)].age = Age::Young;
         after.workers[worker] = Stage::Taken { first: true };
     });
 }

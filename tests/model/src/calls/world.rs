@@ -14,6 +14,8 @@ pub(crate) struct World {
     pub(super) reconciles: bool,
     /// Keys do not get old: everything happens within their life.
     pub(super) keys_last: bool,
+    /// The provider forgets no key, however old it is.
+    pub(super) remembers: bool,
     /// A request may be on its way for longer than the lease of its row: its worker was paused in the middle of sending it, or
     /// the network holds it.
     pub(super) outlives: bool,
@@ -38,8 +40,16 @@ impl World {
 const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0, replays: 0, restores: 0 };
 
 /// No failure, and a provider with keys that cannot be asked.
-const BARE: World =
-    World { name: "", once: false, reconciles: false, keys_last: false, outlives: false, left: NONE, defect: None };
+const BARE: World = World {
+    name: "",
+    once: false,
+    reconciles: false,
+    keys_last: false,
+    remembers: false,
+    outlives: false,
+    left: NONE,
+    defect: None,
+};
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise.
 pub(crate) fn worlds(small: bool) -> Vec<World> {
@@ -50,6 +60,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
     let late = Left { kills: 1, pauses: 1 + more, losses: 1 + more, busy: 1, ..NONE };
     let replayed = Left { pauses: 1, losses: 1 + more, replays: 1 + more, ..NONE };
     let restored = Left { kills: more, losses: 1, restores: 1 + more, ..NONE };
+    let asked = World { reconciles: true, remembers: true, ..BARE };
     vec![
         world("a provider with keys that can be asked", false, true),
         world("a provider with keys that cannot be asked", false, false),
@@ -57,6 +68,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         world("a provider without keys that cannot be asked", true, false),
         World { name: "a request outlives its lease", outlives: true, left: late, ..keyed.clone() },
         World { name: "a backup is restored within the life of a key", left: restored, ..keyed },
+        World { name: "a backup is restored, and its key was replaced since", left: restored, ..asked },
         World { name: "an operator replays a call in doubt", once: true, reconciles: true, left: replayed, ..BARE },
     ]
 }
@@ -79,7 +91,9 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::SendsAfterAPause => (true, Left { pauses: 1, ..NONE }),
         Defect::ReplayEndsTheLease => (true, Left { losses: 1, replays: 1, ..NONE }),
         Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
+        Defect::NextKeyRandom => (false, Left { losses: 1, restores: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
-    World { once, reconciles, keys_last: defect == Defect::KeyMadeAtTheTake, left, ..BARE }
+    let (keys_last, remembers) = (defect == Defect::KeyMadeAtTheTake, defect == Defect::NextKeyRandom);
+    World { once, reconciles, keys_last, remembers, left, ..BARE }
 }
