@@ -112,6 +112,7 @@ macro_rules! pipeline_suite {
             a_replay_of_a_call_without_a_key_calls_nobody
             a_begun_call_that_nobody_can_be_asked_about_is_unresolved
             a_lost_answer_is_got_under_the_same_key
+            a_call_without_effect_ends_no_doubt_about_an_earlier_one
             a_stored_error_ends_the_attempts
             a_call_that_outlives_its_lease_charges_once
             a_key_that_is_too_old_is_asked_about
