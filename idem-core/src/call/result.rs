@@ -132,6 +132,9 @@ pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
     let key = row.outbound.map(|key| key.to_string()).unwrap_or_default();
     let name = row.call_name.as_deref().unwrap_or(limits.name);
     let looked_for = match limits.takes_key {
+        _ if !limits.is_of(row) => {
+            format!("the key {key}, and for the effect that this message asks for, since that call may have sent none")
+        }
         true => format!("the key {key}"),
         false => "the effect that this message asks for: the call sends no key".to_owned(),
     };

@@ -44,9 +44,9 @@ impl<S: Store> Pipeline<S> {
         let limits = route.external.as_ref()?;
         // A suspect that has the process to itself could end it, and leave the call in doubt.
         let beside = self.suspect_lock.direct().await;
-        if !row.is_of_call(limits.name) {
-            let why =
-                format!("it was made by another version of the service, and the handler now makes `{}`", limits.name);
+        if !limits.is_of(&row) {
+            let now = limits.kept_name();
+            let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
             return self.end_call(&row, Reason::Unresolved, unresolved(limits, &row, &why)).await;
         }
         let mut age = called_for(&row, limits.lease());

@@ -24,7 +24,7 @@ impl CallRows for Postgres {
     ) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
         let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
-        let names: Vec<&str> = callers.iter().map(|caller| caller.name).collect();
+        let names: Vec<&str> = callers.iter().map(|caller| &*caller.name).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = self.sql().take_calls.query().bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
         let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;

@@ -199,7 +199,7 @@ async fn take(
     for (id, handler, waited) in due.fetch_all(&mut *connection).await? {
         let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
         let query = sqlx::query(store.prefix.sql(TAKE)).bind(id).bind(token).bind(millis(caller.lease));
-        let query = query.bind(Uuid::new_v4()).bind(caller.name);
+        let query = query.bind(Uuid::new_v4()).bind(&*caller.name);
         let row = row(&query.fetch_one(&mut *connection).await?)?;
         taken.push(Row { waited: Some(duration(waited)), ..row });
     }
