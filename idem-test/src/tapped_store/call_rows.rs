@@ -42,6 +42,7 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
         self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
         let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await?;
+        self.tap.before("call_is_renewed", row.identity.key.as_bytes()).await?;
         Ok(renewed.map(|since| self.tap.since(since)))
     }
 

@@ -99,6 +99,7 @@ macro_rules! pipeline_suite {
             a_duplicate_of_a_processed_message_needs_no_second_look
             // external calls
             calls_are_limited
+            a_message_of_several_handlers_calls_for_one_of_them
             a_drain_waits_for_calls
             the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt
             an_answer_over_the_limit_is_dead_and_is_asked_for_again
@@ -127,6 +128,7 @@ macro_rules! pipeline_suite {
             an_answer_whose_record_gets_no_answer_is_used
             calls_whose_take_gets_no_answer_are_made_once
             a_crash_before_another_key_is_written_asks_again
+            a_call_under_another_key_whose_record_gets_no_answer_is_made_once
             a_message_that_cannot_be_called_for_is_not_in_doubt
             a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs
             a_call_that_begins_too_late_is_told_of_and_begins_later
