@@ -106,6 +106,7 @@ macro_rules! pipeline_suite {
             an_operator_gives_the_answer
             a_call_is_not_taken_over_by_another_one
             a_call_that_gets_a_key_or_loses_it_goes_on_with_none_in_doubt
+            another_request_of_a_call_in_doubt_charges_nothing
             a_call_that_cannot_be_made_refuses_the_start
             a_crash_before_the_call_repeats_it_under_its_key
             a_crash_in_the_call_repeats_it_under_its_key
