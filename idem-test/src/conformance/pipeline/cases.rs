@@ -22,6 +22,24 @@ macro_rules! pipeline_suite {
             a_locked_key_does_not_keep_its_batch
             the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
+            // external calls: what happens at a failure
+            a_crash_before_the_call_repeats_it_under_its_key
+            a_crash_in_the_call_repeats_it_under_its_key
+            a_lost_answer_is_got_under_the_same_key
+            a_begun_call_without_a_key_is_asked_about
+            a_begun_call_that_nobody_can_be_asked_about_is_unresolved
+            a_call_without_effect_ends_no_doubt_about_an_earlier_one
+            a_stored_error_ends_the_attempts
+            a_call_that_outlives_its_lease_charges_once
+            a_call_that_was_paused_beyond_its_lease_sends_nothing
+            a_key_that_is_too_old_is_asked_about
+            a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
+            a_message_of_a_backup_from_before_its_call_has_the_same_key
+            a_message_of_a_backup_from_before_its_key_was_replaced_is_charged_once
+            a_question_without_an_answer_is_unresolved
+            an_answer_over_the_limit_is_dead_and_is_asked_for_again
+            an_operator_gives_the_answer
+            another_request_of_a_call_in_doubt_charges_nothing
         }
     };
     ($world:ty, batch) => {
