@@ -152,6 +152,7 @@ macro_rules! pipeline_suite {
             a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs
             a_call_that_begins_too_late_is_told_of_and_begins_later
             a_call_under_another_key_that_begins_too_late_begins_later
+            a_drain_behind_the_take_of_a_call_makes_none
             an_answer_under_a_key_that_was_replaced_is_told_of
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
             a_codec_that_forgets_its_preparation_for_a_call_is_told_of
