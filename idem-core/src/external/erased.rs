@@ -105,9 +105,10 @@ impl CallLimits {
         }
     }
 
-    /// Returns how long after the first call under a key the last one can have begun.
+    /// Returns how long after the first call under a key the last one can have begun, also in a version of the service with a
+    /// shorter timeout: the margin is a part of every lease.
     pub(crate) fn last_use(&self) -> Duration {
-        self.key_life.map_or(Duration::ZERO, |life| (life / 10 * 9).saturating_sub(self.lease()))
+        self.key_life.map_or(Duration::ZERO, |life| (life / 10 * 9).saturating_sub(MARGIN))
     }
 }
 
