@@ -43,7 +43,7 @@ impl Bank {
 async fn charge(order: &OrderPlaced, key: OutboundKey, State(bank): State<Bank>) -> Result<Charge, CallError> {
     match bank.charge(key, &order.event_id).await? {
         (200, number) => Ok(Charge(number)),
-        (409 | 429, why) => Err(CallError::not_done(why)),
+        (429, why) => Err(CallError::not_done(why)),
         (status, why) => Err(format!("the status {status}: {why}").into()),
     }
 }

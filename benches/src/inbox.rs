@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::message::{self, SCHEMA, order_paid};
 use crate::queue::{Deliveries, Queue};
+use crate::worker::WithHandlers;
 
 const ROUNDS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -67,7 +68,12 @@ async fn run(
 ) -> Result<f64> {
     let source = Paced { within: Deliveries::of(Queue::new(message::fresh(messages)?)), pace };
     let worker = Worker::new("bench", store.clone(), source).handler::<order_paid>().concurrency(prefetch);
-    let worker = if inbox { worker.inbox().inbox_concurrency(running) } else { worker };
+    processed(if inbox { worker.inbox().inbox_concurrency(running) } else { worker }, messages).await
+}
+
+/// Runs a worker until it has processed so many messages; returns how many it has processed per second, without the first
+/// tenth.
+pub(crate) async fn processed<Src: Source>(worker: WithHandlers<Postgres, Src>, messages: usize) -> Result<f64> {
     let (processed, started, done) =
         (AtomicUsize::new(0), Arc::new(std::sync::OnceLock::new()), Arc::new(Notify::new()));
     let (first, last) = (started.clone(), done.clone());

@@ -8,6 +8,7 @@
 //! | `by_hand`, `by_hand_brokers` | B, the baseline: a loop written with sqlx; the same from each broker |
 //! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
 //! | `inbox` | idem with and without `.inbox()`: throughput, and the wait in the inbox |
+//! | `calls` | external calls at once, with few connections |
 //! | `connections` | three workers on one store, with few connections |
 //! | `batches` | D and E: idem in batches, with the unchanged handler or a batch handler |
 //! | `raw` | F: the best the database can do |
@@ -31,6 +32,7 @@ mod batches;
 mod brokers;
 mod by_hand;
 mod by_hand_brokers;
+mod calls;
 mod case;
 mod connections;
 mod framework;
@@ -82,6 +84,10 @@ async fn main() -> Result<ExitCode> {
         What::Inbox { scale } => {
             inbox::measure(&database("bench inbox")?, scale).await?;
             Ok(ExitCode::SUCCESS)
+        }
+        What::Calls { scale } => {
+            let reached = calls::measure(&database("bench calls")?, scale).await?;
+            Ok(ExitCode::from(u8::from(!reached)))
         }
         What::Connections { scale } => {
             connections::measure(&database("bench connections")?, scale).await?;

@@ -29,6 +29,12 @@ pub(crate) enum What {
         #[arg(default_value_t = 1.0)]
         scale: f64,
     },
+    /// External calls at once, with few connections.
+    Calls {
+        /// Multiplies the number of messages.
+        #[arg(default_value_t = 1.0)]
+        scale: f64,
+    },
     /// Three workers on one store, with fewer and fewer connections.
     Connections {
         /// Multiplies the number of messages.

@@ -159,7 +159,7 @@ impl<S: Store> Routes<S> {
     pub(crate) fn callers(&self) -> Vec<Caller> {
         let caller = |route: &Route<S>| {
             let limits = route.external?;
-            Some(Caller { handler: route.id, lease: limits.lease(), name: limits.name })
+            Some(Caller { handler: route.id, lease: limits.lease(), name: limits.kept_name() })
         };
         self.routes.iter().filter_map(caller).collect()
     }

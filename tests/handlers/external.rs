@@ -23,7 +23,7 @@ struct Charge {
 async fn charge(order: &OrderPlaced, key: OutboundKey, State(provider): State<Provider>) -> Result<Charge, CallError> {
     match provider.charge(Some(key.as_str()), &order.id).await? {
         reply if reply.status == 200 => Ok(Charge { number: reply.body }),
-        reply if reply.status == 409 => Err(CallError::not_done(reply.body)),
+        reply if reply.status == 429 => Err(CallError::not_done(reply.body)),
         reply => Err(reply.body.into()),
     }
 }

@@ -25,11 +25,7 @@ impl<S: Store> Pipeline<S> {
         let id = row.id;
         match self.write_call(row, &CallResult::answered(answer)).await {
             Written::Yes => self.scheduled.notify_one(),
-            Written::Lost => tracing::warn!(
-                id,
-                "a call has returned after another worker had taken its message, or an operator had changed it: its answer is not \
-                 used"
-            ),
+            Written::Lost => self.tell_of_lost_answer(row).await,
             Written::Refused => tracing::warn!(
                 id,
                 "the database refuses to keep the answer of a call, which therefore stays in doubt: it is repeated or asked about"

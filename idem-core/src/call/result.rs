@@ -50,17 +50,47 @@ impl<S: Store> Pipeline<S> {
 
     /// Returns whether the row is as this result leaves it. A row that is gone was completed, with an answer that was kept.
     async fn has_result(&self, row: &Row, result: &CallResult) -> bool {
+        match self.found(row.id).await {
+            Some(Some(found)) => is_left_by(&found, row, result),
+            Some(None) => result.answer.is_some(),
+            None => false,
+        }
+    }
+
+    /// Reads a row, scheduled or dead. Returns `Some(None)` if it is gone, and `None` if the worker stops.
+    async fn found(&self, id: i64) -> Option<Option<Row>> {
         // In this order, so that a row that dies meanwhile is found.
         for scheduled in [true, false] {
             let filter = Filter { scheduled, ..Filter::default() };
-            let page = Page::new(1).before(row.id.saturating_add(1));
+            let page = Page::new(1).before(id.saturating_add(1));
             let read = || self.store.list(&self.consumer, &filter, page);
-            let Some(mut found) = self.outage.insist(&self.stop, read).await else { return false };
-            if let Some(found) = found.pop().filter(|found| found.id == row.id) {
-                return is_left_by(&found, row, result);
+            let found = self.outage.insist(&self.stop, read).await?.pop().filter(|found| found.id == id);
+            if found.is_some() {
+                return Some(found);
             }
         }
-        result.answer.is_some()
+        Some(None)
+    }
+
+    /// Tells of an answer that is not kept. Under a key that was replaced meanwhile, its call may have had a second effect, for
+    /// which nobody would look.
+    pub(super) async fn tell_of_lost_answer(&self, row: &Row) {
+        let (id, outbound) = (row.id, row.outbound.unwrap_or_default());
+        let found = self.found(row.id).await.flatten();
+        if found.is_some_and(|found| found.outbound != row.outbound) {
+            tracing::error!(
+                id,
+                %outbound,
+                "a call has returned under a key that was replaced meanwhile, because no call under it was to be found: look at the \
+                 provider for both keys, since there may be two effects"
+            );
+            return;
+        }
+        tracing::warn!(
+            id,
+            %outbound,
+            "a call has returned after another worker had taken its message, or an operator had changed it: its answer is not used"
+        );
     }
 
     /// Gives a row back that was not called. `is_first`: no call has begun under its key before.
@@ -132,6 +162,9 @@ pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
     let key = row.outbound.map(|key| key.to_string()).unwrap_or_default();
     let name = row.call_name.as_deref().unwrap_or(limits.name);
     let looked_for = match limits.takes_key {
+        _ if !limits.is_of(row) => {
+            format!("the key {key}, and for the effect that this message asks for, since that call may have sent none")
+        }
         true => format!("the key {key}"),
         false => "the effect that this message asks for: the call sends no key".to_owned(),
     };

@@ -10,7 +10,7 @@ use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
 use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation};
-use crate::store::{Row, called_for};
+use crate::store::{Row, called_for, next_outbound};
 use crate::{Outcome, PrepareError, Reason, Store};
 
 use super::reply::Ended;
@@ -44,9 +44,9 @@ impl<S: Store> Pipeline<S> {
         let limits = route.external.as_ref()?;
         // A suspect that has the process to itself could end it, and leave the call in doubt.
         let beside = self.suspect_lock.direct().await;
-        if !row.is_of_call(limits.name) {
-            let why =
-                format!("it was made by another version of the service, and the handler now makes `{}`", limits.name);
+        if !limits.is_of(&row) {
+            let now = limits.kept_name();
+            let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
             return self.end_call(&row, Reason::Unresolved, unresolved(limits, &row, &why)).await;
         }
         let mut age = called_for(&row, limits.lease());
@@ -154,7 +154,7 @@ impl<S: Store> Pipeline<S> {
     /// Gives a row another key, because no call under the one that it has had an effect. It is written before it is used.
     /// Returns since when the row is taken; `None` if another worker has it, or this one stops.
     async fn renew(&self, row: &mut Row, limits: &CallLimits) -> Option<Taken> {
-        let outbound = Uuid::new_v4();
+        let outbound = row.outbound.map_or_else(Uuid::new_v4, next_outbound);
         let write = || async {
             let before = Taken::now();
             let renewed = self.store.renew_call(row, outbound, limits.lease()).await;

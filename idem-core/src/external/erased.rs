@@ -1,11 +1,12 @@
 //! A call without its types.
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::store::CallAnswer;
+use crate::store::{CallAnswer, Row};
 use crate::{BoxError, Extraction};
 
 use super::error::CallError;
@@ -60,7 +61,29 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The end of a lease in which nothing is sent: what was sent before has arrived when the lease ends.
 const QUIET: Duration = Duration::from_secs(5);
 
+/// What follows the name of a call that sends no key, in a row.
+const ONCE: &str = " (once)";
+
 impl CallLimits {
+    /// Returns the name under which rows keep this call. One that sends a key is another call than one of the same name that
+    /// sends none: the provider has not seen the key of a row that was called for without it.
+    pub(crate) fn kept_name(&self) -> Cow<'static, str> {
+        match self.key_life {
+            Some(_) => Cow::Borrowed(self.name),
+            None => Cow::Owned(format!("{}{ONCE}", self.name)),
+        }
+    }
+
+    /// Returns whether this call may go on with a row: no call has begun, or it has. An answer is read alike with and without
+    /// a key.
+    pub(crate) fn is_of(&self, row: &Row) -> bool {
+        let Some(begun) = row.call_name.as_deref() else { return true };
+        match row.answer {
+            Some(_) => without_kind(begun) == self.name,
+            None => *begun == *self.kept_name(),
+        }
+    }
+
     /// How long a row is taken for a call. No request of it is on its way after that, unless the network holds it for longer
     /// than [`QUIET`].
     pub(crate) fn lease(&self) -> Duration {
@@ -82,15 +105,25 @@ impl CallLimits {
         }
     }
 
-    /// Returns how long after the first call under a key the last one can have begun.
+    /// Returns how long after the first call under a key the last one can have begun, also in a version of the service with a
+    /// shorter timeout: the margin is a part of every lease.
     pub(crate) fn last_use(&self) -> Duration {
-        self.key_life.map_or(Duration::ZERO, |life| (life / 10 * 9).saturating_sub(self.lease()))
+        self.key_life.map_or(Duration::ZERO, |life| (life / 10 * 9).saturating_sub(MARGIN))
     }
+}
+
+/// Returns the name of a call that a row has kept, as the call has it.
+pub(crate) fn without_kind(kept: &str) -> &str {
+    kept.strip_suffix(ONCE).unwrap_or(kept)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
+    use crate::store::{HandlerId, Identity};
+    use crate::{Delivery, Fingerprint, Key};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -121,5 +154,25 @@ mod tests {
     fn a_call_without_a_key_is_not_repeated() {
         assert!(limits(None).is_usable(None));
         assert!(!limits(None).is_usable(Some(Duration::ZERO)), "it has begun, however short ago");
+    }
+
+    #[test]
+    fn a_call_with_a_key_goes_on_with_no_call_without_one_and_uses_its_answer() {
+        let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
+        let delivery = Delivery::new("orders", "");
+        let mut row = Row::new(7, identity, String::new(), delivery, SystemTime::UNIX_EPOCH);
+        let (keyed, once) = (limits(Some(HOUR)), limits(None));
+        let is_of = |row: &Row| (keyed.is_of(row), once.is_of(row));
+        assert_eq!(is_of(&row), (true, true));
+        let kept = [("charge", (true, false)), ("charge (once)", (false, true)), ("mail", (false, false))];
+        for (name, expected) in kept {
+            row.call_name = Some(name.to_owned());
+            assert_eq!(is_of(&row), expected, "{name}");
+        }
+        row.answer = Some(CallAnswer::new("{}"));
+        for (name, expected) in [("charge", true), ("charge (once)", true), ("mail", false)] {
+            row.call_name = Some(name.to_owned());
+            assert_eq!(is_of(&row), (expected, expected), "{name}");
+        }
     }
 }

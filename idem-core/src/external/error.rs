@@ -14,7 +14,9 @@ use crate::BoxError;
 ///     let answer = post().await?;
 ///     match answer.status {
 ///         // Certainly without effect: it is tried again, and nothing is in doubt.
-///         409 | 429 => Err(CallError::not_done("busy")),
+///         429 => Err(CallError::not_done("busy")),
+///         // A request with this key is in progress, for example one that the client has repeated: it may have an effect.
+///         409 => Err("in progress".into()),
 ///         // The provider has stored this answer for the key.
 ///         400..500 => Err(CallError::permanent(format!("refused: {}", answer.body))),
 ///         200 => Ok(answer.body),
@@ -41,7 +43,8 @@ pub(crate) enum Doubt {
 }
 
 impl CallError {
-    /// The call certainly had no effect, and can be tried again: the provider was busy, or the request never left.
+    /// The call certainly had no effect, and can be tried again: the provider was busy, or the request never left, also not in a
+    /// first try of a client that repeats requests by itself. If it is the first call under its key, no call counts as begun.
     pub fn not_done(error: impl Into<BoxError>) -> Self {
         Self { doubt: Doubt::NotDone, error: error.into() }
     }

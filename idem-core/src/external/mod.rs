@@ -18,7 +18,7 @@ mod outbound_key;
 pub use call::External;
 pub use called::{Called, CalledBy};
 pub use erased::ErasedCall;
-pub(crate) use erased::{CallLimits, CallReply, Calling};
+pub(crate) use erased::{CallLimits, CallReply, Calling, without_kind};
 pub use error::CallError;
 pub(crate) use error::Doubt;
 pub use found::Found;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::batch::Verdict;
 use crate::execute::Conclusion;
-use crate::external::CallLimits;
+use crate::external::{CallLimits, without_kind};
 use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
     async fn left(&self, route: &Route<S>, row: &Row) -> Option<Option<Outcome>> {
         match &route.external {
             Some(_) if row.answer.is_none() => self.leave_to_call(row).await,
-            Some(limits) if !row.is_of_call(limits.name) => {
+            Some(limits) if !limits.is_of(row) => {
                 return Some(self.reject(row, Reason::Permanent, of_another(row, limits)).await);
             }
             None if row.may_have_called() => self.leave_to_caller(row).await,
@@ -263,7 +263,7 @@ fn break_policy() -> RetryPolicy {
 
 /// The error of a row whose answer another call has got: it would be read as that of this one.
 fn of_another(row: &Row, limits: &CallLimits) -> String {
-    let (made, name) = (row.call_name.as_deref().unwrap_or_default(), limits.name);
+    let (made, name) = (without_kind(row.call_name.as_deref().unwrap_or_default()), limits.name);
     format!(
         "the answer that is kept is that of the call `{made}`, and the handler now makes the call `{name}`: if they are the same, keep \
          the name, `#[external(.., name = {made:?})]`, and replay the message; otherwise give it an answer by `Inbox::resolve`"

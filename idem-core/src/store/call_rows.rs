@@ -1,5 +1,6 @@
 //! Inbox rows in their call phase: taken, called, and with an answer.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -92,14 +93,14 @@ impl LeftCalls {
 }
 
 /// A handler that makes external calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The handler.
     pub handler: HandlerId,
     /// How long a row stays taken for a call: longer than the call can take.
     pub lease: Duration,
-    /// The name of its call, which is stored with a row whose first call it is.
-    pub name: &'static str,
+    /// The name of its call, which is stored with a row whose first call it is. That of one that sends no key says so.
+    pub name: Cow<'static, str>,
 }
 
 /// The result of a call, for a row in its call phase. Until it is written, the call counts as one that may have had an effect.

@@ -132,7 +132,7 @@ pub struct Row {
     /// [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken. It says
     /// nothing about a row with an answer.
     pub is_first_call: bool,
-    /// The name of the call that has begun under this key.
+    /// The name of the call that has begun under this key; behind that of one that sends no key is ` (once)`.
     pub call_name: Option<String>,
     /// When a question to the provider, what became of the call, first failed.
     pub asked_at: Option<SystemTime>,
@@ -184,11 +184,6 @@ impl Row {
     /// Returns whether its external call may have begun, so that only a handler that makes this call can go on with it.
     pub(crate) fn may_have_called(&self) -> bool {
         self.called_at.is_some() || self.answer.is_some()
-    }
-
-    /// Returns whether the call of this name may go on with it: no call has begun, or it has.
-    pub(crate) fn is_of_call(&self, name: &str) -> bool {
-        self.call_name.as_deref().is_none_or(|begun| begun == name)
     }
 
     /// Its approximate memory usage.

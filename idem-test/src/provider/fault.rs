@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is answered with 409, and has no effect.
+    /// It is answered with 429, and has no effect.
     Busy,
     /// It is answered with 500, which is stored for its key, and has no effect.
     Error,

@@ -65,7 +65,7 @@ impl State {
         let fault = self.plans.get_mut(body).and_then(VecDeque::pop_front);
         match fault {
             Some(fault @ (Fault::LoseRequest | Fault::Panic)) => return Begun::Failed(fault),
-            Some(Fault::Busy) => return Begun::Answered(Reply::new(409, "busy")),
+            Some(Fault::Busy) => return Begun::Answered(Reply::new(429, "busy")),
             _ => {}
         }
         let life = self.life;

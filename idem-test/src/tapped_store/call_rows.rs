@@ -55,7 +55,9 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         let step = self.begins("key-renewed", &row.identity, format!("key={outbound} {}", leased(lease))).await;
         let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await;
         answered(step, renewed.as_ref().map(Option::is_some));
-        Ok(renewed?.map(|since| self.tap.since(since)))
+        let renewed = renewed?;
+        self.tap.before("call_is_renewed", row.identity.key.as_bytes()).await?;
+        Ok(renewed.map(|since| self.tap.since(since)))
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {

@@ -31,7 +31,7 @@ impl<W: World> Shop<W> {
         for &handler in &shop.handlers {
             for key in ["answered", "in-doubt", "unused"] {
                 shop.store(handler, key).await;
-                let caller = Caller { handler, lease: LONG, name: "charge" };
+                let caller = Caller { handler, lease: LONG, name: "charge".into() };
                 if key == "unused" {
                     continue;
                 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Resolution, Row, StoreError,
-    TakenCalls,
+    TakenCalls, next_outbound,
 };
 
 use super::Postgres;
@@ -24,7 +24,7 @@ impl CallRows for Postgres {
     ) -> Result<TakenCalls, StoreError> {
         let handlers: Vec<i32> = callers.iter().map(|caller| caller.handler.0).collect();
         let leases: Vec<f64> = callers.iter().map(|caller| secs(caller.lease)).collect();
-        let names: Vec<&str> = callers.iter().map(|caller| caller.name).collect();
+        let names: Vec<&str> = callers.iter().map(|caller| &*caller.name).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = self.sql().take_calls.query().bind(handlers).bind(limit).bind(token).bind(leases).bind(names);
         let (taken, since) = self.ask_since(About::Nothing, query.bind(back(since))).await?;
@@ -74,9 +74,10 @@ impl Postgres {
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
         let resolve = || self.sql().resolve.query().bind(consumer).bind(id);
+        let next = next_outbound(outbound);
         let query = match resolution {
-            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(outbound),
-            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(outbound),
+            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(outbound).bind(next),
+            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(outbound).bind(next),
             Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(Some(outbound)),
         };
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())

@@ -87,14 +87,14 @@ pub(super) fn release() -> String {
 }
 
 /// $3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way.
-/// A row that has an answer is not called for again. $4: the key that the person has looked for.
+/// A row that has an answer is not called for again. $4: the key that the person has looked for; $5: the one that follows it.
 pub(super) const RESOLVE: &str = "
     UPDATE {schema}.inbox_messages AS i SET
         state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
         due_at = CASE WHEN $3::bytea IS NULL THEN greatest(i.due_at, now()) ELSE now() END,
         starts = CASE WHEN $3::bytea IS NULL THEN -1 ELSE 0 END,
         answer = $3,
-        outbound = CASE WHEN $3 IS NULL THEN pg_catalog.gen_random_uuid() ELSE i.outbound END,
+        outbound = CASE WHEN $3 IS NULL THEN $5 ELSE i.outbound END,
         called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END,
         called_by = CASE WHEN $3 IS NOT NULL THEN i.called_by END,
         call_name = NULL,

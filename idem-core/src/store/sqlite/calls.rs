@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::Reason;
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError, TakenCalls,
+    next_outbound,
 };
 
 use super::Sqlite;
@@ -88,8 +89,8 @@ WHERE id IN (
     LIMIT ?2
 )"#;
 
-/// ?3: the answer; null: another call, with the key ?4, which waits until no request of the last one can be on its way. A row
-/// that has an answer is not called for again. ?5: the key that the person has looked for.
+/// ?3: the answer; null: another call, which needs another key, and waits until no request of the last one can be on its way. A
+/// row that has an answer is not called for again. ?5: the key that the person has looked for; ?4: the one that follows it.
 const RESOLVE: &str = r#"
 UPDATE "idem_inbox_messages" SET
     state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
@@ -198,7 +199,7 @@ async fn take(
     for (id, handler, waited) in due.fetch_all(&mut *connection).await? {
         let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
         let query = sqlx::query(store.prefix.sql(TAKE)).bind(id).bind(token).bind(millis(caller.lease));
-        let query = query.bind(Uuid::new_v4()).bind(caller.name);
+        let query = query.bind(Uuid::new_v4()).bind(&*caller.name);
         let row = row(&query.fetch_one(&mut *connection).await?)?;
         taken.push(Row { waited: Some(duration(waited)), ..row });
     }
@@ -221,7 +222,7 @@ impl Sqlite {
         answer: Option<&CallAnswer>,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(RESOLVE)).bind(id).bind(consumer);
-        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(Uuid::new_v4()).bind(outbound);
+        let query = query.bind(answer.map(CallAnswer::as_bytes)).bind(next_outbound(outbound)).bind(outbound);
         Ok(self.change_of_message(query).await? == 1)
     }
 }

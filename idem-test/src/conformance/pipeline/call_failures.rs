@@ -223,6 +223,30 @@ pub async fn a_message_of_a_backup_from_before_its_call_has_the_same_key<W: Worl
     assert!(paying.has_one_key("a"));
 }
 
+/// The backup is from before the provider was asked, and has charged under another key since. It recognizes that key, too,
+/// which follows from the one in the backup.
+pub async fn a_message_of_a_backup_from_before_its_key_was_replaced_is_charged_once<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    paying.publish("a", [Fault::LoseRequest, Fault::LoseAnswer]);
+    let worker = paying.start();
+    let before = paying.row(|row| row.attempts == 1).await;
+    let (inbox, backup) = (paying.0.world.own("inbox_messages"), paying.0.world.name("backup"));
+    paying.0.world.run(&format!("CREATE TABLE {backup} AS SELECT outbound FROM {inbox}")).await;
+    paying.time_passes(KEY_LIFE).await;
+    let since = paying.row(|row| row.attempts == 2).await;
+    worker.stop().await;
+    assert_eq!((since.outbound == before.outbound, paying.provider().charged("a")), (false, 1));
+    let restored = format!("outbound = (SELECT outbound FROM {backup}), attempts = 1");
+    paying.0.world.run(&format!("UPDATE {inbox} SET {restored}")).await;
+    paying.time_passes(KEY_LIFE).await;
+    let worker = paying.start();
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 3, 1));
+    let keys = paying.provider().requests("a");
+    assert_eq!((keys[0] == keys[1], keys[1] == keys[2]), (false, true));
+}
+
 /// A question that fails, hangs or panics is asked again, and leaves the call unresolved in the end. The call has used up none
 /// of its attempts.
 pub async fn a_question_without_an_answer_is_unresolved<W: World>(world: W) {

@@ -1,10 +1,13 @@
-//! Calls that cannot begin in time: their rows are given back, and the log says why.
+//! What the log says of calls: those that cannot begin in time or in a drain, whose rows are given back, and those that may have had
+//! two effects.
 
 use std::panic::resume_unwind;
 use std::time::Duration;
 
+use idem_core::store::{Operator, Resolution};
 use idem_core::{Codec, Json, Worker};
 use tokio::runtime::Builder;
+use tokio::sync::watch;
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -12,7 +15,7 @@ use crate::provider::Fault;
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Captured, captured, subscribe};
 
-use super::faulty::Faulty;
+use super::faulty::{Do, Faulty};
 use super::orders::Order;
 use super::paying::{MINUTE, Paying};
 use super::payments::Pays;
@@ -129,6 +132,63 @@ pub async fn a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back<
         worker.stop().await;
         assert_eq!(paying.counts("a").await, (1, 1, 1));
         warns(&log, &["it takes longer than the lease of a call", "source=\"orders\"", "tries=1", "held and retried"]);
+    })
+    .await;
+}
+
+/// It could be cut off by the end of the drain. Its row is left as if it had not been taken.
+pub async fn a_drain_behind_the_take_of_a_call_makes_none<W: World>(world: W) {
+    with_log(world, async |world: W, log: Captured| {
+        let paying = Once::<W>::new(world).await;
+        paying.publish("a", []);
+        let (open, gate) = watch::channel(false);
+        let worker = paying.start_over(move |method, _| match method {
+            "taken_calls" => Do::Wait(gate.clone()),
+            _ => Do::Work,
+        });
+        paying.row(|row| row.calls == Some(1)).await;
+        let worker = worker.shut_down();
+        soon(async {
+            while lines(&log, "the worker drains").is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        open.send_replace(true);
+        soon(worker).await.unwrap().unwrap();
+        let row = paying.0.scheduled().await.remove(0);
+        assert_eq!((row.calls, row.called_at, paying.counts("a").await.1), (Some(0), None, 0));
+        let worker = paying.start();
+        paying.completed("a").await;
+        worker.stop().await;
+        assert_eq!(paying.counts("a").await, (1, 1, 1));
+    })
+    .await;
+}
+
+/// There may be a second effect by then, for which nobody would look.
+pub async fn an_answer_under_a_key_that_was_replaced_is_told_of<W: World>(world: W) {
+    with_log(world, async |world: W, log: Captured| {
+        let paying = Once::<W>::new(world).await;
+        paying.publish("a", [Fault::Wait]);
+        let worker = paying.start();
+        soon(paying.provider().waits(1)).await;
+        // A person is in a hurry, and finds nothing at the provider.
+        paying.0.world.run(&paying.0.store.cures("billing", "pays", "").dead_letter).await;
+        let dead = paying.0.one_dead().await;
+        let key = dead.outbound.unwrap();
+        assert!(paying.0.inbox().resolve(dead.id, key, Resolution::CallAgain).await.unwrap());
+        paying.provider().release();
+        let text = "a call has returned under a key that was replaced";
+        soon(async {
+            while lines(&log, text).is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        worker.stop().await;
+        let line = lines(&log, text).remove(0);
+        assert!(line.contains("ERROR") && line.contains(&key.to_string()), "{line}");
     })
     .await;
 }

@@ -14,9 +14,11 @@ use crate::conformance::store::World;
 use crate::provider::Fault;
 
 use super::desk::Desk;
+use super::line::Line;
 use super::orders::{Act, Order};
 use super::paying::{Paying, order};
-use super::payments::{Charged, KEY_LIFE};
+use super::payments::{Charged, KEY_LIFE, Pays};
+use super::running::Running;
 use super::settings::Settings;
 
 /// A call to another provider, which has not heard of the charges of the first one.
@@ -99,4 +101,49 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     paying.completed("fails").await;
     worker.stop().await;
     assert_eq!(paying.counts("fails").await, (1, 1, 1));
+}
+
+/// Starts a version of the service whose provider knows keys, and one whose provider can be asked, or not.
+fn start<W: World, const KEYED: bool, const ASKS: bool>(line: &Line<W>) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    line.run_until_stopped(worker.handler::<Pays<W, KEYED, ASKS>>(), Settings::default())
+}
+
+/// The provider has not seen the key of a call that was made without it, and of one that was made with it nobody knows when the
+/// last one began.
+pub async fn a_call_that_gets_a_key_or_loses_it_goes_on_with_none_in_doubt<W: World>(world: W) {
+    let paying = Paying::<W, false, true>::new(world).await;
+    for keyed in [false, true] {
+        let id = if keyed { "keyed" } else { "keyless" };
+        paying.publish(id, [Fault::Hang]);
+        let start_now = if keyed { start::<W, true, true> } else { start::<W, false, true> };
+        let worker = start_now(&paying.0);
+        soon(async {
+            while paying.provider().charged(id) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        worker.crash().await;
+        paying.time_passes(Duration::from_secs(3600)).await;
+        let start_later = if keyed { start::<W, false, true> } else { start::<W, true, true> };
+        let worker = start_later(&paying.0);
+        let is_over = async || {
+            let is_dead = paying.0.dead().await.iter().any(|row| row.identity.key == Key::of(id).unwrap());
+            is_dead || paying.counts(id).await.2 > 0
+        };
+        soon(async {
+            while !is_over().await {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        worker.stop().await;
+        assert_eq!((paying.counts(id).await, paying.0.desk.runs(&format!("question {id}"))), ((1, 1, 0), 0), "{id}");
+    }
+    for row in paying.0.dead().await {
+        assert_eq!(row.reason, Some(Reason::Unresolved), "{}", row.error);
+        assert!(row.error.contains("`pay (once)`") && row.error.contains("`pay`"), "{}", row.error);
+        assert!(row.error.contains("that call may have sent none"), "{}", row.error);
+    }
 }

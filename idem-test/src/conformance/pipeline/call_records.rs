@@ -83,6 +83,21 @@ pub async fn a_crash_before_another_key_is_written_asks_again<W: World>(world: W
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 2));
 }
 
+/// It is written, and is used as it is. Another one would leave the first without a row.
+pub async fn a_call_under_another_key_whose_record_gets_no_answer_is_made_once<W: World>(world: W) {
+    let paying = Paying::<W, false, true>::new(world).await;
+    paying.publish("a", [Fault::LoseRequest]);
+    let worker = paying.start();
+    paying.row(|row| row.attempts == 1).await;
+    worker.stop().await;
+    paying.time_passes(MINUTE).await;
+    let worker = paying.start_over(loses("call_is_renewed"));
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 1));
+    assert!(paying.0.dead().await.is_empty());
+}
+
 /// It could not be sent, so nothing is in doubt, also where the provider knows no keys: a replay calls, and a discard deletes.
 pub async fn a_message_that_cannot_be_called_for_is_not_in_doubt<W: World>(world: W) {
     let paying = Paying::<W, false, false>::new(world).await;

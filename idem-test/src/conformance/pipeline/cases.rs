@@ -22,6 +22,24 @@ macro_rules! pipeline_suite {
             a_locked_key_does_not_keep_its_batch
             the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
+            // external calls: what happens at a failure
+            a_crash_before_the_call_repeats_it_under_its_key
+            a_crash_in_the_call_repeats_it_under_its_key
+            a_lost_answer_is_got_under_the_same_key
+            a_begun_call_without_a_key_is_asked_about
+            a_begun_call_that_nobody_can_be_asked_about_is_unresolved
+            a_call_without_effect_ends_no_doubt_about_an_earlier_one
+            a_stored_error_ends_the_attempts
+            a_call_that_outlives_its_lease_charges_once
+            a_call_that_was_paused_beyond_its_lease_sends_nothing
+            a_key_that_is_too_old_is_asked_about
+            a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
+            a_message_of_a_backup_from_before_its_call_has_the_same_key
+            a_message_of_a_backup_from_before_its_key_was_replaced_is_charged_once
+            a_question_without_an_answer_is_unresolved
+            an_answer_over_the_limit_is_dead_and_is_asked_for_again
+            an_operator_gives_the_answer
+            another_request_of_a_call_in_doubt_charges_nothing
         }
     };
     ($world:ty, batch) => {
@@ -99,11 +117,14 @@ macro_rules! pipeline_suite {
             a_duplicate_of_a_processed_message_needs_no_second_look
             // external calls
             calls_are_limited
+            a_message_of_several_handlers_calls_for_one_of_them
             a_drain_waits_for_calls
             the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt
             an_answer_over_the_limit_is_dead_and_is_asked_for_again
             an_operator_gives_the_answer
             a_call_is_not_taken_over_by_another_one
+            a_call_that_gets_a_key_or_loses_it_goes_on_with_none_in_doubt
+            another_request_of_a_call_in_doubt_charges_nothing
             a_call_that_cannot_be_made_refuses_the_start
             a_crash_before_the_call_repeats_it_under_its_key
             a_crash_in_the_call_repeats_it_under_its_key
@@ -112,11 +133,13 @@ macro_rules! pipeline_suite {
             a_replay_of_a_call_without_a_key_calls_nobody
             a_begun_call_that_nobody_can_be_asked_about_is_unresolved
             a_lost_answer_is_got_under_the_same_key
+            a_call_without_effect_ends_no_doubt_about_an_earlier_one
             a_stored_error_ends_the_attempts
             a_call_that_outlives_its_lease_charges_once
             a_key_that_is_too_old_is_asked_about
             a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
             a_message_of_a_backup_from_before_its_call_has_the_same_key
+            a_message_of_a_backup_from_before_its_key_was_replaced_is_charged_once
             a_question_without_an_answer_is_unresolved
             a_call_that_never_has_a_result_is_dead_as_crashed
             a_call_that_was_paused_beyond_its_lease_sends_nothing
@@ -124,10 +147,13 @@ macro_rules! pipeline_suite {
             an_answer_whose_record_gets_no_answer_is_used
             calls_whose_take_gets_no_answer_are_made_once
             a_crash_before_another_key_is_written_asks_again
+            a_call_under_another_key_whose_record_gets_no_answer_is_made_once
             a_message_that_cannot_be_called_for_is_not_in_doubt
             a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs
             a_call_that_begins_too_late_is_told_of_and_begins_later
             a_call_under_another_key_that_begins_too_late_begins_later
+            a_drain_behind_the_take_of_a_call_makes_none
+            an_answer_under_a_key_that_was_replaced_is_told_of
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
             a_codec_that_forgets_its_preparation_for_a_call_is_told_of
             // delivery order by key

@@ -52,7 +52,7 @@ impl<const KEYED: bool, const ASKS: bool> External for Pay<KEYED, ASKS> {
         let reply = desk.provider.charge(KEYED.then_some(key.as_str()), &order.id).await?;
         match reply.status {
             200 => Ok(Charged::of(order, reply.body)),
-            409 => Err(CallError::not_done(reply.body)),
+            429 => Err(CallError::not_done(reply.body)),
             422 => Err(CallError::permanent(reply.body)),
             status => Err(format!("the status {status}: {}", reply.body).into()),
         }

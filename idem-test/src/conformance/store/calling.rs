@@ -35,7 +35,7 @@ pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, ke
 
 /// A handler that makes the call `charge`.
 pub(super) fn caller(handler: HandlerId) -> Caller {
-    Caller { handler, lease: LEASE, name: "charge" }
+    Caller { handler, lease: LEASE, name: "charge".into() }
 }
 
 pub(super) async fn take<W: World>(stage: &Stage<W>) -> Vec<Row> {

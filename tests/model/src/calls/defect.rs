@@ -22,6 +22,7 @@ pub(crate) enum Defect {
     ReplayEndsTheLease,
     ResolvesTooEarly,
     KeyMadeAtTheTake,
+    NextKeyRandom,
 }
 
 impl Defect {
@@ -56,5 +57,6 @@ impl Defect {
             Property::ChargedOnce,
         ),
         (Self::KeyMadeAtTheTake, "a key is made when its row is taken, and is not in a backup", Property::ChargedOnce),
+        (Self::NextKeyRandom, "a new key does not follow from the one in a backup", Property::ChargedOnce),
     ];
 }

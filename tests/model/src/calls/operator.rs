@@ -1,6 +1,7 @@
 //! An operator replays a row whose attempts have ended, resolves one whose call is in doubt, and restores a backup.
 
 use super::defect::Defect;
+use super::row::next_key;
 use super::state::{Death, Holder, Row, Stage, WORKERS};
 use super::steps::Steps;
 
@@ -30,6 +31,7 @@ fn replay(steps: &mut Steps<'_>) {
 fn resolve(steps: &mut Steps<'_>) {
     let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|row| row.dead.is_some() && state.left.resolutions > 0) else { return };
+    let next = next_key(steps, row);
     let mut change = |what, changed: Option<Row>| {
         steps.setback("an operator", what, 0, |after| {
             after.left.resolutions -= 1;
@@ -44,7 +46,7 @@ fn resolve(steps: &mut Steps<'_>) {
     if state.keys[usize::from(row.key)].charged {
         let answered = Row { called: true, answer: true, holder: Holder::Nobody, ..resolved };
         change("resolves the row by the answer", Some(answered));
-    } else if let Some(key) = state.unused_key() {
+    } else if let Some(key) = next {
         change("resolves the row by another call", Some(Row { key, called: false, ..resolved }));
     }
 }

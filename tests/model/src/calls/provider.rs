@@ -68,7 +68,8 @@ pub(super) fn time(steps: &mut Steps<'_>) {
         if key.age == Age::Young && !begins && !world.keys_last {
             steps.setback("", "the life of the key is almost over", 0, |after| after.keys[number].age = Age::Old);
         }
-        if key.age == Age::Old && key.charged && !key.forgotten && (!flies || world.has(Defect::KeyUsedToItsEnd)) {
+        let forgets = key.age == Age::Old && key.charged && !key.forgotten && !world.remembers;
+        if forgets && (!flies || world.has(Defect::KeyUsedToItsEnd)) {
             steps.setback("the provider", "forgets the key", 0, |after| after.keys[number].forgotten = true);
         }
     }

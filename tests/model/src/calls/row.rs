@@ -1,7 +1,7 @@
 //! A worker and the row: take, decide, record, complete.
 
 use super::defect::Defect;
-use super::state::{Age, Death, Holder, Row, Stage, State};
+use super::state::{Age, Death, Holder, KEYS, Row, Stage, State};
 use super::steps::Steps;
 use super::world::World;
 
@@ -131,17 +131,17 @@ fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
     }
 }
 
-/// A new key is written to the row before it is used, by the token. The lease begins anew.
+/// A new key is written to the row before it is used, by the token. It follows from the old one, so that a backup has it, and it
+/// counts from now. The lease begins anew.
 pub(super) fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
     let row = steps.state.row.filter(|_| steps.state.has_token(worker));
-    let Some((row, key)) = row.zip(steps.state.unused_key()) else {
+    let Some((row, key)) = row.and_then(|row| Some((row, next_key(steps, row)?))) else {
         return forget(steps, worker, "finds that the row no longer has its token");
     };
     steps.step(NAMES[worker], what, 0, |after| {
         let holder = Holder::Leased(u8::try_from(worker).unwrap_or_default());
-        let renewed = Row { key, called: true, holder, ..row };
-        after.row = Some(renewed);
-        used(after, renewed);
+        after.row = Some(Row { key, called: true, holder, ..row });
+        after.keys[usize::from(key)].age = Age::Young;
         after.workers[worker] = Stage::Taken { first: true };
     });
 }
@@ -246,5 +246,13 @@ fn used(after: &mut State, row: Row) {
     let key = &mut after.keys[usize::from(row.key)];
     if row.called && key.age == Age::Unused {
         key.age = Age::Young;
+    }
+}
+
+/// The key that replaces the one of the row.
+pub(super) fn next_key(steps: &Steps<'_>, row: Row) -> Option<u8> {
+    match steps.world.has(Defect::NextKeyRandom) {
+        true => steps.state.unused_key(),
+        false => Some(row.key + 1).filter(|key| usize::from(*key) < KEYS),
     }
 }

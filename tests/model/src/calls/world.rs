@@ -14,6 +14,8 @@ pub(crate) struct World {
     pub(super) reconciles: bool,
     /// Keys do not get old: everything happens within their life.
     pub(super) keys_last: bool,
+    /// The provider forgets no key, however old it is.
+    pub(super) remembers: bool,
     /// A request may be on its way for longer than the lease of its row: its worker was paused in the middle of sending it, or
     /// the network holds it.
     pub(super) outlives: bool,
@@ -39,8 +41,16 @@ const NONE: Left =
     Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0, replays: 0, resolutions: 0, unknown: 0, restores: 0 };
 
 /// No failure, and a provider with keys that cannot be asked.
-const BARE: World =
-    World { name: "", once: false, reconciles: false, keys_last: false, outlives: false, left: NONE, defect: None };
+const BARE: World = World {
+    name: "",
+    once: false,
+    reconciles: false,
+    keys_last: false,
+    remembers: false,
+    outlives: false,
+    left: NONE,
+    defect: None,
+};
 
 impl World {
     /// The world of a trace, with such a provider. Nobody sees how long a request is on its way.
@@ -59,6 +69,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
     let replayed = Left { pauses: 1, losses: 1 + more, replays: 1 + more, ..NONE };
     let resolved = Left { kills: 1, pauses: more, losses: 1 + more, resolutions: 1 + more, ..NONE };
     let restored = Left { kills: more, losses: 1, restores: 1 + more, ..NONE };
+    let asked = World { reconciles: true, remembers: true, ..BARE };
     vec![
         world("a provider with keys that can be asked", false, true),
         world("a provider with keys that cannot be asked", false, false),
@@ -66,6 +77,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         world("a provider without keys that cannot be asked", true, false),
         World { name: "a request outlives its lease", outlives: true, left: late, ..keyed.clone() },
         World { name: "a backup is restored within the life of a key", left: restored, ..keyed },
+        World { name: "a backup is restored, and its key was replaced since", left: restored, ..asked },
         World { name: "an operator replays a call in doubt", once: true, reconciles: true, left: replayed, ..BARE },
         World { name: "an operator resolves a call in doubt", once: true, left: resolved, ..BARE },
     ]
@@ -90,7 +102,9 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::ReplayEndsTheLease => (true, Left { losses: 1, replays: 1, ..NONE }),
         Defect::ResolvesTooEarly => (true, Left { losses: 1, replays: 1, resolutions: 1, ..NONE }),
         Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
+        Defect::NextKeyRandom => (false, Left { losses: 1, restores: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
-    World { once, reconciles, keys_last: defect == Defect::KeyMadeAtTheTake, left, ..BARE }
+    let (keys_last, remembers) = (defect == Defect::KeyMadeAtTheTake, defect == Defect::NextKeyRandom);
+    World { once, reconciles, keys_last, remembers, left, ..BARE }
 }

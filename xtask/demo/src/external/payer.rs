@@ -34,7 +34,7 @@ pub(super) struct Order {
 async fn charge(order: &Order, key: OutboundKey, State(bank): State<Bank>) -> Result<String, CallError> {
     match bank.charge(Some(key.as_str()), order.id).await? {
         (200, number) => Ok(number),
-        (409, why) => Err(CallError::not_done(why)),
+        (429, why) => Err(CallError::not_done(why)),
         (status, why) => Err(format!("the status {status}: {why}").into()),
     }
 }

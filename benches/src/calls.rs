@@ -1,0 +1,67 @@
+//! External calls: how many messages per second a worker with few connections processes, whose calls take a while.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use idem::prelude::*;
+use sqlx::{Connection, PgConnection};
+
+use crate::inbox::processed;
+use crate::message::{self, EFFECT, IDEM, OrderPaid, SCHEMA};
+use crate::queue::{Deliveries, Queue};
+
+const ROUNDS: usize = 5;
+
+/// How many calls are made at once, and how long each takes: no worker makes more of them per second than these allow.
+const AT_ONCE: usize = 100;
+const LATENCY: Duration = Duration::from_millis(50);
+
+/// Fewer than calls: a call holds none.
+const CONNECTIONS: usize = 20;
+
+/// The part of the possible rate that has to be reached.
+const TARGET: f64 = 0.9;
+
+/// A provider that takes its time.
+#[external(key_life = "24h", timeout = "20s")]
+async fn pay(_: &OrderPaid, _: OutboundKey) -> Result<u64, CallError> {
+    tokio::time::sleep(LATENCY).await;
+    Ok(7)
+}
+
+#[idempotent(key = "event_id", name = "order_called", call = pay)]
+async fn order_called(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(EFFECT).bind(IDEM).bind(event.order_id).bind(event.amount).execute(tx).await?;
+    Ok(())
+}
+
+/// Measures and prints the result, and returns whether the target is reached. `scale` multiplies the number of messages.
+pub(crate) async fn measure(url: &str, scale: f64) -> Result<bool> {
+    let mut conn = PgConnection::connect(url).await?;
+    message::tables(&mut conn).await?;
+    let store = Postgres::options(url).schema(SCHEMA).connections(CONNECTIONS).connect().await?;
+    let messages = (10_000.0 * scale) as usize;
+    let mut rates = Vec::new();
+    // The first round warms up.
+    for _ in 0..=ROUNDS {
+        rates.push(run(&store, messages).await?);
+    }
+    let mut rates = rates.split_off(1);
+    rates.sort_by(f64::total_cmp);
+    let (rate, possible) = (rates[rates.len() / 2], AT_ONCE as f64 / LATENCY.as_secs_f64());
+    println!(
+        "{AT_ONCE} calls of {LATENCY:?} at once, {CONNECTIONS} connections: {rate:.0} messages a second, median of {ROUNDS} rounds \
+         ({:.0} to {:.0}); of the possible {possible:.0} that is {:.2}, and the target {TARGET}",
+        rates[0],
+        rates[rates.len() - 1],
+        rate / possible
+    );
+    Ok(rate / possible >= TARGET)
+}
+
+/// Stores, calls for and completes the messages; returns how many per second.
+async fn run(store: &Postgres, messages: usize) -> Result<f64> {
+    let source = Deliveries::of(Queue::new(message::fresh(messages)?));
+    let worker = Worker::new("bench", store.clone(), source).handler::<order_called>().concurrency(AT_ONCE);
+    processed(worker.inbox().inbox_concurrency(16).calls(AT_ONCE), messages).await
+}
