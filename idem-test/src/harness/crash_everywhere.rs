@@ -3,7 +3,8 @@
 use idem_core::{BoxError, Store};
 
 use super::crash_report::CrashReport;
-use super::digest::{Change, Digest};
+use super::digest::Digest;
+use super::observed::One;
 use super::one_effect::ToPublication;
 use super::phase::Phase;
 use super::polls::Point;
@@ -61,12 +62,13 @@ impl<S: Store> Trial<S> {
         // The effect of the first message may differ, for instance if it creates a row that the others change.
         runs.run(None).await?;
         let known = self.outcomes().len();
-        let one = runs.run(None).await?.change();
-        if one.is_none() {
+        let one = runs.run(None).await?.one();
+        if one.change.is_none() {
             return Err(self.no_effect(&self.outcomes()[known..]).await?.into());
         }
+        self.subject.has_effects(&one.elsewhere)?;
         let mut report = CrashReport::default();
-        for phase in Phase::ALL.iter().copied() {
+        for phase in self.subject.phases() {
             report.set(phase, crash_in(phase, &mut runs, &one).await?);
         }
         Ok(report)
@@ -74,7 +76,7 @@ impl<S: Store> Trial<S> {
 }
 
 /// Lets a process die at each point of this phase. Returns how many points there were.
-async fn crash_in<S, F, G, M, D>(phase: Phase, runs: &mut Runs<'_, S, F, G>, one: &Change) -> Result<usize, BoxError>
+async fn crash_in<S, F, G, M, D>(phase: Phase, runs: &mut Runs<'_, S, F, G>, one: &One) -> Result<usize, BoxError>
 where
     S: Store,
     F: FnMut(u32) -> M,
@@ -94,7 +96,10 @@ where
             continue;
         }
         (points, through) = (point.number, 0);
-        had_effect |= observed.had_effect();
+        had_effect |= match phase {
+            Phase::InCall => observed.elsewhere_between.is_charged(),
+            _ => observed.had_effect(),
+        };
         if points > MOST {
             return Err(
                 format!("there are more than {MOST} points, the last one is {point}: does it wait in a loop?").into()
@@ -104,10 +109,13 @@ where
     if points == 0 {
         return Err(format!("there was no point {phase}, so that nothing is known about a crash there").into());
     }
-    if phase == Phase::InCommit && !had_effect {
-        return Err(
-            "no process died between its COMMIT and the ack, so that nothing is known about a crash there".into()
-        );
+    let missed = match phase {
+        Phase::InCommit => "its COMMIT and the ack",
+        Phase::InCall if runs.has_provider() => "its request and the answer",
+        _ => return Ok(points),
+    };
+    if !had_effect {
+        return Err(format!("no process died between {missed}, so that nothing is known about a crash there").into());
     }
     Ok(points)
 }

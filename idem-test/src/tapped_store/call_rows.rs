@@ -20,7 +20,17 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         if since.is_none() {
             self.tap.before("take_all_calls", &[]).await?;
         }
-        let mut taken = self.tap.statement(self.within.take_calls(callers, limit, since, token)).await?;
+        if !self.tap.may_take_calls() {
+            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+        }
+        let leased = |caller: &Caller| Caller { lease: self.tap.lease_of_call(caller.lease), ..*caller };
+        let leased: Vec<Caller> = callers.iter().map(leased).collect();
+        let take = self.within.take_calls(&leased, limit, since, token);
+        let mut taken = self.tap.watched("take_calls", take).await?;
+        for row in &mut taken.rows {
+            let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
+            self.tap.taken_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
+        }
         if !taken.rows.is_empty() {
             self.tap.before("taken_calls", &[]).await?;
             taken.since = self.tap.since(taken.since);
@@ -34,14 +44,20 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         self.tap.before("record_call", row.identity.key.as_bytes()).await?;
-        let recorded = self.tap.statement(self.within.record_call(row, result)).await?;
+        let recorded = self.tap.watched("record_call", self.within.record_call(row, result)).await;
+        self.tap.call_has_ended();
+        let recorded = recorded?;
         self.tap.before("call_is_recorded", row.identity.key.as_bytes()).await?;
         Ok(recorded)
     }
 
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
         self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
+        let lease = self.tap.lease_of_call(lease);
         let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await?;
+        if renewed.is_none() {
+            self.tap.call_has_ended();
+        }
         Ok(renewed.map(|since| self.tap.since(since)))
     }
 

@@ -43,6 +43,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
 
     async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
         self.tap.before("renew_lanes", &[]).await?;
+        self.tap.leases_lanes(outbox, token);
         self.within.renew_lanes(outbox, token, lease).await
     }
 
@@ -54,6 +55,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
         self.tap.before("take_lanes", &[]).await?;
+        self.tap.leases_lanes(outbox, token);
         self.within.take_lanes(outbox, token, lease, limit).await
     }
 
@@ -69,7 +71,8 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.tap.before("delete_published", &[]).await?;
-        let deleted = self.within.delete_published(outbox, token, published).await?;
+        let delete = self.within.delete_published(outbox, token, published);
+        let deleted = self.tap.watched("delete_published", delete).await?;
         // The answer may be lost.
         self.tap.before("published_is_deleted", &[]).await?;
         Ok(deleted)
