@@ -22,7 +22,7 @@ impl<S: Store> Trial<S> {
     /// Delivers a message for each point at which a process can die, lets its process die there, and checks that the
     /// message has one effect once another process has completed it. A point is before each poll of the handler, of each
     /// of idem's statements and of the ack: the process is dead in every await, also if COMMIT has been sent and not
-    /// answered. One more is when the answer to COMMIT has arrived. Returns how many points there were.
+    /// answered. One more is when the answer to COMMIT has arrived. Returns how many points there were, by [phase](Phase).
     ///
     /// `message` creates a new message from a number, as for [`has_one_effect`](Self::has_one_effect); all messages must
     /// have the same effect. `digest` reads the effects of all messages so far, see [`Digest`].
@@ -44,15 +44,26 @@ impl<S: Store> Trial<S> {
     /// handler makes outside of its transaction is therefore found: it is there although the process died before the
     /// commit, and the next process makes it again.
     ///
+    /// - An external call has points before it is sent, before each further poll, when its answer has arrived, and as that is
+    ///   kept. With [`provider`](super::Bench::provider), each message also has to be charged as often as one without a
+    ///   crash. The digest must not read the charges: one survives the death of its process, and the next process gets the
+    ///   same answer by its key. No process waits for a lease or for `ask_after`, since the one before it is seen to be gone
+    ///   with all that it had begun.
+    /// - With [`local`](super::Bench::local), each part of a pair is judged by itself: the handlers of local messages have
+    ///   transactions of their own, so each handler needs its part of the digest.
+    /// - With [`relay`](super::Bench::relay), a message of the outbox has points before the sink is asked to publish it, before
+    ///   each further poll, when its confirm has arrived, and as it is deleted. What is published is counted by ids.
+    ///
     /// Each process runs in a current-thread runtime, in which `tokio::task::block_in_place` panics. When it dies, all
     /// its futures are dropped, so destructors run, as they would not in a killed process. The database may still
     /// complete the statement that was sent before; the next process waits for that transaction to end. If an answer
-    /// other than that to COMMIT is there at once, its await is no point, so the number of points differs a little from run to
+    /// other than those above is there at once, its await is no point, so the number of points differs a little from run to
     /// run.
     ///
     /// # Errors
-    /// Returns the first point at which the effect differs, with what was seen; a message that became a dead letter or
-    /// was not completed within a minute; a phase without a point, or with more than 300; or any other failure.
+    /// Returns the first point at which the effect differs, with what was seen, for example that a message was charged
+    /// twice; a message that became a dead letter, as one does whose call is `once` and has no `reconcile`, or was not
+    /// completed within a minute; a phase without a point, or with more than 300; or any other failure.
     pub async fn crash_everywhere<M: ToPublication, D: Digest>(
         &self,
         message: impl FnMut(u32) -> M,
