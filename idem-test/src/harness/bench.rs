@@ -173,7 +173,7 @@ impl<F, St, C, L> Bench<F, St, C, L> {
         let (inbox, trace) = (settings.inbox, settings.trace.clone());
         let subject = Arc::new(Subject {
             handler: HandlerFacts::of::<H, St>(),
-            locals: L::facts(),
+            locals: <L as Locals<<F::Output as Connecting>::Store, St, C>>::facts(),
             is_natural: H::NATURAL,
             stages: H::Params::STAGES,
             inbox,

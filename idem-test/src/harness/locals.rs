@@ -50,7 +50,7 @@ where
     }
 
     fn facts() -> Vec<HandlerFacts> {
-        let mut facts = L::facts();
+        let mut facts = <L as Locals<S, St, C>>::facts();
         facts.push(HandlerFacts::of::<H, St>());
         facts
     }

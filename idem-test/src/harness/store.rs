@@ -53,11 +53,7 @@ impl StoreTap for Fate {
         self.polled(Call::Commit, work)
     }
 
-    fn watched<R>(
-        &self,
-        method: &'static str,
-        work: impl Future<Output = R> + Send,
-    ) -> impl Future<Output = R> + Send {
+    fn watched<R>(&self, method: &'static str, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
         let call = match method {
             "take_calls" => Call::Take,
             "record_call" => Call::Record,
