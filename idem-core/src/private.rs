@@ -1,5 +1,5 @@
-//! The items that the expansions of `#[idempotent]` and `#[derive(KeyPart)]` name. They are private and may change
-//! without notice.
+//! The items that the expansions of `#[idempotent]` and `#[derive(KeyPart)]` name, and those of the test kit. They are private
+//! and may change without notice.
 
 pub use std::option::Option;
 pub use std::primitive::{bool, str};
@@ -7,7 +7,7 @@ pub use std::result::Result;
 
 pub use std::time::Duration;
 
-pub use crate::external::ErasedCall;
+pub use crate::external::{CallTap, ErasedCall};
 pub use crate::{
     BoxError, CallError, CalledBy, Delivery, External, Fingerprint, Found, Handler, Key, KeyError, KeyPart,
 };

@@ -1,8 +1,9 @@
 //! A broker in the process to which a relay publishes, and which fails as a test tells it to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use idem_core::{Sink, SinkError, StagedMessage};
 use tokio::sync::watch;
@@ -12,8 +13,13 @@ use tokio::sync::watch;
 pub enum Reply {
     /// The message is published and confirmed.
     Confirm,
+    /// The message is on its way for so long, and then published and confirmed. It is not if the call is given up before.
+    ConfirmAfter(Duration),
     /// The message is published, and its confirm is lost.
     LoseConfirm,
+    /// The message is confirmed, and published only when the sink is closed: a defect of a sink, or of a relay that deletes a
+    /// message before its confirm. If the process ends before, the message is lost.
+    Buffer,
     /// The message is refused.
     Refuse(String),
     /// The message is refused as soon as this is true.
@@ -54,6 +60,9 @@ type Script = Box<dyn FnMut(&StagedMessage) -> Reply + Send>;
 #[derive(Default)]
 struct State {
     published: Vec<StagedMessage>,
+    /// The messages that are confirmed and not published, by numbers that are given once.
+    buffered: BTreeMap<usize, StagedMessage>,
+    numbers: usize,
     /// How often `publish` was called.
     calls: usize,
     under_way: BTreeSet<Vec<u8>>,
@@ -131,6 +140,29 @@ impl MemorySink {
     }
 }
 
+/// A message in the buffer, from which it vanishes with its process.
+struct Buffered {
+    sink: MemorySink,
+    number: usize,
+}
+
+impl Buffered {
+    fn new(sink: &MemorySink, message: &StagedMessage) -> Self {
+        let mut state = sink.state();
+        state.numbers += 1;
+        let number = state.numbers;
+        state.buffered.insert(number, message.clone());
+        drop(state);
+        Self { sink: sink.clone(), number }
+    }
+}
+
+impl Drop for Buffered {
+    fn drop(&mut self) {
+        self.sink.state().buffered.remove(&self.number);
+    }
+}
+
 /// A call that has not ended.
 struct UnderWay<'a> {
     sink: &'a MemorySink,
@@ -164,6 +196,22 @@ impl Sink for MemorySink {
         tokio::task::yield_now().await;
         match reply {
             Reply::Confirm => Ok(()),
+            Reply::ConfirmAfter(time) => {
+                tokio::time::sleep(time).await;
+                self.state().published.push(message.clone());
+                self.0.changed.send_replace(());
+                tokio::task::yield_now().await;
+                Ok(())
+            }
+            Reply::Buffer => {
+                let buffered = Buffered::new(self, message);
+                // Lives as long as the runtime of the process.
+                tokio::spawn(async move {
+                    let _buffered = buffered;
+                    std::future::pending::<()>().await;
+                });
+                Ok(())
+            }
             Reply::Refuse(why) => Err(SinkError::message(why)),
             Reply::RefuseWhen(mut when) => {
                 let _ = when.wait_for(|when| *when).await;
@@ -178,7 +226,11 @@ impl Sink for MemorySink {
     }
 
     async fn close(&self) {
-        self.state().closed += 1;
+        let mut state = self.state();
+        state.closed += 1;
+        let buffered = std::mem::take(&mut state.buffered);
+        state.published.extend(buffered.into_values());
+        drop(state);
         self.0.changed.send_replace(());
     }
 }

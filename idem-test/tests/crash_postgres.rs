@@ -2,12 +2,19 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod elsewhere;
+#[path = "worlds/postgres.rs"]
+mod world;
+
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError};
 use idem_test::Trial;
 use idem_test::conformance::server;
 use idem_test::harness::{Bench, CrashReport, FreshSchema, Phase};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, PgConnection};
+
+/// The world of the tests in `elsewhere`.
+type Tested = world::PostgresWorld;
 
 #[derive(Serialize, Deserialize)]
 struct Paid {

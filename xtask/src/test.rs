@@ -35,6 +35,7 @@ const RUN: &[&str] = &[
     "outbox",
     "request",
     "payments",
+    "crashes",
 ];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];

@@ -7,6 +7,7 @@
 //! | `error`, `found` | how a call failed, and what the other system knows of one |
 //! | `called` | the answer, as a parameter of the handler |
 //! | `erased` | a call without its types |
+//! | `tapped` | a call that a test runs |
 
 mod call;
 mod called;
@@ -14,6 +15,7 @@ mod erased;
 mod error;
 mod found;
 mod outbound_key;
+mod tapped;
 
 pub use call::External;
 pub use called::{Called, CalledBy};
@@ -23,3 +25,4 @@ pub use error::CallError;
 pub(crate) use error::Doubt;
 pub use found::Found;
 pub use outbound_key::OutboundKey;
+pub use tapped::CallTap;

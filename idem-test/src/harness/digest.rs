@@ -21,20 +21,39 @@ pub trait Digest {
 }
 
 /// A change of a [`Digest`]. Two changes are equal if their amounts are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change(Vec<Part>);
+
+/// The change of a digest that consists of no others.
 #[derive(Debug, Clone)]
-pub struct Change {
+struct Part {
     amounts: Vec<i128>,
     text: String,
 }
 
 impl Change {
+    fn of(amounts: Vec<i128>, text: String) -> Self {
+        Self(vec![Part { amounts, text }])
+    }
+
     /// Whether nothing changed.
     pub(super) fn is_none(&self) -> bool {
+        self.0.iter().all(Part::is_none)
+    }
+
+    /// Whether a part changed in both.
+    pub(super) fn has_part_in(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(part, other)| !part.is_none() && !other.is_none())
+    }
+}
+
+impl Part {
+    fn is_none(&self) -> bool {
         self.amounts.iter().all(|amount| *amount == 0)
     }
 }
 
-impl PartialEq for Change {
+impl PartialEq for Part {
     fn eq(&self, other: &Self) -> bool {
         self.amounts == other.amounts
     }
@@ -42,14 +61,15 @@ impl PartialEq for Change {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        let parts: Vec<&str> = self.0.iter().map(|part| &*part.text).collect();
+        f.write_str(&parts.join(" and "))
     }
 }
 
 impl Digest for i64 {
     fn change(&self, before: &Self) -> Change {
         let amount = i128::from(*self) - i128::from(*before);
-        Change { amounts: vec![amount], text: amount.to_string() }
+        Change::of(vec![amount], amount.to_string())
     }
 }
 
@@ -66,15 +86,15 @@ impl<R: PartialEq + fmt::Debug> Digest for Vec<R> {
         let shown = added.iter().map(|row| format!(" +{row:?}")).chain(removed.iter().map(|row| format!(" -{row:?}")));
         let shown: String = shown.take(SHOWN).collect();
         let colon = if shown.is_empty() { "" } else { ":" };
-        Change { amounts: vec![counts.0 as i128, counts.1 as i128], text: format!("{text}{colon}{shown}") }
+        Change::of(vec![counts.0 as i128, counts.1 as i128], format!("{text}{colon}{shown}"))
     }
 }
 
 impl<A: Digest, B: Digest> Digest for (A, B) {
     fn change(&self, before: &Self) -> Change {
         let (mut first, second) = (self.0.change(&before.0), self.1.change(&before.1));
-        first.amounts.extend(second.amounts);
-        Change { amounts: first.amounts, text: format!("{} and {}", first.text, second.text) }
+        first.0.extend(second.0);
+        first
     }
 }
 

@@ -1,5 +1,6 @@
 //! The fate of a process: whether it dies, and where.
 
+use std::cell::RefCell;
 use std::future::{poll_fn, ready};
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,7 +11,14 @@ use tokio::sync::watch;
 use crate::trace::ProcessTrace;
 
 use super::crash::Crash;
+use super::leases::Leases;
 use super::polls::{Call, Point, Polls};
+use super::subject::Subject;
+
+thread_local! {
+    /// The fate of the process that has this thread to itself, for its external calls: they have no store and no source.
+    static OF_THREAD: RefCell<Option<Fate>> = const { RefCell::new(None) };
+}
 
 /// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
 /// dying process does no other work.
@@ -22,6 +30,8 @@ struct Inner {
     death: Death,
     dead: watch::Sender<bool>,
     trace: Option<ProcessTrace>,
+    /// In a trial that crashes everywhere.
+    leases: Option<Leases>,
 }
 
 #[derive(Debug)]
@@ -34,16 +44,33 @@ enum Death {
 impl Fate {
     /// A process that ends at this point, or never if `None`, and the trace into which it writes its steps.
     pub(super) fn new(point: Option<Crash>, trace: Option<ProcessTrace>) -> Self {
-        Self::of(point.map_or(Death::Never, Death::At), trace)
+        Self::of(point.map_or(Death::Never, Death::At), trace, None)
     }
 
-    /// A process that ends before this poll, or never if `None`. It writes no trace.
-    pub(super) fn before_poll(point: Option<Point>) -> Self {
-        Self::of(point.map_or(Death::Never, |point| Death::BeforePoll(Polls::until(point))), None)
+    /// A process of a trial that crashes everywhere. It ends before this poll, or never if `None`, and writes no trace.
+    pub(super) fn before_poll(point: Option<Point>, subject: Arc<Subject>) -> Self {
+        let dies = |point| Death::BeforePoll(Polls::until(point, subject.handler.calls));
+        let death = point.map_or(Death::Never, dies);
+        Self::of(death, None, Some(Leases::new(subject)))
     }
 
-    fn of(death: Death, trace: Option<ProcessTrace>) -> Self {
-        Self(Arc::new(Inner { death, dead: watch::Sender::new(false), trace }))
+    fn of(death: Death, trace: Option<ProcessTrace>, leases: Option<Leases>) -> Self {
+        Self(Arc::new(Inner { death, dead: watch::Sender::new(false), trace, leases }))
+    }
+
+    /// Makes this the fate of the external calls on this thread.
+    pub(super) fn enter_thread(&self) {
+        OF_THREAD.set(Some(self.clone()));
+    }
+
+    /// Returns the fate of the external calls on this thread, if a process has it to itself.
+    pub(super) fn of_thread() -> Option<Self> {
+        OF_THREAD.with_borrow(Clone::clone)
+    }
+
+    /// The leases of the process, in a trial that crashes everywhere.
+    pub(super) fn leases(&self) -> Option<&Leases> {
+        self.0.leases.as_ref()
     }
 
     /// The trace of the process, if there is one.
@@ -66,7 +93,7 @@ impl Fate {
         }
     }
 
-    /// Polls a call until it is ready, or the process dies before one of these polls, or when COMMIT is answered.
+    /// Polls a call until it is ready, or the process dies before one of these polls, or without the answer.
     pub(super) async fn polled<R>(&self, call: Call, work: impl Future<Output = R>) -> R {
         let Death::BeforePoll(polls) = &self.0.death else { return work.await };
         let mut work = pin!(work);
@@ -79,15 +106,20 @@ impl Fate {
                 return Poll::Pending;
             }
             let polled = work.as_mut().poll(cx);
-            // A COMMIT may be answered in its first poll, for instance if the thread of SQLite runs before this one does.
-            // The answer is a point as well, so that there is always one behind the commit.
-            if polled.is_ready() && call == Call::Commit && polls.count(call) {
+            if polled.is_ready() && polls.answered(call) {
                 self.die();
                 return Poll::Pending;
             }
             polled
         })
         .await
+    }
+
+    /// A message was taken for its call.
+    pub(super) fn message_is_taken(&self) {
+        if let Death::BeforePoll(polls) = &self.0.death {
+            polls.taken();
+        }
     }
 
     /// Whether the process ends before a poll.
@@ -122,10 +154,50 @@ mod tests {
     use super::*;
     use crate::harness::phase::Phase;
 
+    /// A process that dies at this point.
+    fn dies_at(phase: Phase, number: usize) -> Fate {
+        Fate::before_poll(Some(Point { phase, number }), Arc::default())
+    }
+
     #[tokio::test]
     async fn an_answer_to_commit_that_is_there_at_once_is_a_point() {
-        let fate = Fate::before_poll(Some(Point { phase: Phase::InCommit, number: 2 }));
+        let fate = dies_at(Phase::InCommit, 2);
         fate.polled(Call::Handler, ready(())).await;
         assert!(fate.polled(Call::Commit, ready(())).now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn an_external_call_has_a_point_before_it_is_sent_in_each_wait_and_behind_its_answer() {
+        for (phase, number, polls) in [(Phase::CallWritten, 1, 0), (Phase::InCall, 1, 1), (Phase::AnswerRead, 1, 2)] {
+            let (fate, mut polled) = (dies_at(phase, number), 0);
+            let call = poll_fn(|cx| {
+                polled += 1;
+                cx.waker().wake_by_ref();
+                if polled < 2 { Poll::Pending } else { Poll::Ready(()) }
+            });
+            let (call, dead) = (fate.polled(Call::External, call), fate.sealed());
+            tokio::select! {
+                biased;
+                () = dead => {}
+                () = call => panic!("the process has lived {phase}"),
+            }
+            assert_eq!(polled, polls, "{phase}");
+        }
+    }
+
+    /// They are made at any time.
+    #[tokio::test]
+    async fn a_take_of_calls_is_a_point_only_while_a_message_is_stored_and_not_taken() {
+        let fate = dies_at(Phase::BeforeHandler, 2);
+        fate.polled(Call::Take, ready(())).await;
+        fate.polled(Call::Take, ready(())).await;
+        // The commit is the first point.
+        let commit = dies_at(Phase::BeforeHandler, 3);
+        commit.polled(Call::Commit, ready(())).await;
+        assert!(commit.polled(Call::Take, ready(())).now_or_never().is_none());
+        let taken = dies_at(Phase::BeforeHandler, 3);
+        taken.polled(Call::Commit, ready(())).await;
+        taken.message_is_taken();
+        taken.polled(Call::Take, ready(())).await;
     }
 }

@@ -59,7 +59,7 @@ impl Trial<()> {
     }
 }
 
-impl<St, C> Bench<FreshSchema, St, C> {
+impl<St, C, L> Bench<FreshSchema, St, C, L> {
     /// Creates the tables of the handler in the schema of the trial by this SQL, with which they are removed. The handler
     /// finds them by their plain names: its search path is the schema of the trial, and then `public`.
     ///

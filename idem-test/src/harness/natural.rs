@@ -139,7 +139,7 @@ impl<S: Store> Trial<S> {
         mut messages: impl FnMut(u32) -> Vec<M>,
         mut digest: impl AsyncFnMut(u32) -> Result<D, BoxError>,
     ) -> Result<(), BoxError> {
-        let handler = self.subject.name;
+        let handler = self.subject.handler.name;
         if !self.subject.is_natural {
             return Err(format!("the handler {handler:?} does not say `natural`, so that its copies do not run").into());
         }
@@ -222,6 +222,7 @@ impl<S: Store> Trial<S> {
         });
         let Some(reason) = dead else { return Ok(()) };
         let error = self.dead_letters().await?.into_iter().next().map(|row| row.error).unwrap_or_default();
-        Err(format!("a message of the handler {:?} is a dead letter ({reason}): {error}", self.subject.name).into())
+        let handler = self.subject.handler.name;
+        Err(format!("a message of the handler {handler:?} is a dead letter ({reason}): {error}").into())
     }
 }

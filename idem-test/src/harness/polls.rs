@@ -14,10 +14,14 @@ pub(super) struct Point {
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "point {} {}", self.number, self.phase)?;
-        match (self.phase, self.number) {
+        let Self { phase, number } = self;
+        write!(f, "point {number} {phase}")?;
+        match (phase, number) {
             (Phase::InHandler, 1) => f.write_str(" (it had not begun)"),
-            (Phase::InHandler, number) => write!(f, " (during wait {})", number - 1),
+            (Phase::InHandler, _) => write!(f, " (during wait {})", number - 1),
+            (Phase::CallWritten, _) => f.write_str(" (nothing was sent)"),
+            (Phase::InCall, _) => write!(f, " (during wait {number}, the request may be sent)"),
+            (Phase::InPublish, _) => write!(f, " (during wait {number}, the broker may have the message)"),
             _ => Ok(()),
         }
     }
@@ -27,7 +31,19 @@ impl fmt::Display for Point {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     Handler,
+    /// A handler of local messages.
+    LocalHandler,
     Commit,
+    /// A take of messages for their external calls.
+    Take,
+    /// An external call.
+    External,
+    /// The record of its result.
+    Record,
+    /// The sink publishes a message.
+    Publish,
+    /// The relay deletes what is confirmed.
+    Delete,
     /// Another call of the store about a message, or an ack.
     Other,
 }
@@ -36,29 +52,91 @@ pub(super) enum Call {
 #[derive(Debug)]
 pub(super) struct Polls {
     last: Point,
+    /// Whether the handler makes an external call.
+    calls: bool,
     polls: AtomicUsize,
+    has_committed: AtomicBool,
+    has_taken: AtomicBool,
     has_handled: AtomicBool,
+    is_calling: AtomicBool,
+    is_publishing: AtomicBool,
 }
 
 impl Polls {
-    pub(super) fn until(last: Point) -> Self {
-        Self { last, polls: AtomicUsize::new(0), has_handled: AtomicBool::new(false) }
+    pub(super) fn until(last: Point, calls: bool) -> Self {
+        let no = || AtomicBool::new(false);
+        Self {
+            last,
+            calls,
+            polls: AtomicUsize::new(0),
+            has_committed: no(),
+            has_taken: no(),
+            has_handled: no(),
+            is_calling: no(),
+            is_publishing: no(),
+        }
     }
 
     /// Counts a poll of this call that is about to be made. Returns whether the process dies instead.
     pub(super) fn count(&self, call: Call) -> bool {
-        self.phase(call) == self.last.phase && self.polls.fetch_add(1, SeqCst) + 1 == self.last.number
+        // Takes are made all the time. Only while a message is stored and not taken they are about one.
+        let is_idle = || !self.has_committed.load(SeqCst) || self.has_taken.load(SeqCst);
+        if call == Call::Take && is_idle() {
+            return false;
+        }
+        self.is_last(self.phase(call))
+    }
+
+    /// Counts the answer to this call, which may be there in its first poll, as that to COMMIT is if the thread of SQLite
+    /// runs before this one does. So there is always a point behind each of these calls. Returns whether the process dies
+    /// without it.
+    pub(super) fn answered(&self, call: Call) -> bool {
+        let phase = match call {
+            Call::Commit => {
+                self.has_committed.store(true, SeqCst);
+                self.phase(call)
+            }
+            Call::External => {
+                self.is_calling.store(false, SeqCst);
+                Phase::AnswerRead
+            }
+            Call::Publish => {
+                self.is_publishing.store(false, SeqCst);
+                Phase::ConfirmRead
+            }
+            Call::Record | Call::Delete => self.phase(call),
+            Call::Handler | Call::LocalHandler | Call::Take | Call::Other => return false,
+        };
+        self.is_last(phase)
+    }
+
+    /// A message was taken for its call.
+    pub(super) fn taken(&self) {
+        self.has_taken.store(true, SeqCst);
+    }
+
+    fn is_last(&self, phase: Phase) -> bool {
+        phase == self.last.phase && self.polls.fetch_add(1, SeqCst) + 1 == self.last.number
     }
 
     fn phase(&self, call: Call) -> Phase {
-        if call == Call::Handler {
-            self.has_handled.store(true, SeqCst);
-            return Phase::InHandler;
-        }
-        match (self.has_handled.load(SeqCst), call) {
-            (false, _) => Phase::BeforeHandler,
-            (true, Call::Commit) => Phase::InCommit,
-            (true, _) => Phase::After,
+        match call {
+            Call::Handler => {
+                self.has_handled.store(true, SeqCst);
+                Phase::InHandler
+            }
+            Call::LocalHandler => Phase::InLocalHandler,
+            Call::External if self.is_calling.swap(true, SeqCst) => Phase::InCall,
+            Call::External => Phase::CallWritten,
+            Call::Record => Phase::AnswerKept,
+            Call::Publish if self.is_publishing.swap(true, SeqCst) => Phase::InPublish,
+            Call::Publish => Phase::BeforePublish,
+            Call::Delete => Phase::InDelete,
+            Call::Commit | Call::Take | Call::Other if !self.has_handled.load(SeqCst) => {
+                if self.calls && !self.has_taken.load(SeqCst) { Phase::BeforeCall } else { Phase::BeforeHandler }
+            }
+            Call::Commit => Phase::InCommit,
+            Call::Take | Call::Other => Phase::After,
         }
     }
 }

@@ -12,6 +12,7 @@ use super::process::Running;
 /// A worker in a current-thread runtime on a thread of its own. Once its fate is sealed, no other task is polled: the
 /// runtime is dropped, and each connection with it. Dropping this kills it, too.
 pub(super) struct ProcessThread {
+    pub(super) fate: Fate,
     shutdown: Option<oneshot::Sender<()>>,
     end: oneshot::Receiver<End>,
 }
@@ -31,8 +32,10 @@ impl ProcessThread {
         let runtime = Builder::new_current_thread().enable_all().event_interval(1).build()?;
         let (shutdown, when) = oneshot::channel();
         let (mut ends, end) = oneshot::channel();
-        let worker = worker(fate.clone(), when);
+        let (worker, of_thread) = (worker(fate.clone(), when), fate.clone());
         std::thread::Builder::new().name("idem-trial".to_owned()).spawn(move || {
+            let fate = of_thread;
+            fate.enter_thread();
             let ended = runtime.block_on(async {
                 tokio::select! {
                     biased;
@@ -45,7 +48,7 @@ impl ProcessThread {
             runtime.shutdown_background();
             let _ = ends.send(ended);
         })?;
-        Ok(Self { shutdown: Some(shutdown), end })
+        Ok(Self { fate, shutdown: Some(shutdown), end })
     }
 
     /// Waits until the process is gone. It returns by itself only after an error at its start.

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Reason, Store};
+use idem_core::{BoxError, Error, Reason, Store};
 use tokio::time::timeout;
 
 use super::digest::Digest;
+use super::elsewhere::Elsewhere;
+use super::fate::Fate;
+use super::leases::Leases;
 use super::observed::Observed;
 use super::one_effect::ToPublication;
 use super::polls::Point;
@@ -28,6 +31,11 @@ impl<'a, S: Store, F, G> Runs<'a, S, F, G> {
         Self { trial, message, digest, number: 0 }
     }
 
+    /// Whether the trial sees what a provider has charged.
+    pub(super) fn has_provider(&self) -> bool {
+        self.trial.subject.provider.is_some()
+    }
+
     /// Delivers the next message to a process that dies at this point, and again to one that completes it.
     pub(super) async fn run<M: ToPublication, D: Digest>(
         &mut self,
@@ -44,22 +52,21 @@ impl<'a, S: Store, F, G> Runs<'a, S, F, G> {
         };
         let about = |error: BoxError| BoxError::from(format!("message {}, {fate}: {error}", *number));
         let dead = trial.dead_letters().await?.first().map(|row| row.id);
-        let before = digest().await?;
+        let (before, mark) = (digest().await?, trial.subject.mark());
         trial.publish(&message(*number).to_publication()?);
-        let between = if trial.complete(point).await.map_err(&about)? {
-            let between = digest().await?;
+        let (mut between, mut elsewhere_between) = (None, Elsewhere::default());
+        if trial.complete(point).await.map_err(&about)? {
+            (between, elsewhere_between) = (Some(digest().await?), trial.subject.since(mark));
             trial.complete(None).await.map_err(&about)?;
-            Some(between)
-        } else {
-            None
-        };
-        let after = digest().await?;
+        }
+        let (after, elsewhere) = (digest().await?, trial.subject.since(mark));
         if let Some(row) = trial.dead_letters().await?.first().filter(|row| Some(row.id) != dead) {
             let reason = row.reason.map_or("no reason", Reason::as_str);
             return Err(about(format!("it is a dead letter ({reason}), {}", row.error).into()));
         }
         *number += 1;
-        Ok(Observed { before, between, after })
+        let by_parts = !trial.subject.locals.is_empty();
+        Ok(Observed { before, between, after, elsewhere_between, elsewhere, by_parts })
     }
 }
 
@@ -76,7 +83,7 @@ impl<S: Store> Trial<S> {
                 }
             };
             match end {
-                End::Died => Ok(true),
+                End::Died => self.give_lanes(&process.fate).await.map(|()| true),
                 End::Returned(returned) => returned.map(|()| false),
             }
         };
@@ -84,5 +91,12 @@ impl<S: Store> Trial<S> {
             Ok(completed) => Ok(completed?),
             Err(_) => Err(format!("no process completed the message within {PATIENCE:?}").into()),
         }
+    }
+
+    /// Gives back the lanes of a relay whose process is dead, which would otherwise keep them until the end of their leases.
+    async fn give_lanes(&self, dead: &Fate) -> Result<(), Error> {
+        let Some((outbox, token)) = dead.leases().and_then(Leases::lanes) else { return Ok(()) };
+        let given = self.store.give_lanes(outbox, token, None).await;
+        given.map_err(|error| Error::database("could not give back the lanes of a relay", error))
     }
 }

@@ -7,13 +7,15 @@ use super::polls::Point;
 /// run, since an answer may be there at once.
 const THROUGH: usize = 2;
 
-/// How often the points of a commit are searched again if no process died behind one.
+/// How often the points of a phase are searched again if no process died behind its effect.
 const AGAIN: usize = 10;
 
 /// The points of a phase so far.
 #[derive(Debug)]
 pub(super) struct Search {
     phase: Phase,
+    /// Whether a process has to die behind the effect of the phase.
+    needs_effect: bool,
     /// The number of the last point at which a process died.
     number: usize,
     /// The highest such number.
@@ -26,8 +28,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn new(phase: Phase) -> Self {
-        Self { phase, number: 0, points: 0, through: 0, had_effect: false, again: 0 }
+    pub(super) fn new(phase: Phase, needs_effect: bool) -> Self {
+        Self { phase, needs_effect, number: 0, points: 0, through: 0, had_effect: false, again: 0 }
     }
 
     /// Returns the point of the next run, or `None` when all have been found.
@@ -35,7 +37,7 @@ impl Search {
         if self.through >= THROUGH {
             // The answers came at an earlier poll than in the run before, whose process died in front of its answer. The point
             // behind the answer of these runs has a number that has been passed.
-            if self.phase != Phase::InCommit || self.had_effect || self.again == AGAIN {
+            if !self.needs_effect || self.had_effect || self.again == AGAIN {
                 return None;
             }
             (self.number, self.through, self.again) = (0, 0, self.again + 1);
@@ -62,7 +64,7 @@ mod tests {
 
     /// Searches with runs whose COMMIT is answered at these polls; then each is answered at once.
     fn search(phase: Phase, answered: &[usize]) -> Search {
-        let (mut search, mut runs) = (Search::new(phase), answered.iter());
+        let (mut search, mut runs) = (Search::new(phase, phase == Phase::InCommit), answered.iter());
         while let Some(point) = search.next() {
             // A process also dies behind the answer.
             let answered = *runs.next().unwrap_or(&1);

@@ -12,7 +12,7 @@ use super::fate::Fate;
 use super::polls::Call;
 
 /// Reads the key and the fingerprint of a delivery; `None` if it has no key. Only a trace needs it.
-type Identify = Arc<dyn Fn(&Delivery) -> Option<(Key, Fingerprint)> + Send + Sync>;
+pub(super) type Identify = Arc<dyn Fn(&Delivery) -> Option<(Key, Fingerprint)> + Send + Sync>;
 
 /// Reads the messages of this handler.
 pub(super) fn identify<H: Handler, C: Codec<H::Message>>(codec: Arc<C>) -> Identify {

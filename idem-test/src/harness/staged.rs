@@ -28,7 +28,7 @@ impl<S: Store> Trial<S> {
                     "the handler {:?} says `natural`, and stages different messages under one id. Delivered {way}, its \
                      messages stage {} and then {}, both as {}, which is the id of the first one: stage the same messages in \
                      the same order for each copy, or none",
-                    self.subject.name,
+                    self.subject.handler.name,
                     described(first),
                     described(message),
                     message.id()

@@ -3,14 +3,18 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use idem_core::BoxError;
+use idem_core::store::{OutboxId, Row};
+use uuid::Uuid;
 
 use crate::tapped_store::StoreTap;
 use crate::trace::ProcessTrace;
 
 use super::crash::Crash;
 use super::fate::Fate;
+use super::leases::Leases;
 use super::polls::Call;
 
 /// The store waits forever at the point at which the process ends.
@@ -23,11 +27,22 @@ impl StoreTap for Fate {
         self.traced()
     }
 
-    async fn handle<R>(&self, run: R) -> Result<(), BoxError>
+    async fn handle<R>(&self, handler: &'static str, run: R) -> Result<(), BoxError>
     where
         R: Future<Output = Result<(), BoxError>> + Send,
     {
-        if self.is_at(Crash::InHandler) { cut_off(self, run).await } else { self.polled(Call::Handler, run).await }
+        if self.is_at(Crash::InHandler) {
+            return cut_off(self, run).await;
+        }
+        let is_local = self.leases().is_some_and(|leases| leases.subject().is_local(handler));
+        self.polled(if is_local { Call::LocalHandler } else { Call::Handler }, run).await
+    }
+
+    async fn call<R>(work: impl Future<Output = R> + Send) -> R {
+        match Self::of_thread() {
+            Some(fate) => fate.polled(Call::External, work).await,
+            None => work.await,
+        }
     }
 
     fn statement<R>(&self, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
@@ -36,6 +51,43 @@ impl StoreTap for Fate {
 
     fn commit<R>(&self, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
         self.polled(Call::Commit, work)
+    }
+
+    fn watched<R>(&self, method: &'static str, work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
+        let call = match method {
+            "take_calls" => Call::Take,
+            "record_call" => Call::Record,
+            "delete_published" => Call::Delete,
+            _ => Call::Other,
+        };
+        self.polled(call, work)
+    }
+
+    fn may_take_calls(&self) -> bool {
+        self.leases().is_none_or(Leases::may_call)
+    }
+
+    fn lease_of_call(&self, lease: Duration) -> Duration {
+        self.leases().map_or(lease, |_| Leases::of_call())
+    }
+
+    fn taken_for_call(&self, row: &mut Row, lease: Duration) {
+        if let Some(leases) = self.leases() {
+            leases.taken(row, lease);
+            self.message_is_taken();
+        }
+    }
+
+    fn call_has_ended(&self) {
+        if let Some(leases) = self.leases() {
+            leases.call_has_ended();
+        }
+    }
+
+    fn leases_lanes(&self, outbox: OutboxId, token: Uuid) {
+        if let Some(leases) = self.leases() {
+            leases.holds(outbox, token);
+        }
     }
 }
 

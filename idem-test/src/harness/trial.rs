@@ -16,6 +16,7 @@ use super::fate::Fate;
 use super::polls::Point;
 use super::process::{Process, Running};
 use super::process_thread::ProcessThread;
+use super::subject::Subject;
 
 pub(super) const CONSUMER: &str = "trial";
 pub(super) const QUEUE: &str = "trial";
@@ -34,9 +35,10 @@ pub(super) const QUEUE: &str = "trial";
 /// # Ok(()) }
 /// ```
 ///
-/// Each call returns when the queue is empty and no message in the inbox is scheduled. The test then checks its own
-/// tables. Failed attempts are retried within milliseconds, up to 5 attempts in total. A call in doubt is repeated only after its
-/// lease, which is the call's timeout and ten seconds.
+/// Each call returns when the queue is empty, no message in the inbox is scheduled, and, with a
+/// [relay](super::Bench::relay), none is in the outbox. The test then checks its own tables. Failed attempts are retried
+/// within milliseconds, up to 5 attempts in total. A call in doubt is repeated only after its lease, which is the call's
+/// timeout and ten seconds; in [`crash_everywhere`](Self::crash_everywhere), at once.
 ///
 /// A message that an earlier test has processed in the same tables is a duplicate. On PostgreSQL, `Trial::postgres`
 /// (feature `postgres`) has tables of its own for each test; on SQLite, give each test a new file.
@@ -45,7 +47,7 @@ pub struct Trial<S> {
     pub(super) store: S,
     inbox: Inbox<S>,
     launch: Launch,
-    pub(super) subject: Subject,
+    pub(super) subject: Arc<Subject>,
     watched: Watched,
     trace: Option<Trace>,
     // Declared last: it runs when nothing here is connected any more.
@@ -53,16 +55,6 @@ pub struct Trial<S> {
 }
 
 pub(super) type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
-
-/// The handler of a trial.
-#[derive(Debug)]
-pub(super) struct Subject {
-    pub(super) name: &'static str,
-    pub(super) is_natural: bool,
-    pub(super) stages: bool,
-    /// Whether its messages are stored before they run.
-    pub(super) inbox: bool,
-}
 
 /// The arguments of one process.
 pub(super) struct Start {
@@ -90,7 +82,7 @@ impl<S: Store> Trial<S> {
     pub(super) fn made(
         store: &S,
         launch: Launch,
-        (subject, trace): (Subject, Option<Trace>),
+        (subject, trace): (Arc<Subject>, Option<Trace>),
         cleanup: Cleanup,
     ) -> Self {
         Self {
@@ -169,7 +161,7 @@ impl<S: Store> Trial<S> {
     pub(super) fn start_thread(&self, point: Option<Point>) -> Result<ProcessThread, Error> {
         let start = self.start_of(1, if point.is_some() { SHORT_LEASE } else { LEASE });
         let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
-        ProcessThread::start(Fate::before_poll(point), launch).map_err(no_runtime)
+        ProcessThread::start(Fate::before_poll(point, self.subject.clone()), launch).map_err(no_runtime)
     }
 
     fn start_of(&self, concurrency: usize, lease: Duration) -> Start {
@@ -180,19 +172,32 @@ impl<S: Store> Trial<S> {
         self.broker.publish(QUEUE, message.clone());
     }
 
-    /// Waits until the queue is empty and no message in the inbox is scheduled.
+    /// Waits until the queue is empty, no message in the inbox is scheduled, and none waits for a relay of the trial.
     pub(crate) async fn done(&self) -> Result<(), Error> {
         let mut changed = self.watched.changed.subscribe();
         loop {
             self.broker.idle().await;
             changed.mark_unchanged();
             let scheduled = Filter::new().scheduled();
-            if self.inbox.list(&scheduled, Page::new(1)).await?.is_empty() {
+            let is_scheduled = !self.inbox.list(&scheduled, Page::new(1)).await?.is_empty();
+            if !is_scheduled && self.is_relayed().await? {
                 return Ok(());
             }
-            // A scheduled row runs, and its outcome is observed. The sender lives in `self`.
-            let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
+            // A scheduled row runs, and its outcome is observed. A relay has no outcomes. The sender lives in `self`.
+            let wait = Duration::from_millis(if is_scheduled { 200 } else { 5 });
+            let _ = tokio::time::timeout(wait, changed.changed()).await;
         }
+    }
+
+    /// Returns whether no message waits for a relay of the trial.
+    async fn is_relayed(&self) -> Result<bool, Error> {
+        if self.subject.sink.is_none() {
+            return Ok(true);
+        }
+        let outbox = self.store.register_outbox(CONSUMER).await?;
+        let stats = self.store.outbox_stats(outbox, 1).await;
+        let stats = stats.map_err(|error| Error::database("could not read the outbox", error))?;
+        Ok(stats.waiting == 0)
     }
 }
 

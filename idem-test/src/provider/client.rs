@@ -15,7 +15,7 @@ use super::state::{Begun, Charge, State};
 /// A request has a key and a body. The provider charges once for a key: it answers a further request with that key as it did
 /// the first time, also with an error (`500`), while it remembers the key. Meanwhile it answers `409` while the first request is
 /// in progress, and `422` to another body. Once it has forgotten the key, the same request is a new one. A request without a
-/// key is always a new one.
+/// key is always a new one. Between the charge and its answer the caller waits, so that its process can end there.
 ///
 /// ```
 /// # use idem_core::BoxError;
@@ -94,7 +94,10 @@ impl Provider {
         if matches!(request.fault, Some(Fault::Hang)) {
             std::future::pending::<()>().await;
         }
-        self.state().end(&request).ok_or_else(|| "the connection was lost before the answer".into())
+        let reply = self.state().end(&request);
+        // As that of a server, the answer comes later than the effect.
+        tokio::task::yield_now().await;
+        reply.ok_or_else(|| "the connection was lost before the answer".into())
     }
 
     /// Returns the charges under this key, however old it is: what the page of the provider shows.

@@ -22,10 +22,20 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         if since.is_none() {
             self.tap.before("take_all_calls", &[]).await?;
         }
+        if !self.tap.may_take_calls() {
+            return Ok(TakenCalls::new(Vec::new(), Instant::now()));
+        }
+        let changed = |caller: &Caller| Caller { lease: self.tap.lease_of_call(caller.lease), ..caller.clone() };
+        let changed: Vec<Caller> = callers.iter().map(changed).collect();
         let step = self.begins_any("call-taken").await;
-        let taken = self.tap.statement(self.within.take_calls(callers, limit, since, token)).await;
+        let take = self.within.take_calls(&changed, limit, since, token);
+        let taken = self.tap.watched("take_calls", take).await;
         self.called.answered(step, callers, token, &taken);
         let mut taken = taken?;
+        for row in &mut taken.rows {
+            let asked = callers.iter().find(|caller| caller.handler == row.identity.handler);
+            self.tap.taken_for_call(row, asked.map_or(Duration::ZERO, |caller| caller.lease));
+        }
         if !taken.rows.is_empty() {
             self.tap.before("taken_calls", &[]).await?;
             taken.since = self.tap.since(taken.since);
@@ -43,8 +53,9 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         self.tap.before("record_call", row.identity.key.as_bytes()).await?;
         let (name, values) = recorded(row, result);
         let step = self.begins(name, &row.identity, values).await;
-        let recorded = self.tap.statement(self.within.record_call(row, result)).await;
+        let recorded = self.tap.watched("record_call", self.within.record_call(row, result)).await;
         answered(step, recorded.as_ref().copied());
+        self.tap.call_has_ended();
         let recorded = recorded?;
         self.tap.before("call_is_recorded", row.identity.key.as_bytes()).await?;
         Ok(recorded)
@@ -52,10 +63,14 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
 
     async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
         self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
+        let lease = self.tap.lease_of_call(lease);
         let step = self.begins("key-renewed", &row.identity, format!("key={outbound} {}", leased(lease))).await;
         let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await;
         answered(step, renewed.as_ref().map(Option::is_some));
         let renewed = renewed?;
+        if renewed.is_none() {
+            self.tap.call_has_ended();
+        }
         self.tap.before("call_is_renewed", row.identity.key.as_bytes()).await?;
         Ok(renewed.map(|since| self.tap.since(since)))
     }

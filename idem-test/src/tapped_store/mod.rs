@@ -11,6 +11,7 @@ mod outbox_rows;
 mod over;
 mod taking;
 mod tapped;
+mod through;
 mod transactions;
 
 pub(crate) use over::Over;

@@ -45,6 +45,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
 
     async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
         self.tap.before("renew_lanes", &[]).await?;
+        self.tap.leases_lanes(outbox, token);
         let step = self.begins_any("lane-renewed").await;
         let leases = self.within.renew_lanes(outbox, token, lease).await;
         self.lanes.renewed(step, (outbox, token, lease), &leases);
@@ -59,6 +60,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
         self.tap.before("take_lanes", &[]).await?;
+        self.tap.leases_lanes(outbox, token);
         let step = self.begins_with("lane-taken", leased(lease)).await;
         let lanes = self.within.take_lanes(outbox, token, lease, limit).await;
         self.lanes.taken(step, (outbox, token, lease), &lanes);
@@ -84,7 +86,8 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.tap.before("delete_published", &[]).await?;
         self.alive().await;
         let steps = self.tap.trace().map(|process| deletes(process, outbox, published));
-        let answer = self.within.delete_published(outbox, token, published).await;
+        let delete = self.within.delete_published(outbox, token, published);
+        let answer = self.tap.watched("delete_published", delete).await;
         deleted(steps.unwrap_or_default(), &answer);
         let count = answer?;
         // The answer may be lost.

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use idem_core::{BoxError, Delivery, Fingerprint, Handler, HasConnection, Key, KeyError};
 
+use super::through::Through;
 use super::{StoreTap, TappedTxn};
 
 /// The handler `H` of the store `S`, for that store with the tap `T`.
@@ -21,7 +22,7 @@ impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<
 
     type Message = H::Message;
     type Input = H::Input;
-    type Params = H::Params;
+    type Params = Through<H::Params, T>;
     type Connection = TappedTxn<S::Txn, T>;
 
     fn key(message: &H::Message, delivery: &Delivery) -> Result<Key, KeyError> {
@@ -32,8 +33,8 @@ impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<
         H::fingerprint(delivery)
     }
 
-    async fn handle(input: H::Input, params: H::Params, tx: &mut TappedTxn<S::Txn, T>) -> Result<(), BoxError> {
+    async fn handle(input: H::Input, params: Self::Params, tx: &mut TappedTxn<S::Txn, T>) -> Result<(), BoxError> {
         let TappedTxn { within, tap, .. } = tx;
-        tap.handle(H::handle(input, params, S::connection(within))).await
+        tap.handle(H::NAME, H::handle(input, params.into_params(), S::connection(within))).await
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Identity, StoreError};
+use idem_core::store::{Identity, OutboxId, Row, StoreError};
 use idem_core::{BoxError, HasConnection, Store};
+use uuid::Uuid;
 
 use crate::harness::Crash;
 use crate::trace::{ProcessTrace, Step, Subject};
@@ -46,17 +47,50 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
         work
     }
 
+    /// Runs `take_calls`, `record_call` or `delete_published`.
+    fn watched<R>(
+        &self,
+        _method: &'static str,
+        work: impl Future<Output = R> + Send,
+    ) -> impl Future<Output = R> + Send {
+        work
+    }
+
+    /// Returns whether a message may be taken for its call now.
+    fn may_take_calls(&self) -> bool {
+        true
+    }
+
+    /// Changes the lease for which a message is taken for its call.
+    fn lease_of_call(&self, lease: Duration) -> Duration {
+        lease
+    }
+
+    /// Changes a row that was taken for its call, for which the worker had asked for this lease.
+    fn taken_for_call(&self, _row: &mut Row, _lease: Duration) {}
+
+    /// Runs when a call of this process has ended: its result was to be recorded, or its row is lost.
+    fn call_has_ended(&self) {}
+
+    /// Runs before a relay takes or renews lanes under this token.
+    fn leases_lanes(&self, _outbox: OutboxId, _token: Uuid) {}
+
     /// The trace into which the steps of this store are written, if there is one.
     fn trace(&self) -> Option<&ProcessTrace> {
         None
     }
 
-    /// Runs a handler.
-    fn handle<R>(&self, run: R) -> impl Future<Output = Result<(), BoxError>> + Send
+    /// Runs the handler of this name.
+    fn handle<R>(&self, _handler: &'static str, run: R) -> impl Future<Output = Result<(), BoxError>> + Send
     where
         R: Future<Output = Result<(), BoxError>> + Send,
     {
         run
+    }
+
+    /// Runs an external call. It has no store and no transaction, and so not this tap.
+    fn call<R>(work: impl Future<Output = R> + Send) -> impl Future<Output = R> + Send {
+        work
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests the harness: it detects a faulty handler and a faulty trial.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "../elsewhere/mod.rs"]
+mod elsewhere;
 mod everywhere;
 mod handlers;
 mod natural;
@@ -19,6 +21,9 @@ use idem_test::harness::Bench;
 use idem_test::{Crash, Publication, Trial};
 use sqlx::SqliteConnection;
 use world::SqliteWorld;
+
+/// The world of the tests in `elsewhere`.
+type Tested = SqliteWorld;
 
 async fn trial<H>(shop: Shop) -> (Arc<SqliteWorld>, Trial<Sqlite>)
 where
