@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{Codec, Error, Extract, Handler, HasConnection, RetryPolicy, Store, SuspectLock, Worker};
+use idem_core::{Codec, Error, Extract, Handler, HasConnection, Param as _, RetryPolicy, Store, SuspectLock, Worker};
 use tokio::sync::oneshot;
 
 use crate::tapped_store::{Over, TappedStore};
