@@ -67,8 +67,7 @@ pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let other = [Caller { name: "mail".into(), ..caller(stage.handler) }];
-    let taken_by_other =
-        async || stage.store.take_calls(&other, 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
+    let taken_by_other = async || stage.store.take_calls(&other, 1, None, Uuid::new_v4()).await.unwrap().rows.remove(0);
     assert_eq!(row.call_name.as_deref(), Some("charge"));
     assert!(stage.store.record_call(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
     let row = taken_by_other().await;

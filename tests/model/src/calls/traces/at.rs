@@ -88,13 +88,13 @@ impl At {
 
     /// The same place once a process has ended, with all its work.
     pub(super) fn killed(mut self, call: &Call, process: usize) -> Self {
-        for worker in 0..WORKERS {
+        for (worker, name) in NAMES.into_iter().enumerate() {
             if self.workers[worker] != Some(process) {
                 continue;
             }
             let mut killed = None;
             call.world.steps(&self.state, &mut |step, after| {
-                if step.what == KILLED && step.who == NAMES[worker] {
+                if step.what == KILLED && step.who == name {
                     killed = Some(after);
                 }
             });

@@ -105,13 +105,13 @@ impl At {
 
     /// The same place once a process has ended, with all its work.
     pub(super) fn killed(mut self, queue: &Queue, process: usize) -> Self {
-        for relay in 0..RELAYS {
+        for (relay, name) in NAMES.into_iter().enumerate() {
             if self.relays[relay] != Some(process) {
                 continue;
             }
             let mut killed = None;
             queue.world.steps(&self.state, &mut |step, after| {
-                if step.what == KILLED && step.who == NAMES[relay] {
+                if step.what == KILLED && step.who == name {
                     killed = Some(after);
                 }
             });
