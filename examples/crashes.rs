@@ -34,7 +34,7 @@ async fn pay(bank: &Provider, key: Option<&OutboundKey>, order: &str) -> Result<
     let reply = bank.charge(key.map(OutboundKey::as_str), order).await?;
     match reply.status {
         200 => Ok(reply.body),
-        409 => Err(CallError::not_done(reply.body)),
+        429 => Err(CallError::not_done(reply.body)),
         status => Err(format!("the bank answers {status}").into()),
     }
 }

@@ -36,7 +36,7 @@ async fn charge(payment: &Payment, key: OutboundKey, State(bank): State<Provider
     let reply = bank.charge(Some(key.as_str()), &payment.event_id).await?;
     match reply.status {
         200 => Ok(reply.body),
-        409 => Err(CallError::not_done(reply.body)),
+        429 => Err(CallError::not_done(reply.body)),
         status => Err(format!("the status {status}: {}", reply.body).into()),
     }
 }

@@ -58,7 +58,7 @@ async fn charge(bank: &Provider, key: Option<&str>, order: &Order) -> Result<Str
     let reply = bank.charge(key, &order.id.to_string()).await?;
     match reply.status {
         200 => Ok(reply.body),
-        409 => Err(CallError::not_done(reply.body)),
+        429 => Err(CallError::not_done(reply.body)),
         status => Err(format!("the status {status}: {}", reply.body).into()),
     }
 }

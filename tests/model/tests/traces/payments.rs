@@ -58,7 +58,8 @@ impl<const KEYED: bool> External for Pay<KEYED> {
         let reply = till.provider.charge(KEYED.then_some(key.as_str()), &bill.id).await?;
         match reply.status {
             200 => Ok(reply.body),
-            409 => Err(CallError::not_done(reply.body)),
+            409 => Err("in progress".into()),
+            429 => Err(CallError::not_done(reply.body)),
             status => Err(CallError::permanent(format!("the status {status}"))),
         }
     }
