@@ -12,15 +12,21 @@ use tracing::instrument::WithSubscriber;
 
 use world::PgBouncerWorld;
 
+#[path = "worlds/careless.rs"]
+mod careless;
 #[path = "worlds/postgres.rs"]
 mod direct;
 #[path = "worlds/pgbouncer.rs"]
 mod world;
 
+#[path = "pgbouncer/ended.rs"]
+mod ended;
 #[path = "pgbouncer/role.rs"]
 mod role;
 #[path = "pgbouncer/settings.rs"]
 mod settings;
+#[path = "pgbouncer/tenants.rs"]
+mod tenants;
 
 mod store {
     idem_test::store_suite!(super::world::PgBouncerWorld);

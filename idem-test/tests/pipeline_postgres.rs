@@ -1,5 +1,7 @@
 //! The pipeline suite over PostgreSQL.
 
+#[path = "worlds/careless.rs"]
+mod careless;
 #[path = "postgres/ended.rs"]
 mod ended;
 #[path = "postgres/tenants.rs"]

@@ -1,97 +1,28 @@
-//! Handlers of a batch that end its transaction, and let the handlers after them write outside of it, in a store with
-//! `.reset_between_messages()`.
+//! Handlers of a batch that end its transaction, in a store with `.reset_between_messages()`.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::time::Duration;
-
-use idem_core::store::{Filter, Page};
-use idem_core::{BoxError, Delivery, Handler, Inbox, Key, KeyError, Reason, State, Worker};
+use idem_core::Postgres;
 use idem_test::conformance::store::{Setup, World};
-use idem_test::{Broker, Publication};
-use serde::{Deserialize, Serialize};
-use sqlx::{AssertSqlSafe, PgConnection};
 
+use crate::careless::{one_begins_another_transaction_with, one_makes_its_session_writable};
 use crate::world::PostgresWorld;
 
-#[derive(Serialize, Deserialize)]
-struct Payment {
-    id: String,
-    /// What its handler runs behind its effect.
-    sql: String,
+async fn world() -> Option<(PostgresWorld, Postgres)> {
+    let world = PostgresWorld::make().await?;
+    let store = world.options(&world.url, Setup::default()).reset_between_messages().connect().await.unwrap();
+    Some((world, store))
 }
 
-/// The table of effects.
-#[derive(Clone)]
-struct Effects(String);
-
-/// Writes one effect, runs the SQL of the message, and ignores its error, as a careless handler does.
-struct Pay;
-
-impl Handler for Pay {
-    const NAME: &'static str = "pay";
-
-    type Message = Payment;
-    type Input = Payment;
-    type Params = State<Effects>;
-    type Connection = PgConnection;
-
-    fn key(payment: &Payment, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&payment.id)
-    }
-
-    async fn handle(payment: Payment, State(table): State<Effects>, tx: &mut PgConnection) -> Result<(), BoxError> {
-        let insert = format!("INSERT INTO {} VALUES ($1)", table.0);
-        sqlx::query(AssertSqlSafe(insert)).bind(payment.id).execute(&mut *tx).await?;
-        let _ = sqlx::raw_sql(AssertSqlSafe(payment.sql)).execute(tx).await;
-        Ok(())
-    }
-}
-
-/// The writes of the handlers after it would be committed one by one, and again when their messages run again.
 #[tokio::test]
 async fn a_handler_that_makes_its_session_writable_behind_its_rollback_harms_no_other_message() {
-    let writable = "ROLLBACK; SET default_transaction_read_only = off";
-    harm_no_other(&[("a", ""), ("culprit", writable), ("b", ""), ("c", "")], &[("culprit", Reason::RolledBack)]).await;
+    let Some((world, store)) = world().await else { return };
+    one_makes_its_session_writable(&world, &store).await;
 }
 
-/// The trigger on the claims refuses no COMMIT of a transaction that has none.
 #[tokio::test]
 async fn a_handler_that_begins_another_transaction_and_one_that_commits_it_harm_no_other_message() {
     for other in ["ROLLBACK AND CHAIN", "ROLLBACK; BEGIN READ WRITE"] {
-        let messages = [("a", ""), ("begins", other), ("b", ""), ("commits", "COMMIT"), ("c", "")];
-        harm_no_other(&messages, &[("begins", Reason::RolledBack), ("commits", Reason::Committed)]).await;
-    }
-}
-
-/// Runs a batch of messages, each with the SQL of its handler. The named ones become dead letters, and each of the others
-/// has one effect.
-async fn harm_no_other(messages: &[(&str, &str)], dead: &[(&str, Reason)]) {
-    let Some(world) = PostgresWorld::make().await else { return };
-    let table = world.name("effects");
-    world.run(&format!("CREATE TABLE {table} (id text)")).await;
-    let store = world.options(&world.url, Setup::default()).reset_between_messages().connect().await.unwrap();
-    let (broker, count) = (Broker::new(), messages.len());
-    let queue = broker.queue("payments");
-    for (id, sql) in messages {
-        let payment = Payment { id: (*id).to_owned(), sql: (*sql).to_owned() };
-        broker.publish("payments", Publication::json(&payment).unwrap());
-    }
-    let worker = Worker::new("billing", store.clone(), queue.clone()).state(Effects(table.clone())).handler::<Pay>();
-    // It waits until the batch is full.
-    let worker = worker.batch(count).linger(Duration::from_secs(20)).concurrency(1);
-    let settled = async {
-        while queue.counts().acks < count {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), worker.run_until(settled)).await.unwrap().unwrap();
-    let rows = Inbox::new(&store, "billing").list(&Filter::new(), Page::default()).await.unwrap();
-    let mut found: Vec<_> = rows.iter().map(|row| (row.identity.key.to_string(), row.reason)).collect();
-    found.sort_by(|one, next| one.0.cmp(&next.0));
-    let expected: Vec<_> = dead.iter().map(|(id, reason)| ((*id).to_owned(), Some(*reason))).collect();
-    assert_eq!(found, expected);
-    for (id, _) in messages.iter().filter(|(id, _)| !dead.iter().any(|(dead, _)| dead == id)) {
-        let effects = world.number(&format!("SELECT count(*) FROM {table} WHERE id = '{id}'")).await;
-        assert_eq!(effects, 1, "{id} of {messages:?}");
+        let Some((world, store)) = world().await else { return };
+        one_begins_another_transaction_with(&world, &store, other).await;
     }
 }

@@ -39,6 +39,12 @@ impl PgBouncerWorld<true> {
         Some(Self { direct, pooler })
     }
 
+    /// The pooler of another database of the same server.
+    pub(crate) async fn before(direct: PostgresWorld, database: &str) -> Option<Self> {
+        let pooler = Pooler::start(database, true).await?;
+        Some(Self { direct, pooler })
+    }
+
     /// Removes that role and everything it owns.
     pub(crate) async fn drop_role(self) {
         let target: PgConnectOptions = self.pooler.url.parse().unwrap();

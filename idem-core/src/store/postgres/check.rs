@@ -46,7 +46,8 @@ pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, fail
 fn protect_tenants(connection: &Connection) {
     if connection.is_pooled() {
         tracing::warn!(
-            "row-level security applies to this role: a handler of a batch sees the settings that another one has made with SET              LOCAL, unless the store has `.reset_between_messages()`, which also undoes what the pooler has set (connect_query)"
+            "row-level security applies to this role: a handler of a batch sees the settings that another one has made with SET \
+             LOCAL, unless the store has `.reset_between_messages()`, which also undoes what the pooler has set (connect_query)"
         );
         return;
     }

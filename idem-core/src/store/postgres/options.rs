@@ -165,21 +165,20 @@ impl PostgresOptions {
     }
 
     /// Connects through a pooler in transaction mode (pgbouncer), which may run each transaction in a different
-    /// session: nothing is prepared, set or locked for longer than a transaction. The number of round trips stays the
-    /// same, but the server parses and plans each claim again. The pooler needs as many server connections as there are
-    /// [`connections`](Self::connections) here; otherwise messages wait in the pooler.
+    /// session: nothing is prepared, set or locked for longer than a transaction. Without batches, the number of round trips
+    /// stays the same, but the server parses and plans each claim again. The pooler needs as many server connections as there
+    /// are [`connections`](Self::connections) here; otherwise messages wait in the pooler.
     ///
     /// A handler may prepare statements, as sqlx does implicitly: they are deallocated when the next transaction
     /// begins. After its commit, in the same round trip, the session gets the role and the settings that it had before:
-    /// `default_transaction_read_only`, `search_path`, `row_security`, `session_replication_role`, time zone, date and
-    /// interval style. Other session state of a handler (`SET app.tenant`, `LISTEN`, a temporary table, a session-level
-    /// advisory lock) would reach other clients of the pooler, and the next message: use `SET LOCAL` and
+    /// `default_transaction_read_only`, `search_path`, `row_security`, `session_replication_role`, `client_encoding`, time
+    /// zone, date and interval style. Other session state of a handler (`SET app.tenant`, `LISTEN`, a temporary table, a
+    /// session-level advisory lock) would reach other clients of the pooler, and the next message: use `SET LOCAL` and
     /// `pg_advisory_xact_lock` instead.
     ///
     /// Set `ALTER ROLE .. SET default_transaction_read_only = on` for the role; idem begins its own transactions as
-    /// READ WRITE. A handler that ends its transaction can then write nothing after it. In a session without it, a batch
-    /// checks after each handler whether its transaction is still open, which costs one more round trip per message. The
-    /// store logs this when it connects.
+    /// READ WRITE. A handler that ends its transaction can then write nothing after it. The store logs its absence when it
+    /// connects. A batch also checks after each handler whether its transaction is still open, at one round trip per message.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), idem_core::Error> {
@@ -199,9 +198,9 @@ impl PostgresOptions {
     /// transaction. Without a pooler it is always on if row-level security applies to the role at the start.
     ///
     /// Without it, a setting that a handler of a batch makes with `SET LOCAL` applies to the handlers after it until
-    /// the batch commits. If that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone
-    /// or the date style, nothing of the batch is committed, and the batch is split until each message runs singly; a
-    /// warning is logged. Any other setting, in particular those of the application, reaches the next handler. A
+    /// the batch commits. If that is the role, `search_path`, `row_security`, `session_replication_role`, the encoding, the
+    /// time zone or the date style, nothing of the batch is committed, and the batch is split until each message runs singly;
+    /// a warning is logged. Any other setting, in particular those of the application, reaches the next handler. A
     /// handler of `Batch<M>` is called once for a batch, and a message that runs singly always gets a clean session.
     ///
     /// ```no_run
@@ -241,7 +240,7 @@ impl PostgresOptions {
             tracing::warn!(
                 "sessions of this role are not read-only, because default_transaction_read_only is off: run ALTER ROLE \
                  .. SET default_transaction_read_only = on. Otherwise a handler that ends its transaction can write \
-                 outside of it, and each batch costs one more round trip after each handler"
+                 outside of it"
             );
         }
         let role = connection.session().role().to_owned();

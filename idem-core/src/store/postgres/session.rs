@@ -60,8 +60,15 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
 }
 
 /// The settings that determine whose rows a statement finds, and how it interprets them.
-pub(super) const MEANING: [&str; 6] =
-    ["search_path", "row_security", "session_replication_role", "TimeZone", "DateStyle", "IntervalStyle"];
+pub(super) const MEANING: [&str; 7] = [
+    "search_path",
+    "row_security",
+    "session_replication_role",
+    "TimeZone",
+    "DateStyle",
+    "IntervalStyle",
+    "client_encoding",
+];
 
 /// A temporary table hides a table of the same name, and keeps the rows of an earlier handler. A session that never had
 /// a temporary table is not checked further.

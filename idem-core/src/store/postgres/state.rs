@@ -17,8 +17,6 @@ pub(super) struct SessionState {
     role: String,
     /// The user of the session.
     user: String,
-    /// Whether a transaction that idem did not begin is read-only.
-    pub(super) read_only: bool,
     /// The settings, with their values.
     settings: Vec<(&'static str, String)>,
 }
@@ -48,8 +46,7 @@ impl SessionState {
             let value: String = row.try_get(3 + place)?;
             settings.push((name, value));
         }
-        let read_only = settings.iter().any(|(name, value)| *name == READ_ONLY && value == "on");
-        Ok(Self { process: row.try_get(0)?, role: row.try_get(1)?, user: row.try_get(2)?, read_only, settings })
+        Ok(Self { process: row.try_get(0)?, role: row.try_get(1)?, user: row.try_get(2)?, settings })
     }
 
     /// Returns the statements that set the role and the settings again where they are others. After the transaction, what

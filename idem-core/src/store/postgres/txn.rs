@@ -67,10 +67,13 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
 /// the guard alone checks whether it is still open.
+///
+/// Behind a pooler nobody knows that. A ROLLBACK of the handler gives its session back, and the pooler lends another one to
+/// the next statement, which may be one that another client has made writable.
 pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError> {
     txn.shared = true;
     let resets = txn.connection.resets();
-    if txn.is_session_read_only() && !resets {
+    if !txn.connection.is_pooled() && txn.connection.session().read_only && !resets {
         return Ok(TxnState::Unknown);
     }
     let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
@@ -220,12 +223,6 @@ impl Txn {
             self.state = Some(SessionState::of(&begun.remove(0))?);
         }
         Ok(())
-    }
-
-    /// Returns whether nothing can be written behind its end. A pooler's session is asked at each BEGIN: the login was in
-    /// any of its sessions, and other clients use this one as well.
-    fn is_session_read_only(&self) -> bool {
-        self.state.as_ref().map_or(self.connection.session().read_only, |state| state.read_only)
     }
 
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
