@@ -83,6 +83,9 @@ mod batch {
 
         cases! {
             InBatches<PgBouncerWorld>:
+            a_rollback_in_a_batch_harms_no_other_message
+            a_rollback_and_begin_in_a_batch_harms_no_other_message
+            nobody_is_charged_for_an_error_that_was_swallowed_before
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message
             a_write_behind_a_commit_never_exists
@@ -101,8 +104,7 @@ mod batch {
         }
     }
 
-    /// The sessions may write outside of idem's transactions, so a batch checks after each handler. A handler's own
-    /// writes after its ROLLBACK remain.
+    /// The sessions may write outside of idem's transactions, so a handler's own writes after its ROLLBACK remain.
     mod writable {
         use super::{InBatches, World, pipeline};
         use crate::world::PgBouncerWorld;
