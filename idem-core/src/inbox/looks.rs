@@ -12,6 +12,8 @@ const EVERY: Duration = Duration::from_secs(5);
 /// How much further back a bounded search goes than the time before which no due row is left: transactions that store
 /// rows commit some time after they write.
 const MARGIN: Duration = Duration::from_secs(3);
+/// How long the loop of calls rests if the whole inbox should have been searched before, as while the outbox is full.
+const OVERDUE: Duration = Duration::from_secs(1);
 
 /// The times before which no due row is left. They are instants of this process; the database receives only their
 /// distance from now. The loop of rows and that of calls each have their own.
@@ -57,7 +59,7 @@ impl Looks {
     /// Returns for how long the loop of calls may rest: for the poll interval, or, if a take has left out a part of the
     /// inbox, until all of it is to be searched.
     pub(crate) fn rest(&self, poll: Duration, now: Instant) -> Duration {
-        let left = self.everything.and_then(|at| EVERY.checked_sub(now.saturating_duration_since(at)));
+        let left = self.everything.map(|at| EVERY.saturating_sub(now.saturating_duration_since(at)).max(OVERDUE));
         left.filter(|_| self.left_out).map_or(poll, |left| poll.min(left))
     }
 
@@ -144,7 +146,7 @@ mod tests {
                 assert_eq!(looks.rest(HOUR, at(start + second)), Duration::from_secs(5 - second));
             }
             assert_eq!(looks.rest(Duration::from_millis(1), at(start + 1)), Duration::from_millis(1));
-            assert_eq!(looks.rest(HOUR, at(start + 6)), HOUR, "the loop had other reasons not to look");
+            assert_eq!(looks.rest(HOUR, at(start + 6)), OVERDUE, "the loop had other reasons not to look");
         }
     }
 

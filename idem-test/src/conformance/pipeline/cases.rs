@@ -199,6 +199,7 @@ macro_rules! pipeline_suite {
             a_suspect_whose_count_is_refused_keeps_no_delivery_waiting
             // looks
             a_worker_looks_back_to_its_last_search_and_at_times_at_everything
+            a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything
             // copies
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane

@@ -46,6 +46,27 @@ fn unbounded(searches: &[Option<Duration>]) -> usize {
     searches.iter().filter(|since| since.is_none()).count()
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Rows that were due long ago, more than there are slots: a bound that forgets those that a take has left behind would
+/// make them wait until everything is looked at.
+pub async fn a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything<W: World>(world: W) {
+    let (line, searches) = (Line::new(world).await, Searches::default());
+    for n in 0..6 {
+        schedule(&line, "billing", Order::ok(&format!("row {n}"))).await;
+    }
+    let (table, due) = (line.world.own("inbox_messages"), W::earlier("due_at", HOUR));
+    line.world.run(&format!("UPDATE {table} SET due_at = {due}")).await;
+    let store = TappedStore::new(line.store.clone(), searches.clone());
+    let worker = Worker::new("billing", store, line.queue.clone()).state(line.desk.clone());
+    let worker = line.run_until_stopped(worker.handler::<Over<Orders<W>, W::Store, Searches>>(), Settings::default());
+    line.outcomes(6).await;
+    // Two slots: these three have found the six rows.
+    let takes = searches.until("take of rows", |takes| takes.len() >= 3).await;
+    assert!(takes[..3].iter().flatten().all(|since| *since >= HOUR), "{takes:?}");
+    worker.stop().await;
+}
+
 const POLLS: [&str; 2] = ["poll for rows", "poll for suspects"];
 
 /// Three rows and three suspects come one after another, so that not all of them come just when everything is looked at.
