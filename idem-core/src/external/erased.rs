@@ -62,7 +62,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(5);
 
 /// What follows the name of a call that sends no key, in a row.
-const ONCE: &str = " (once)";
+pub(crate) const ONCE: &str = " (once)";
 
 impl CallLimits {
     /// Returns the name under which rows keep this call. One that sends a key is another call than one of the same name that
