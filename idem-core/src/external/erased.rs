@@ -105,10 +105,10 @@ impl CallLimits {
         }
     }
 
-    /// Returns how long after the first call under a key the last one can have begun, also in a version of the service with a
-    /// shorter timeout: the margin is a part of every lease.
+    /// Returns how long after the first take of a row the last call under its key can have begun, also in a version of the
+    /// service with a shorter timeout: it can begin until the end of its lease is as near as its timeout and [`QUIET`].
     pub(crate) fn last_use(&self) -> Duration {
-        self.key_life.map_or(Duration::ZERO, |life| (life / 10 * 9).saturating_sub(MARGIN))
+        self.key_life.map_or(MARGIN.saturating_sub(QUIET), |life| (life / 10 * 9).saturating_sub(QUIET))
     }
 }
 
