@@ -14,7 +14,7 @@ use super::error::CallError;
 /// A call that was begun.
 pub(crate) type Calling = Pin<Box<dyn Future<Output = Result<CallReply, CallError>> + Send>>;
 
-/// What a call, or the question what became of it, has returned.
+/// The reply of a call, or of the question what became of one.
 pub(crate) enum CallReply {
     /// The answer, as JSON, or why it has no JSON form.
     Answer(Result<CallAnswer, serde_json::Error>),
@@ -61,7 +61,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The end of a lease in which nothing is sent: what was sent before has arrived when the lease ends.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// What follows the name of a call that sends no key, in a row.
+/// The ending of the name of a call whose provider knows no keys, in a row.
 pub(crate) const ONCE: &str = " (once)";
 
 impl CallLimits {

@@ -94,7 +94,7 @@ pub struct Caller {
     pub handler: HandlerId,
     /// How long a row stays taken for a call: longer than the call can take.
     pub lease: Duration,
-    /// The name of its call, which is stored with a row whose first call it is. That of one that sends no key says so.
+    /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
     pub name: Cow<'static, str>,
 }
 

@@ -51,7 +51,7 @@ impl<S: Store> Trial<S> {
     /// - With [`local`](super::Bench::local), each part of a pair is judged by itself: the handlers of local messages have
     ///   transactions of their own, so each handler needs its part of the digest.
     /// - With [`relay`](super::Bench::relay), a message of the outbox has points before the sink is asked to publish it, before
-    ///   each further poll, when its confirm has arrived, and as it is deleted. What is published is counted by ids.
+    ///   each further poll, when its confirm has arrived, and as it is deleted. Published messages are counted by their ids.
     ///
     /// Each process runs in a current-thread runtime, in which `tokio::task::block_in_place` panics. When it dies, all
     /// its futures are dropped, so destructors run, as they would not in a killed process. The database may still
