@@ -168,7 +168,8 @@ impl CallResult {
 pub enum Resolution {
     /// The call had an effect, and this is its answer, as JSON, as the function with `#[external]` would have returned it.
     Answer(CallAnswer),
-    /// The call certainly had no effect, or its effect was undone: call again, under another key.
+    /// The call certainly had no effect, or its effect was undone: call again, under another key. A dead letter whose attempts have
+    /// ended is replayed instead: that keeps the key, by which the provider recognizes the call also after a restore.
     CallAgain,
     /// Neither: delete the row. Copies of the message remain duplicates.
     Discard,

@@ -32,7 +32,8 @@ pub(super) fn check<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(),
 fn flaw_of_name(name: &str) -> Option<String> {
     name.ends_with(ONCE).then(|| {
         format!(
-            "makes the call `{name}`: rows keep a call without a key under a name with this ending. Give the call another name"
+            "makes the call `{name}`: rows keep a call without a key under a name with this ending. Give the call another \
+             name"
         )
     })
 }
