@@ -1,12 +1,13 @@
 //! External calls: how many messages per second a worker with few connections processes, whose calls take a while.
 
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use idem::prelude::*;
 use sqlx::{Connection, PgConnection};
 
-use crate::inbox::processed;
+use crate::inbox::until_processed;
 use crate::message::{self, EFFECT, IDEM, OrderPaid, SCHEMA};
 use crate::queue::{Deliveries, Queue};
 
@@ -22,9 +23,17 @@ const CONNECTIONS: usize = 20;
 /// The part of the possible rate that has to be reached.
 const TARGET: f64 = 0.9;
 
+/// When the first call of a round began.
+static FIRST: Mutex<Option<Instant>> = Mutex::new(None);
+
+fn first() -> MutexGuard<'static, Option<Instant>> {
+    FIRST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A provider that takes its time.
 #[external(key_life = "24h", timeout = "20s")]
 async fn pay(_: &OrderPaid, _: OutboundKey) -> Result<u64, CallError> {
+    first().get_or_insert_with(Instant::now);
     tokio::time::sleep(LATENCY).await;
     Ok(7)
 }
@@ -59,9 +68,13 @@ pub(crate) async fn measure(url: &str, scale: f64) -> Result<bool> {
     Ok(rate / possible >= TARGET)
 }
 
-/// Stores, calls for and completes the messages; returns how many per second.
+/// Stores, calls for and completes the messages; returns how many per second, from the first call to the last completion. Calls
+/// may run ahead of completions, and none is left out.
 async fn run(store: &Postgres, messages: usize) -> Result<f64> {
     let source = Deliveries::of(Queue::new(message::fresh(messages)?));
     let worker = Worker::new("bench", store.clone(), source).handler::<order_called>().concurrency(AT_ONCE);
-    processed(worker.inbox().inbox_concurrency(16).calls(AT_ONCE), messages).await
+    *first() = None;
+    let ended = until_processed(worker.inbox().inbox_concurrency(16).calls(AT_ONCE), messages, |_| {}).await?;
+    let began = *first();
+    Ok(messages as f64 / (ended - began.context("no call has begun")?).as_secs_f64())
 }

@@ -1,8 +1,8 @@
 //! `.inbox()` compared to the same worker without it: messages per second, and the time from storing a message to
 //! starting its run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -73,30 +73,42 @@ async fn run(
 
 /// Runs a worker until it has processed so many messages; returns how many it has processed per second, without the first
 /// tenth.
-pub(crate) async fn processed<Src: Source>(worker: WithHandlers<Postgres, Src>, messages: usize) -> Result<f64> {
-    let (processed, started, done) =
-        (AtomicUsize::new(0), Arc::new(std::sync::OnceLock::new()), Arc::new(Notify::new()));
-    let (first, last) = (started.clone(), done.clone());
+async fn processed<Src: Source>(worker: WithHandlers<Postgres, Src>, messages: usize) -> Result<f64> {
+    let started = Arc::new(OnceLock::new());
+    let first = started.clone();
+    let observe = move |processed: usize| {
+        if processed == messages / 10 {
+            first.get_or_init(Instant::now);
+        }
+    };
+    let ended = until_processed(worker, messages, observe).await?;
+    let started = *started.get().context("the worker ended before its messages were processed")?;
+    Ok((messages - messages / 10) as f64 / (ended - started).as_secs_f64())
+}
+
+/// Runs a worker until it has processed so many messages; returns when the last one was processed. `observe` gets the number of
+/// messages so far.
+pub(crate) async fn until_processed<Src: Source>(
+    worker: WithHandlers<Postgres, Src>,
+    messages: usize,
+    observe: impl Fn(usize) + Send + Sync + 'static,
+) -> Result<Instant> {
+    let (processed, ended, done) = (AtomicUsize::new(0), Arc::new(OnceLock::new()), Arc::new(Notify::new()));
+    let (end, last) = (ended.clone(), done.clone());
     let worker = worker.observe(move |_: &Delivery, outcome: &Outcome| {
-        if *outcome == Outcome::Processed {
-            let processed = processed.fetch_add(1, SeqCst) + 1;
-            if processed == messages / 10 {
-                first.get_or_init(Instant::now);
-            }
-            if processed == messages {
-                last.notify_one();
-            }
+        if *outcome != Outcome::Processed {
+            return;
+        }
+        let processed = processed.fetch_add(1, SeqCst) + 1;
+        observe(processed);
+        if processed == messages {
+            end.get_or_init(Instant::now);
+            last.notify_one();
         }
     });
-    let took = Arc::new(std::sync::OnceLock::new());
-    let end = took.clone();
-    let worker = worker.run_until(async move {
-        done.notified().await;
-        end.get_or_init(|| started.get().map(Instant::elapsed));
-    });
+    let worker = worker.run_until(async move { done.notified().await });
     tokio::time::timeout(PATIENCE, worker).await.context("the worker did not process its messages in time")??;
-    let took = took.get().copied().flatten().context("the worker ended before its messages were processed")?;
-    Ok((messages - messages / 10) as f64 / took.as_secs_f64())
+    ended.get().copied().context("the worker ended before its messages were processed")
 }
 
 /// Returns the waits since the last call, as text.

@@ -172,7 +172,7 @@ impl CallRows for Nothing {
         Ok(false)
     }
 
-    async fn renew_call(&self, _: &Row, _: Uuid, _: Duration) -> Answer<Option<Instant>> {
+    async fn date_call(&self, _: &Row, _: Duration) -> Answer<Option<Instant>> {
         Ok(None)
     }
 

@@ -38,7 +38,7 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Charges a call that has failed. `is_first`: none has begun under its key before.
+    /// Charges a call that has failed. `is_first`: no call before it can have had an effect.
     pub(super) async fn call_failed(
         &self,
         (route, limits): (&Route<S>, &CallLimits),

@@ -48,12 +48,22 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Returns whether the row is as this result leaves it. A row that is gone was completed, with an answer that was kept.
+    /// Returns whether the row is as this result leaves it. A row that is gone was completed, nearly always with the answer of
+    /// this result.
     async fn has_result(&self, row: &Row, result: &CallResult) -> bool {
         match self.found(row.id).await {
             Some(Some(found)) => is_left_by(&found, row, result),
-            Some(None) => result.answer.is_some(),
-            None => false,
+            Some(None) if result.answer.is_some() => {
+                let (id, outbound) = (row.id, row.outbound.unwrap_or_default());
+                tracing::warn!(
+                    id,
+                    %outbound,
+                    "the message of a call was completed before the database had confirmed its answer: with this answer, unless \
+                     another call was made meanwhile because this one was not to be found. Then there may be two effects"
+                );
+                true
+            }
+            Some(None) | None => false,
         }
     }
 
@@ -72,28 +82,30 @@ impl<S: Store> Pipeline<S> {
         Some(None)
     }
 
-    /// Tells of an answer that is not kept. Under a key that was replaced meanwhile, its call may have had a second effect, for
-    /// which nobody would look.
+    /// Tells of an answer that is not used. If its key was replaced meanwhile, its call may have had a second effect, for which
+    /// nobody would look.
     pub(super) async fn tell_of_lost_answer(&self, row: &Row) {
         let (id, outbound) = (row.id, row.outbound.unwrap_or_default());
-        let found = self.found(row.id).await.flatten();
-        if found.is_some_and(|found| found.outbound != row.outbound) {
-            tracing::error!(
+        let found = self.found(row.id).await.flatten().filter(|found| found.outbound != row.outbound);
+        let Some(next) = found.and_then(|found| found.outbound) else {
+            tracing::warn!(
                 id,
                 %outbound,
-                "a call has returned under a key that was replaced meanwhile, because no call under it was to be found: look at the \
-                 provider for both keys, since there may be two effects"
+                "a call has returned after another worker had taken its message, or an operator had changed it: its answer is \
+                 not used. If another call was made meanwhile, because this one was not to be found, there may be two effects"
             );
             return;
-        }
-        tracing::warn!(
+        };
+        tracing::error!(
             id,
             %outbound,
-            "a call has returned after another worker had taken its message, or an operator had changed it: its answer is not used"
+            %next,
+            "a call has returned under a key that an operator has replaced meanwhile: look at the provider for both keys, since \
+             there may be two effects"
         );
     }
 
-    /// Gives a row back that was not called. `is_first`: no call has begun under its key before.
+    /// Gives a row back that was not called. `is_first`: no call before can have had an effect.
     pub(super) async fn give_back_call(&self, row: &Row, is_first: bool, due: Duration) -> Option<Outcome> {
         self.write_call(row, &CallResult { is_unused: is_first, ..CallResult::given_back(due) }).await;
         self.calls_due.notify_one();
@@ -105,7 +117,7 @@ impl<S: Store> Pipeline<S> {
         self.end_call_as(row, (reason, error), false).await
     }
 
-    /// Makes a row dead for which nothing could be sent. `is_first`: no call has begun under its key before.
+    /// Makes a row dead for which nothing could be sent. `is_first`: no call before can have had an effect.
     pub(super) async fn end_unsent(&self, row: &Row, unfit: Unfit, is_first: bool) -> Option<Outcome> {
         self.end_call_as(row, (unfit.reason, unfit.error), is_first).await
     }
@@ -146,10 +158,11 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// Returns whether the row that was found is as this result leaves it. The attempt before may have had the same error.
+/// Returns whether the row that was found is as this result leaves it. The attempt before may have had the same error, and a call
+/// under another key the same answer.
 fn is_left_by(found: &Row, row: &Row, result: &CallResult) -> bool {
     match &result.answer {
-        Some(answer) => found.answer.as_ref() == Some(answer),
+        Some(answer) => found.answer.as_ref() == Some(answer) && found.outbound == row.outbound,
         None => {
             let has_error = result.error.as_ref().is_some_and(|error| *error == found.error);
             found.reason == result.next.err() && has_error && (!result.is_attempt || found.attempts != row.attempts)
@@ -172,4 +185,30 @@ pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
         "whether the call `{name}` had an effect is unknown: {why}. Look at the provider for {looked_for}. Then tell the \
          result by `Inbox::resolve`, with the key {key}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::store::{CallAnswer, HandlerId, Identity};
+    use crate::{Delivery, Fingerprint, Key};
+
+    #[test]
+    fn an_equal_answer_of_a_call_under_another_key_is_another_one() {
+        let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
+        let delivery = Delivery::new("orders", "");
+        let mut row = Row::new(7, identity, String::new(), delivery, SystemTime::UNIX_EPOCH);
+        row.outbound = Some(Uuid::from_u128(1));
+        // As that of each mail.
+        let answer = CallAnswer::new("null");
+        let mut found = Row { answer: Some(answer.clone()), ..row.clone() };
+        let result = CallResult::answered(answer);
+        assert!(is_left_by(&found, &row, &result));
+        found.outbound = Some(Uuid::from_u128(2));
+        assert!(!is_left_by(&found, &row, &result));
+    }
 }

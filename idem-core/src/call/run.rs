@@ -4,13 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use uuid::Uuid;
 
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
 use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation};
-use crate::store::{Row, called_for, next_outbound};
+use crate::store::{Row, called_for};
 use crate::{Outcome, PrepareError, Reason, Store};
 
 use super::reply::Ended;
@@ -35,61 +34,61 @@ impl<S: Store> Pipeline<S> {
     /// the lease ends.
     pub(super) async fn call_row(&self, row: &Row, taken: Taken) {
         // Pinned first, like other large futures.
-        let work = pin!(self.call(row.clone(), taken));
+        let work = pin!(self.call(row, taken));
         self.report_row(row, work).await;
     }
 
-    async fn call(&self, mut row: Row, mut taken: Taken) -> Option<Outcome> {
+    async fn call(&self, row: &Row, mut taken: Taken) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = route.external.as_ref()?;
         // A suspect that has the process to itself could end it, and leave the call in doubt.
         let beside = self.suspect_lock.direct().await;
-        if !limits.is_of(&row) {
+        if !limits.is_of(row) {
             let now = limits.kept_name();
             let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
-            return self.end_call(&row, Reason::Unresolved, unresolved(limits, &row, &why)).await;
+            return self.end_call(row, Reason::Unresolved, unresolved(limits, row, &why)).await;
         }
-        let mut age = called_for(&row, limits.lease());
+        let mut age = called_for(row, limits.lease());
         loop {
             let is_first = age.is_none();
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
                 // A drain begins no more calls.
                 Step::Call | Step::Ask if self.draining.has_begun() => {
-                    return self.give_back_call(&row, is_first, Duration::ZERO).await;
+                    return self.give_back_call(row, is_first, Duration::ZERO).await;
                 }
                 Step::Call => false,
                 Step::Ask => true,
-                Step::Wait(due) => return self.give_back_call(&row, is_first, due).await,
-                Step::GiveBack => return self.give_back_late(&row, is_first).await,
-                Step::Dead(reason) => return self.end_call(&row, reason, why_dead(limits, &row, reason)).await,
+                Step::Wait(due) => return self.give_back_call(row, is_first, due).await,
+                Step::GiveBack => return self.give_back_late(row, is_first).await,
+                Step::Dead(reason) => return self.end_call(row, reason, why_dead(limits, row, reason)).await,
             };
-            let calling = match self.begin_call(route, limits, &row, (asks, is_first)).await {
+            let calling = match self.begin_call(route, limits, row, (asks, is_first)).await {
                 Begun::Calling(calling) => calling,
                 Begun::Unprepared => {
                     drop(beside);
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
-                    return self.prepare_call(route, &row, is_first, left).await;
+                    return self.prepare_call(route, row, is_first, left).await;
                 }
                 Begun::Done(outcome) => return outcome,
             };
             match self.reply(limits, calling, taken).await {
-                Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(&row, answer).await,
+                Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(row, answer).await,
                 Ended::Replied(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
-                    return self.end_call(&row, Reason::Permanent, error).await;
+                    return self.end_call(row, Reason::Permanent, error).await;
                 }
                 Ended::Replied(CallReply::NotThere) => {
-                    (taken, age) = (self.renew(&mut row, limits).await?, None);
+                    (taken, age) = (self.date(row, limits).await?, None);
                 }
                 Ended::Replied(CallReply::Unknown) => {
-                    let why = unresolved(limits, &row, "the provider does not know it either");
-                    return self.end_call(&row, Reason::Unresolved, why).await;
+                    let why = unresolved(limits, row, "the provider does not know it either");
+                    return self.end_call(row, Reason::Unresolved, why).await;
                 }
-                Ended::Failed(_, error) if asks => return self.question_failed((route, limits), &row, error).await,
+                Ended::Failed(_, error) if asks => return self.question_failed((route, limits), row, error).await,
                 Ended::Failed(doubt, error) => {
-                    return self.call_failed((route, limits), &row, (doubt, error), is_first).await;
+                    return self.call_failed((route, limits), row, (doubt, error), is_first).await;
                 }
-                Ended::Stopped => return self.call_stopped(&row, !asks).await,
+                Ended::Stopped => return self.call_stopped(row, !asks).await,
             }
         }
     }
@@ -151,19 +150,16 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Gives a row another key, because no call under the one that it has had an effect. It is written before it is used.
-    /// Returns since when the row is taken; `None` if another worker has it, or this one stops.
-    async fn renew(&self, row: &mut Row, limits: &CallLimits) -> Option<Taken> {
-        let outbound = row.outbound.map_or_else(Uuid::new_v4, next_outbound);
+    /// Dates the call of a row anew, because the provider knows of none under its key: the life of the key begins with the first
+    /// effect under it, which is still to come. The date is written before anything is sent. Returns since when the row is
+    /// taken; `None` if another worker has it, or this one stops.
+    async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Taken> {
         let write = || async {
             let before = Taken::now();
-            let renewed = self.store.renew_call(row, outbound, limits.lease()).await;
-            renewed.map(|since| since.map(|since| before.since(since)))
+            let dated = self.store.date_call(row, limits.lease()).await;
+            dated.map(|since| since.map(|since| before.since(since)))
         };
-        let renewed = self.outage.insist(&self.stop, write).await.flatten();
-        row.outbound = Some(outbound);
-        self.complete(row);
-        renewed
+        self.outage.insist(&self.stop, write).await.flatten()
     }
 }
 

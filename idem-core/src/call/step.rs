@@ -60,18 +60,19 @@ mod tests {
             (keyed, 1, None, NOW, Step::Call),
             (keyed, 10, Some(60 * SECOND), 5 * SECOND, Step::Call),
             // A call that began a second ago may still be on its way.
-            (keyed, 1, Some(61 * SECOND), NOW, Step::Wait(69 * SECOND)),
-            // One of a version with a shorter timeout can have begun 80 seconds after the first one.
-            (keyed, 1, Some(129 * SECOND), NOW, Step::Wait(SECOND)),
-            (keyed, 1, Some(130 * SECOND), NOW, Step::Ask),
+            (keyed, 1, Some(61 * SECOND), NOW, Step::Wait(74 * SECOND)),
+            // One of a version with a shorter timeout can have begun 85 seconds after the first one.
+            (keyed, 1, Some(134 * SECOND), NOW, Step::Wait(SECOND)),
+            (keyed, 1, Some(135 * SECOND), NOW, Step::Ask),
             (keyed, 1, Some(Duration::MAX), NOW, Step::Ask),
             (keyed, 1, None, 6 * SECOND, Step::GiveBack),
             (keyed, 1, Some(61 * SECOND), 6 * SECOND, Step::GiveBack),
             (keyed, 11, Some(NOW), NOW, Step::Dead(Reason::Crashed)),
             (mail, 1, None, NOW, Step::Call),
-            (mail, 1, Some(NOW), NOW, Step::Wait(50 * SECOND)),
-            (mail, 1, Some(49 * SECOND), NOW, Step::Wait(SECOND)),
-            (mail, 1, Some(50 * SECOND), NOW, Step::Ask),
+            // It can have begun five seconds after its take.
+            (mail, 1, Some(NOW), NOW, Step::Wait(55 * SECOND)),
+            (mail, 1, Some(54 * SECOND), NOW, Step::Wait(SECOND)),
+            (mail, 1, Some(55 * SECOND), NOW, Step::Ask),
             (limits(Some(100 * SECOND), false), 1, Some(61 * SECOND), NOW, Step::Dead(Reason::Unresolved)),
             (limits(None, false), 1, Some(NOW), NOW, Step::Dead(Reason::Unresolved)),
         ];

@@ -14,8 +14,8 @@ use super::found::Found;
 /// name; a handler makes the call with `#[idempotent(.., call = charge)]`.
 ///
 /// The call runs before the handler, with no transaction and no connection. With a [`KEY_LIFE`](Self::KEY_LIFE) it runs at least
-/// once, under the same [`OutboundKey`](crate::OutboundKey) until the provider says that it knows no call under it. Without one, a
-/// call in doubt is not repeated before [`reconcile`](Self::reconcile) has said that it was not there.
+/// once, under the same [`OutboundKey`](crate::OutboundKey). Without one, a call in doubt is not repeated before
+/// [`reconcile`](Self::reconcile) has said that it was not there.
 ///
 /// The answer is committed before the handler runs, which gets it as [`Called`](crate::Called), in the transaction of the claim.
 /// A call that got no answer is repeated while the provider remembers the key; after that the provider is asked what became of
@@ -55,8 +55,8 @@ use super::found::Found;
 pub trait External: Send + Sync + 'static {
     /// Its name, for the log. It is stored with each call that begins. A call of another name never goes on with one that may
     /// have had an effect: that message is a dead letter, `unresolved`, or, if it has the answer already, `permanent`. So keep
-    /// the name if the type is renamed. A call that gets a [`KEY_LIFE`](Self::KEY_LIFE), or loses it, does not go on either with
-    /// one in doubt.
+    /// the name if the type is renamed. It must not end in ` (once)`. A call that gets a [`KEY_LIFE`](Self::KEY_LIFE), or loses
+    /// it, does not go on either with one in doubt.
     const NAME: &'static str;
 
     /// How long the provider remembers a key, from its first use. Less a tenth, a call may be repeated under it. `None`: the

@@ -14,7 +14,7 @@ use super::error::CallError;
 /// A call that was begun.
 pub(crate) type Calling = Pin<Box<dyn Future<Output = Result<CallReply, CallError>> + Send>>;
 
-/// What a call, or the question what became of it, has returned.
+/// The reply of a call, or of the question what became of one.
 pub(crate) enum CallReply {
     /// The answer, as JSON, or why it has no JSON form.
     Answer(Result<CallAnswer, serde_json::Error>),
@@ -61,8 +61,8 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The end of a lease in which nothing is sent: what was sent before has arrived when the lease ends.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// What follows the name of a call that sends no key, in a row.
-const ONCE: &str = " (once)";
+/// The ending of the name of a call whose provider knows no keys, in a row.
+pub(crate) const ONCE: &str = " (once)";
 
 impl CallLimits {
     /// Returns the name under which rows keep this call. One that sends a key is another call than one of the same name that
@@ -105,10 +105,10 @@ impl CallLimits {
         }
     }
 
-    /// Returns how long after the first call under a key the last one can have begun, also in a version of the service with a
-    /// shorter timeout: the margin is a part of every lease.
+    /// Returns how long after the first take of a row the last call under its key can have begun, also in a version of the
+    /// service with a shorter timeout: it can begin until the end of its lease is as near as its timeout and [`QUIET`].
     pub(crate) fn last_use(&self) -> Duration {
-        self.key_life.map_or(Duration::ZERO, |life| (life / 10 * 9).saturating_sub(MARGIN))
+        self.key_life.map_or(MARGIN.saturating_sub(QUIET), |life| (life / 10 * 9).saturating_sub(QUIET))
     }
 }
 

@@ -20,7 +20,7 @@
 pub enum Found<T> {
     /// A call had an effect, and this is its answer. The handler completes with it.
     There(T),
-    /// No call had an effect, and none that was sent can still have one. The next call has another key.
+    /// No call had an effect, and none that was sent can still have one: the call is made again, under the same key.
     NotThere,
     /// It cannot be known. The message is a dead letter, `unresolved`.
     Unknown,

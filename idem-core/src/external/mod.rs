@@ -20,7 +20,7 @@ mod tapped;
 pub use call::External;
 pub use called::{Called, CalledBy};
 pub use erased::ErasedCall;
-pub(crate) use erased::{CallLimits, CallReply, Calling, without_kind};
+pub(crate) use erased::{CallLimits, CallReply, Calling, ONCE, without_kind};
 pub use error::CallError;
 pub(crate) use error::Doubt;
 pub use found::Found;

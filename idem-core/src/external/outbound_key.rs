@@ -6,8 +6,9 @@ use uuid::Uuid;
 
 use crate::{BoxError, Extract, Extraction, Param, permanent};
 
-/// The key under which another system knows a call: a random UUID, which says nothing about the message. It is made once
-/// for a message, when that is stored, and stays the same until the other system says that it knows no call under it.
+/// The key under which another system knows a call: a UUID, which says nothing about the message. It is made when the message
+/// is stored for a handler, and all calls for these two are made under it. Only a person replaces it, by
+/// [`Resolution::CallAgain`](crate::store::Resolution::CallAgain).
 ///
 /// As a parameter, it is that of the call, or that of the call which was made for this handler.
 ///

@@ -19,11 +19,11 @@ impl<S> ErasedCall<S> {
         P::external().map(|call| Self { begin: begin::<P, T, S>, ..call })
     }
 
-    /// Returns how long after a call without a key the provider is asked about it, at the earliest; `None` if the call has a
-    /// key, or nobody can be asked.
+    /// Returns how long after the take for a call without a key the provider is asked about it, at the earliest; `None` if the
+    /// call has a key, or nobody can be asked.
     pub fn asks_after(&self) -> Option<Duration> {
         let asks = self.limits.key_life.is_none() && self.limits.reconciles;
-        asks.then_some(self.limits.ask_after)
+        asks.then(|| self.limits.last_use().saturating_add(self.limits.ask_after))
     }
 }
 

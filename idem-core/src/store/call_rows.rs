@@ -37,15 +37,10 @@ pub trait CallRows: Transactions {
     /// has the same key.
     fn record_call(&self, row: &Row, result: &CallResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Gives a row another key, which no call has used yet, and restarts its lease and the time of the first call. Returns when
-    /// the store had its connection, as [`TakenCalls::since`]; `None` if the row no longer has this token: the key must not be
-    /// used.
-    fn renew_call(
-        &self,
-        row: &Row,
-        outbound: Uuid,
-        lease: Duration,
-    ) -> impl Future<Output = Result<Option<Instant>, StoreError>> + Send;
+    /// Dates the call of a row anew, since the provider knows of none under its key: the time of the first call is now, and the
+    /// lease begins again. The key stays. The row then has [`is_first_call`](Row::is_first_call) for its token. Returns when the
+    /// store had its connection, as [`TakenCalls::since`]; `None` if the row no longer has this token: nothing must be sent.
+    fn date_call(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<Option<Instant>, StoreError>> + Send;
 
     /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the
     /// service has stored them. At most [`RELEASED_AT_ONCE`] of them, and none that another transaction has locked. Also
@@ -99,7 +94,7 @@ pub struct Caller {
     pub handler: HandlerId,
     /// How long a row stays taken for a call: longer than the call can take.
     pub lease: Duration,
-    /// The name of its call, which is stored with a row whose first call it is. That of one that sends no key says so.
+    /// The name of its call, which is stored with a row whose first call it is. That of one whose provider knows no keys says so.
     pub name: Cow<'static, str>,
 }
 
@@ -117,7 +112,7 @@ pub struct CallResult {
     pub error: Option<String>,
     /// Whether this is one more failed attempt.
     pub is_attempt: bool,
-    /// Whether no call has begun under the key of the row: the time of the first call is cleared.
+    /// Whether no call under the key of the row can have had an effect: the time of the first call is cleared.
     pub is_unused: bool,
     /// Whether the request may still be on its way: the row is not due before its lease has ended.
     pub in_doubt: bool,
@@ -173,7 +168,8 @@ impl CallResult {
 pub enum Resolution {
     /// The call had an effect, and this is its answer, as JSON, as the function with `#[external]` would have returned it.
     Answer(CallAnswer),
-    /// The call certainly had no effect, or its effect was undone: call again, under another key.
+    /// The call certainly had no effect, or its effect was undone: call again, under another key. A dead letter whose attempts have
+    /// ended is replayed instead: that keeps the key, by which the provider recognizes the call also after a restore.
     CallAgain,
     /// Neither: delete the row. Copies of the message remain duplicates.
     Discard,

@@ -1,12 +1,14 @@
-//! The key of a call that follows those under another key.
+//! The key of a call that a person lets be made under another key.
 
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
-/// Returns the key under which a message calls once it is known that no call under `outbound` had an effect.
+/// Returns the key under which a message calls once a person has decided, by
+/// [`Resolution::CallAgain`](super::Resolution::CallAgain), that no call under `outbound` had an effect.
 ///
-/// It follows from that key, and is not random: a row of a backup from before gets the same key once more, and the provider
-/// recognizes a call that was made under it since. It must never change: UUIDv8 of the SHA-256 of a text and the key.
+/// It follows from that key, and is not random: if a backup from before is restored, and the person decides so once more, the
+/// provider recognizes a call that was made under it since. It must never change: the first 16 bytes of the SHA-256 of a text
+/// and the key, in the form of a random UUID (version 4), since some providers take no other.
 ///
 /// ```
 /// # use idem_core::store::next_outbound;
@@ -21,7 +23,7 @@ pub fn next_outbound(outbound: Uuid) -> Uuid {
     hash.update(outbound.as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
-    Builder::from_custom_bytes(bytes).into_uuid()
+    Builder::from_random_bytes(bytes).into_uuid()
 }
 
 #[cfg(test)]
@@ -32,8 +34,8 @@ mod tests {
     #[test]
     fn the_next_key_is_the_same_for_ever() {
         let next = next_outbound(Uuid::from_u128(7));
-        assert_eq!(next.to_string(), "0eec5251-338c-8502-87d1-8d9c76dbda50");
-        assert_eq!(next.get_version_num(), 8);
+        assert_eq!(next.to_string(), "0eec5251-338c-4502-87d1-8d9c76dbda50");
+        assert_eq!(next.get_version_num(), 4);
         assert_ne!(next, next_outbound(Uuid::from_u128(8)));
     }
 }

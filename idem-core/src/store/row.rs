@@ -126,13 +126,14 @@ pub struct Row {
     /// The key under which the provider knows its external call: for an operator who asks the provider about it. A row has it
     /// before its first call.
     pub outbound: Option<Uuid>,
-    /// When the first call under this key was about to begin; `None` if none was.
+    /// When the first call under this key was about to begin, since the provider last said that it knows of none; `None` if none
+    /// was.
     pub called_at: Option<SystemTime>,
-    /// Whether no call had begun under this key when the row was taken. It is known by the take that has written
-    /// [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken. It says
+    /// Whether no call had begun under this key when the row was taken, or none of which the provider knows. It is known by the
+    /// token that has written [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken. It says
     /// nothing about a row with an answer.
     pub is_first_call: bool,
-    /// The name of the call that has begun under this key; behind that of one that sends no key is ` (once)`.
+    /// The name of the call that has begun under this key; behind that of one whose provider knows no keys is ` (once)`.
     pub call_name: Option<String>,
     /// When a question to the provider, what became of the call, first failed.
     pub asked_at: Option<SystemTime>,

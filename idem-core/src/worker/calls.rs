@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::external::CallLimits;
+use crate::external::{CallLimits, ONCE};
 use crate::registry::Registered;
 use crate::{Error, Store};
 
@@ -19,12 +19,22 @@ pub(super) fn check<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(),
                     .to_owned(),
             ),
             None => None,
-            Some(limits) => flaw(handler.as_ref(), &limits),
+            Some(limits) => flaw_of_name(limits.name).or_else(|| flaw(handler.as_ref(), &limits)),
         };
         match flaw {
             None => Ok(()),
             Some(flaw) => Err(Error::Config(format!("the handler {:?} {flaw}", handler.name()))),
         }
+    })
+}
+
+/// Returns what is wrong with the name of a call.
+fn flaw_of_name(name: &str) -> Option<String> {
+    name.ends_with(ONCE).then(|| {
+        format!(
+            "makes the call `{name}`: rows keep a call without a key under a name with this ending. Give the call another \
+             name"
+        )
     })
 }
 

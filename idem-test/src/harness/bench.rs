@@ -145,8 +145,8 @@ impl<F, St, C, L> Bench<F, St, C, L> {
     }
 
     /// Writes the steps of each process into this trace, except those of [`Trial::crash_everywhere`]. The messages are then
-    /// decoded once more. The model knows no natural handlers, and the external call of a handler has to be a
-    /// [`TracedCall`](super::TracedCall).
+    /// decoded once more. The model knows no natural handlers, the external call of a handler has to be a
+    /// [`TracedCall`](super::TracedCall), and there can be no [`relay`](Self::relay), whose sink would write no steps.
     #[doc(hidden)]
     pub fn trace(mut self, trace: &Trace) -> Self {
         self.settings.trace = Some(trace.clone());

@@ -44,11 +44,14 @@ impl<S: Store> Trial<S> {
     ///   kept. With [`provider`](super::Bench::provider), each message also has to be charged as often as one without a
     ///   crash. The digest must not read the charges: one survives the death of its process, and the next process gets the
     ///   same answer by its key. No process waits for a lease or for `ask_after`, since the one before it is seen to be gone
-    ///   with all that it had begun.
+    ///   with all that it had begun. Without `provider`, nothing is known about the effect of a call, and the report says
+    ///   `charges unseen`. The provider is asked only about calls without a key, and no process dies in a question. No answer
+    ///   is lost but by the death of its process: test `not_done` and `reconcile` by
+    ///   [`Provider::fail`](crate::provider::Provider::fail) and [`forget`](crate::provider::Provider::forget).
     /// - With [`local`](super::Bench::local), each part of a pair is judged by itself: the handlers of local messages have
     ///   transactions of their own, so each handler needs its part of the digest.
     /// - With [`relay`](super::Bench::relay), a message of the outbox has points before the sink is asked to publish it, before
-    ///   each further poll, when its confirm has arrived, and as it is deleted. What is published is counted by ids.
+    ///   each further poll, when its confirm has arrived, and as it is deleted. Published messages are counted by their ids.
     ///
     /// Each process runs in a current-thread runtime, in which `tokio::task::block_in_place` panics. When it dies, all
     /// its futures are dropped, so destructors run, as they would not in a killed process. The database may still
@@ -74,7 +77,7 @@ impl<S: Store> Trial<S> {
             return Err(self.no_effect(&self.outcomes()[known..]).await?.into());
         }
         self.subject.has_effects(&one.elsewhere)?;
-        let mut report = CrashReport::default();
+        let mut report = CrashReport::new(self.subject.has_unseen_charges());
         for phase in self.subject.phases() {
             report.set(phase, crash_in(phase, &mut runs, &one).await?);
         }

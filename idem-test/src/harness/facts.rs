@@ -1,10 +1,10 @@
-//! What a trial knows of one of its handlers.
+//! Facts about a handler of a trial.
 
 use std::time::Duration;
 
 use idem_core::{Extract, Handler};
 
-/// What a trial knows of one of its handlers.
+/// Facts about a handler of a trial.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HandlerFacts {
     pub(super) name: &'static str,

@@ -96,6 +96,7 @@ impl Fate {
     /// Polls a call until it is ready, or the process dies before one of these polls, or without the answer.
     pub(super) async fn polled<R>(&self, call: Call, work: impl Future<Output = R>) -> R {
         let Death::BeforePoll(polls) = &self.0.death else { return work.await };
+        let _ends = polls.ends(call);
         let mut work = pin!(work);
         poll_fn(|cx| {
             if !self.is_dead() && polls.count(call) {
@@ -182,6 +183,16 @@ mod tests {
                 () = call => panic!("the process has lived {phase}"),
             }
             assert_eq!(polled, polls, "{phase}");
+        }
+    }
+
+    /// As by its timeout: the next one has not begun.
+    #[tokio::test]
+    async fn a_call_that_was_dropped_is_over() {
+        for (call, phase) in [(Call::External, Phase::CallWritten), (Call::Publish, Phase::BeforePublish)] {
+            let fate = dies_at(phase, 2);
+            assert!(fate.polled(call, std::future::pending::<()>()).now_or_never().is_none());
+            assert!(fate.polled(call, ready(())).now_or_never().is_none(), "the process has lived {phase}");
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) enum RouteBy {
     Subject,
 }
 
-/// What the processes of a trial have in common.
+/// The parts that all processes of a trial share.
 pub(super) struct Common<F, St, C> {
     pub(super) connect: F,
     pub(super) state: St,

@@ -1,6 +1,6 @@
 //! The leases of a process in a trial that crashes everywhere.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,19 +16,20 @@ const SHORT: Duration = Duration::from_millis(1);
 /// that: it starts the next process when the one before is gone, with the calls that it had begun. So the next one does not
 /// have to wait for them.
 ///
-/// The lease of a call is over almost at once, also while the call goes on. So that no process calls twice at a time, it takes
-/// nothing before its call has ended. A relay needs its lanes to publish; they are given back when the process is dead.
+/// The lease of a call is over almost at once, also while the call goes on. So that no process calls twice for a message, it takes
+/// nothing before its calls have ended. A relay needs its lanes to publish; they are given back when the process is dead.
 #[derive(Debug)]
 pub(super) struct Leases {
     subject: Arc<Subject>,
-    is_calling: AtomicBool,
+    /// How many rows are taken for their calls.
+    calling: AtomicUsize,
     /// The lanes that a relay of this process may have.
     lanes: Mutex<Option<(OutboxId, Uuid)>>,
 }
 
 impl Leases {
     pub(super) fn new(subject: Arc<Subject>) -> Self {
-        Self { subject, is_calling: AtomicBool::new(false), lanes: Mutex::default() }
+        Self { subject, calling: AtomicUsize::new(0), lanes: Mutex::default() }
     }
 
     pub(super) fn subject(&self) -> &Subject {
@@ -37,7 +38,7 @@ impl Leases {
 
     /// Returns whether a message may be taken for its call.
     pub(super) fn may_call(&self) -> bool {
-        !self.is_calling.load(SeqCst)
+        self.calling.load(SeqCst) == 0
     }
 
     /// Returns the lease for which a message is taken for its call.
@@ -46,10 +47,10 @@ impl Leases {
     }
 
     /// A row was taken for its call. The worker sees the lease that it has asked for: it computes from it how old the key is.
-    /// It also sees a call without a key as old enough to ask the provider about it. That time is for requests which a network
-    /// holds back; what a process of the trial has sent has arrived.
+    /// It also sees a call without a key as old enough to ask the provider about it. That time is for requests that a network
+    /// holds back; those of a process of the trial have arrived.
     pub(super) fn taken(&self, row: &mut Row, asked: Duration) {
-        self.is_calling.store(true, SeqCst);
+        self.calling.fetch_add(1, SeqCst);
         row.due_at += asked.saturating_sub(SHORT);
         if let Some(after) = self.subject.asks_after(&row.handler)
             && !row.is_first_call
@@ -60,7 +61,8 @@ impl Leases {
 
     /// A call of this process has ended.
     pub(super) fn call_has_ended(&self) {
-        self.is_calling.store(false, SeqCst);
+        // A result may be recorded again, after a lost answer.
+        let _ = self.calling.fetch_update(SeqCst, SeqCst, |calling| calling.checked_sub(1));
     }
 
     /// A relay of this process takes or renews lanes.
@@ -71,5 +73,33 @@ impl Leases {
     /// Returns the outbox of the relay, and the token of its lanes.
     pub(super) fn lanes(&self) -> Option<(OutboxId, Uuid)> {
         *self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use idem_core::store::{HandlerId, Identity};
+    use idem_core::{Delivery, Fingerprint, Key};
+
+    use super::*;
+
+    /// Two handlers of local messages, for example, which one message starts.
+    #[test]
+    fn a_process_takes_no_message_for_a_call_before_each_of_its_calls_has_ended() {
+        let leases = Leases::new(Arc::default());
+        for id in [1, 2] {
+            let key = Key::of("a").unwrap();
+            let identity = Identity { handler: HandlerId(1), key, fingerprint: Fingerprint::of(b"a") };
+            let delivery = Delivery::new("orders", "a");
+            let mut row = Row::new(id, identity, "pays".to_owned(), delivery, SystemTime::UNIX_EPOCH);
+            leases.taken(&mut row, Duration::from_secs(10));
+        }
+        leases.call_has_ended();
+        assert!(!leases.may_call(), "the other one goes on");
+        leases.call_has_ended();
+        leases.call_has_ended();
+        assert!(leases.may_call());
     }
 }

@@ -21,7 +21,7 @@ struct Way {
     adds_copies: bool,
 }
 
-/// What the first way of a group has left.
+/// The state that the first way of a group has left.
 struct Reference<D> {
     way: String,
     rows: D,

@@ -96,18 +96,17 @@ impl Polls {
                 self.has_committed.store(true, SeqCst);
                 self.phase(call)
             }
-            Call::External => {
-                self.is_calling.store(false, SeqCst);
-                Phase::AnswerRead
-            }
-            Call::Publish => {
-                self.is_publishing.store(false, SeqCst);
-                Phase::ConfirmRead
-            }
+            Call::External => Phase::AnswerRead,
+            Call::Publish => Phase::ConfirmRead,
             Call::Record | Call::Delete => self.phase(call),
             Call::Handler | Call::LocalHandler | Call::Take | Call::Other => return false,
         };
         self.is_last(phase)
+    }
+
+    /// Returns a value at whose drop this call is over: it was answered, or was dropped itself, as by its timeout.
+    pub(super) fn ends(&self, call: Call) -> Ending<'_> {
+        Ending { polls: self, call }
     }
 
     /// A message was taken for its call.
@@ -137,6 +136,22 @@ impl Polls {
             }
             Call::Commit => Phase::InCommit,
             Call::Take | Call::Other => Phase::After,
+        }
+    }
+}
+
+/// Ends a call at its drop. The next one begins with a point at which nothing is sent.
+pub(super) struct Ending<'a> {
+    polls: &'a Polls,
+    call: Call,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        match self.call {
+            Call::External => self.polls.is_calling.store(false, SeqCst),
+            Call::Publish => self.polls.is_publishing.store(false, SeqCst),
+            _ => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use super::fate::Fate;
 use super::polls::Call;
 use super::trial::CONSUMER;
 
-/// The sink of a process. What it publishes stops at the point at which the process ends.
+/// The sink of a process. Each publish stops at the point at which the process ends.
 pub(super) struct Publishing {
     sink: MemorySink,
     fate: Fate,

@@ -26,9 +26,19 @@ pub(super) struct Subject {
 }
 
 impl Subject {
+    /// Returns whether a handler makes an external call.
+    fn calls(&self) -> bool {
+        self.handler.calls || self.locals.iter().any(|local| local.calls)
+    }
+
+    /// Returns whether a handler makes an external call whose charges the trial does not see.
+    pub(super) fn has_unseen_charges(&self) -> bool {
+        self.calls() && self.provider.is_none()
+    }
+
     /// Returns the phases of a message, in which its process has to die.
     pub(super) fn phases(&self) -> impl Iterator<Item = Phase> {
-        let calls = self.handler.calls || self.locals.iter().any(|local| local.calls);
+        let calls = self.calls();
         Phase::ALL.iter().copied().filter(move |phase| match phase {
             Phase::BeforeCall => self.handler.calls,
             Phase::CallWritten | Phase::InCall | Phase::AnswerRead | Phase::AnswerKept => calls,

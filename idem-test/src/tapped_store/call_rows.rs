@@ -6,7 +6,7 @@ use idem_core::Store;
 use idem_core::store::{CallResult, CallRows, Caller, HandlerId, LeftCalls, Row, StoreError, TakenCalls};
 use uuid::Uuid;
 
-use super::calling::recorded;
+use super::calling::{key, recorded};
 use super::taking::{answered, leased};
 use super::{StoreTap, TappedStore};
 
@@ -61,18 +61,18 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         Ok(recorded)
     }
 
-    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
-        self.tap.before("renew_call", row.identity.key.as_bytes()).await?;
+    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+        self.tap.before("date_call", row.identity.key.as_bytes()).await?;
         let lease = self.tap.lease_of_call(lease);
-        let step = self.begins("key-renewed", &row.identity, format!("key={outbound} {}", leased(lease))).await;
-        let renewed = self.tap.statement(self.within.renew_call(row, outbound, lease)).await;
-        answered(step, renewed.as_ref().map(Option::is_some));
-        let renewed = renewed?;
-        if renewed.is_none() {
+        let step = self.begins("call-dated", &row.identity, format!("{} {}", key(row), leased(lease))).await;
+        let dated = self.tap.statement(self.within.date_call(row, lease)).await;
+        answered(step, dated.as_ref().map(Option::is_some));
+        let dated = dated?;
+        if dated.is_none() {
             self.tap.call_has_ended();
         }
-        self.tap.before("call_is_renewed", row.identity.key.as_bytes()).await?;
-        Ok(renewed.map(|since| self.tap.since(since)))
+        self.tap.before("call_is_dated", row.identity.key.as_bytes()).await?;
+        Ok(dated.map(|since| self.tap.since(since)))
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {

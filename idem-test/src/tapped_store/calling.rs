@@ -80,6 +80,6 @@ pub(super) fn recorded(row: &Row, result: &CallResult) -> (&'static str, String)
 }
 
 /// The value with the key under which the provider knows the call.
-fn key(row: &Row) -> String {
+pub(super) fn key(row: &Row) -> String {
     row.outbound.map(|key| format!("key={key}")).unwrap_or_default()
 }

@@ -62,6 +62,16 @@ async fn a_call_that_keeps_its_key_to_itself_is_found_to_charge_twice() {
     assert!(seen.contains("under no key") && seen.contains("`OutboundKey`"), "{seen}");
 }
 
+/// Each message was charged once more for each process that died in its call.
+#[tokio::test]
+async fn a_trial_that_does_not_see_the_provider_says_so() {
+    let Some((world, shop)) = opened().await else { return };
+    let trial = bench(world.clone(), shop.clone()).handler::<Pays<Charge<false>>>().await.unwrap();
+    let payments = async || Ok(rows(&world, &shop.payments).await);
+    let report = trial.crash_everywhere(order, payments).await.unwrap();
+    assert!(report.to_string().contains(" points, one effect each (charges unseen): "), "{report}");
+}
+
 #[tokio::test]
 async fn a_handler_that_charges_by_itself_is_found_to_charge_twice() {
     let Some((report, _)) = crash::<PaysItself>().await else { return };

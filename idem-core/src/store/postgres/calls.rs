@@ -44,10 +44,10 @@ impl CallRows for Postgres {
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
-    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
-        let query = self.sql().renew_call.query().bind(row.id).bind(row.token).bind(outbound).bind(secs(lease));
-        let (renewed, since) = self.ask_since(About::Nothing, query).await?;
-        Ok((!renewed.is_empty()).then_some(since))
+    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+        let query = self.sql().date_call.query().bind(row.id).bind(row.token).bind(secs(lease));
+        let (dated, since) = self.ask_since(About::Nothing, query).await?;
+        Ok((!dated.is_empty()).then_some(since))
     }
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {

@@ -38,11 +38,11 @@ pub(super) fn by_token() -> String {
 }
 
 /// One statement for every result: $3 attempts to add, $4 the answer, $5 seconds until due, $6 the reason if dead, $7 the
-/// error, $8 whether no call has begun under the key, $9 whether the lease is left to end, $10 whether a question has failed. The
+/// error, $8 whether no call can have had an effect, $9 whether the lease is left to end, $10 whether a question has failed. The
 /// first one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
 ///
 /// An answer is kept also if the lease has ended meanwhile, as in an outage: it is that of the key $11, which the row has until
-/// a person or the provider has said that no call under it had an effect.
+/// a person has said that no call under it had an effect.
 pub(super) const RECORD: &str = "
     UPDATE {schema}.inbox_messages SET
         token = NULL,
@@ -60,9 +60,9 @@ pub(super) const RECORD: &str = "
         error = coalesce($7, error)
     WHERE id = $1 AND starts < 0 AND (token = $2 OR $4 IS NOT NULL AND outbound = $11) RETURNING 1";
 
-pub(super) const RENEW: &str = "
+pub(super) const DATE: &str = "
     UPDATE {schema}.inbox_messages
-    SET outbound = $3, called_at = now(), called_by = token, asked_at = NULL, due_at = now() + $4::float8 * interval '1 second'
+    SET called_at = now(), called_by = token, asked_at = NULL, due_at = now() + $3::float8 * interval '1 second'
     WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
 
 pub(super) const LEAVE_TO_CALL: &str = "

@@ -64,7 +64,7 @@ statements! {
     take_calls = calls_sql::take(),
     calls_by_token = calls_sql::by_token(),
     record_call = calls_sql::RECORD,
-    renew_call = calls_sql::RENEW,
+    date_call = calls_sql::DATE,
     leave_to_call = calls_sql::LEAVE_TO_CALL,
     release_calls = calls_sql::release(),
     resolve = calls_sql::RESOLVE,

@@ -45,11 +45,11 @@ const TAKEN: &str =
     r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND state = 'scheduled' AND starts < 0"#;
 
 /// One statement for every result: ?3 attempts to add, ?4 the answer, ?5 the delay, ?6 the reason if dead, ?7 the error, ?8
-/// whether no call has begun under the key, ?9 whether the lease is left to end, ?10 whether a question has failed. The first
+/// whether no call can have had an effect, ?9 whether the lease is left to end, ?10 whether a question has failed. The first
 /// one begins the attempts anew. A row that is only given back keeps the earlier starts: they may have ended processes.
 ///
 /// An answer is kept also if the lease has ended meanwhile, as in an outage: it is that of the key ?11, which the row has until
-/// a person or the provider has said that no call under it had an effect.
+/// a person has said that no call under it had an effect.
 pub(super) const RECORD: &str = r#"
 UPDATE "idem_inbox_messages" SET
     token = NULL,
@@ -67,8 +67,8 @@ UPDATE "idem_inbox_messages" SET
     error = coalesce(?7, error)
 WHERE id = ?1 AND starts < 0 AND (token = ?2 OR ?4 IS NOT NULL AND outbound = ?11)"#;
 
-const RENEW: &str = r#"
-UPDATE "idem_inbox_messages" SET outbound = ?3, called_at = {now}, called_by = token, asked_at = NULL, due_at = {now} + ?4
+const DATE: &str = r#"
+UPDATE "idem_inbox_messages" SET called_at = {now}, called_by = token, asked_at = NULL, due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2 AND starts < 0"#;
 
 const LEAVE_TO_CALL: &str = r#"
@@ -158,15 +158,15 @@ impl CallRows for Sqlite {
         Ok(self.change_of_message(query).await? == 1)
     }
 
-    async fn renew_call(&self, row: &Row, outbound: Uuid, lease: Duration) -> Result<Option<Instant>, StoreError> {
-        let query = sqlx::query(self.prefix.sql(RENEW)).bind(row.id).bind(row.token).bind(outbound).bind(millis(lease));
+    async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
+        let query = sqlx::query(self.prefix.sql(DATE)).bind(row.id).bind(row.token).bind(millis(lease));
         let mut txn = self.transaction().await?;
         // As in a take, it is the writer now.
         let since = Instant::now();
         let done = query.execute(txn.connection()).await.map_err(|error| self.file.fault(error))?;
-        let is_renewed = done.rows_affected() == 1;
-        self.finish(txn, is_renewed).await?;
-        Ok(is_renewed.then_some(since))
+        let is_dated = done.rows_affected() == 1;
+        self.finish(txn, is_dated).await?;
+        Ok(is_dated.then_some(since))
     }
 
     /// Reads first: nearly always there are none, and there is one writer.

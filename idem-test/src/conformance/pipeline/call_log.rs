@@ -1,10 +1,11 @@
-//! What the log says of calls: those that cannot begin in time or in a drain, whose rows are given back, and those that may have had
-//! two effects.
+//! The log of calls: those that cannot begin in time or in a drain, whose rows are given back, and those that may have had two
+//! effects.
 
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use idem_core::store::{Operator, Resolution};
+use idem_core::store::{Operator, Resolution, StoreError, next_outbound};
 use idem_core::{Codec, Json, Worker};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -48,6 +49,16 @@ fn lines(log: &Captured, part: &str) -> Vec<String> {
     log.to_string().lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
 }
 
+/// Waits until a line contains this.
+async fn told(log: &Captured, part: &str) {
+    soon(async {
+        while lines(log, part).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
 /// Asserts that the first line that contains `parts[0]` is a warning, and contains the others.
 fn warns(log: &Captured, parts: &[&str]) {
     let told = lines(log, parts[0]);
@@ -57,7 +68,7 @@ fn warns(log: &Captured, parts: &[&str]) {
     }
 }
 
-/// Starts a worker with this codec, whose first takes and renewals have had their connections for so long.
+/// Starts a worker with this codec, whose first statements that take or date calls have had their connections for so long.
 fn start<W: World, const ASKS: bool>(
     paying: &Paying<W, false, ASKS>,
     codec: impl Codec<Order>,
@@ -99,8 +110,8 @@ pub async fn a_call_that_begins_too_late_is_told_of_and_begins_later<W: World>(w
     .await;
 }
 
-/// So does the one that follows once the provider has said that there was none: its lease counts from when its key was written.
-pub async fn a_call_under_another_key_that_begins_too_late_begins_later<W: World>(world: W) {
+/// So does the one that follows once the provider has said that there was none: its lease counts from when it was dated.
+pub async fn a_call_behind_a_question_that_begins_too_late_begins_later<W: World>(world: W) {
     with_log(world, async |world: W, log: Captured| {
         let paying = Paying::<W, false, true>::new(world).await;
         paying.publish("a", [Fault::LoseRequest]);
@@ -148,12 +159,7 @@ pub async fn a_drain_behind_the_take_of_a_call_makes_none<W: World>(world: W) {
         });
         paying.row(|row| row.calls == Some(1)).await;
         let worker = worker.shut_down();
-        soon(async {
-            while lines(&log, "the worker drains").is_empty() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        told(&log, "the worker drains").await;
         open.send_replace(true);
         soon(worker).await.unwrap().unwrap();
         let row = paying.0.scheduled().await.remove(0);
@@ -179,16 +185,38 @@ pub async fn an_answer_under_a_key_that_was_replaced_is_told_of<W: World>(world:
         let key = dead.outbound.unwrap();
         assert!(paying.0.inbox().resolve(dead.id, key, Resolution::CallAgain).await.unwrap());
         paying.provider().release();
-        let text = "a call has returned under a key that was replaced";
-        soon(async {
-            while lines(&log, text).is_empty() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        let text = "a call has returned under a key that an operator has replaced";
+        told(&log, text).await;
         worker.stop().await;
         let line = lines(&log, text).remove(0);
-        assert!(line.contains("ERROR") && line.contains(&key.to_string()), "{line}");
+        let keys = [key, next_outbound(key)].map(|key| key.to_string());
+        assert!(line.contains("ERROR") && keys.iter().all(|key| line.contains(key)), "{line}");
+    })
+    .await;
+}
+
+/// It was completed before the record of the answer was confirmed: with that answer, for all that its worker knows, or with one
+/// of another call.
+pub async fn an_answer_whose_message_is_gone_is_told_of<W: World>(world: W) {
+    with_log(world, async |world: W, log: Captured| {
+        let paying = Once::<W>::new(world).await;
+        paying.publish("a", []);
+        let (open, gate) = watch::channel(false);
+        let lost = AtomicBool::new(false);
+        let worker = paying.start_over(move |method, _| match method {
+            "call_is_recorded" if !lost.swap(true, Relaxed) => {
+                Do::Fail(StoreError::ConnectionLost("the answer is lost".into()))
+            }
+            "record_call" if lost.load(Relaxed) => Do::Wait(gate.clone()),
+            _ => Do::Work,
+        });
+        paying.completed("a").await;
+        open.send_replace(true);
+        let text = "the message of a call was completed before the database had confirmed its answer";
+        told(&log, text).await;
+        worker.stop().await;
+        warns(&log, &[text, "there may be two effects"]);
+        assert_eq!(paying.counts("a").await, (1, 1, 1));
     })
     .await;
 }
@@ -200,12 +228,7 @@ pub async fn a_codec_that_forgets_its_preparation_for_a_call_is_told_of<W: World
         let registry = Registry::default();
         registry.answers("v1", Answer::Forgotten);
         let worker = start(&paying, registry.codec(), &[]);
-        soon(async {
-            while lines(&log, text).is_empty() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        told(&log, text).await;
         registry.answers("v1", Answer::Known);
         paying.completed("a").await;
         worker.stop().await;

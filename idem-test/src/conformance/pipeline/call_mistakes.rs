@@ -19,7 +19,7 @@ use super::settings::Settings;
 struct Call<P, const LIFE: u64>(Of<P>);
 
 impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
-    const NAME: &'static str = "call";
+    const NAME: &'static str = if LIFE == NAMED { "call (once)" } else { "call" };
     const KEY_LIFE: Option<Duration> = Some(Duration::from_secs(LIFE));
     const TIMEOUT: Duration = Duration::from_secs(if LIFE == YEARS { 100_000 } else { 20 });
 
@@ -33,6 +33,9 @@ impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
 }
 
 const YEARS: u64 = 1_000_000_000;
+
+/// That of a call whose name stands for another kind of call.
+const NAMED: u64 = 90_000;
 
 /// Names types without containing values of them.
 type Of<T> = PhantomData<fn() -> T>;
@@ -80,6 +83,7 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
     let staging = refused::<W, Calls<W, Order, Day<(OutboundKey, Outbox)>, false>>(&line).await;
     let keyless = refused::<W, Calls<W, Order, Day<State<Desk>>, false>>(&line).await;
     let long = refused::<W, Calls<W, Order, CalledBy<Call<OutboundKey, YEARS>>, false>>(&line).await;
+    let named = refused::<W, Calls<W, Order, CalledBy<Call<OutboundKey, NAMED>>, false>>(&line).await;
     let two = refused::<W, Calls<W, Order, (Day, Day), false>>(&line).await;
     let without = refused::<W, Calls<W, Order, OutboundKey, false>>(&line).await;
     let says = [
@@ -89,6 +93,7 @@ pub async fn a_call_that_cannot_be_made_refuses_the_start<W: World>(world: W) {
         (staging, "a call has no transaction"),
         (keyless, "takes no `OutboundKey`"),
         (long, "ends in it leaves"),
+        (named, "Give the call another name"),
         (two, "makes 2 calls"),
         (without, "name the call"),
     ];

@@ -1,4 +1,4 @@
-//! Answers of the database that are lost while calls are taken, recorded and renewed.
+//! Answers of the database that are lost while calls are taken, recorded and dated.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -63,19 +63,18 @@ pub async fn calls_whose_take_gets_no_answer_are_made_once<W: World>(world: W) {
     assert!(paying.0.dead().await.is_empty());
 }
 
-/// A process that ends after the provider has said that there was no call has not called under another key yet: it is asked
-/// again.
-pub async fn a_crash_before_another_key_is_written_asks_again<W: World>(world: W) {
+/// A process that ends after the provider has said that there was no call has not made another one yet: it is asked again.
+pub async fn a_crash_before_a_call_is_dated_anew_asks_again<W: World>(world: W) {
     let paying = Paying::<W, false, true>::new(world).await;
     paying.publish("a", [Fault::LoseRequest]);
     let worker = paying.start();
     paying.row(|row| row.attempts == 1).await;
     worker.stop().await;
     paying.time_passes(MINUTE).await;
-    let (worker, mut seen) = paying.start_that_hangs_in("renew_call");
+    let (worker, mut seen) = paying.start_that_hangs_in("date_call");
     soon(seen.wait_for(|seen| *seen)).await.unwrap();
     worker.crash().await;
-    assert_eq!(paying.counts("a").await.1, 1, "the key was not written");
+    assert_eq!(paying.counts("a").await.1, 1, "its date was not written");
     paying.time_passes(Duration::from_secs(600)).await;
     let worker = paying.start();
     paying.completed("a").await;
@@ -83,15 +82,15 @@ pub async fn a_crash_before_another_key_is_written_asks_again<W: World>(world: W
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 2));
 }
 
-/// It is written, and is used as it is. Another one would leave the first without a row.
-pub async fn a_call_under_another_key_whose_record_gets_no_answer_is_made_once<W: World>(world: W) {
+/// It is written again, and the call is made.
+pub async fn a_call_whose_new_date_gets_no_answer_is_made_once<W: World>(world: W) {
     let paying = Paying::<W, false, true>::new(world).await;
     paying.publish("a", [Fault::LoseRequest]);
     let worker = paying.start();
     paying.row(|row| row.attempts == 1).await;
     worker.stop().await;
     paying.time_passes(MINUTE).await;
-    let worker = paying.start_over(loses("call_is_renewed"));
+    let worker = paying.start_over(loses("call_is_dated"));
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 1));

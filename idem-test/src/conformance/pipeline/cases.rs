@@ -35,7 +35,7 @@ macro_rules! pipeline_suite {
             a_key_that_is_too_old_is_asked_about
             a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
             a_message_of_a_backup_from_before_its_call_has_the_same_key
-            a_message_of_a_backup_from_before_its_key_was_replaced_is_charged_once
+            a_message_of_a_backup_from_before_its_questions_is_charged_once
             a_question_without_an_answer_is_unresolved
             an_answer_over_the_limit_is_dead_and_is_asked_for_again
             an_operator_gives_the_answer
@@ -118,6 +118,7 @@ macro_rules! pipeline_suite {
             // external calls
             calls_are_limited
             a_message_of_several_handlers_calls_for_one_of_them
+            each_handler_of_a_message_calls_under_its_own_key
             a_drain_waits_for_calls
             the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt
             an_answer_over_the_limit_is_dead_and_is_asked_for_again
@@ -139,21 +140,22 @@ macro_rules! pipeline_suite {
             a_key_that_is_too_old_is_asked_about
             a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
             a_message_of_a_backup_from_before_its_call_has_the_same_key
-            a_message_of_a_backup_from_before_its_key_was_replaced_is_charged_once
+            a_message_of_a_backup_from_before_its_questions_is_charged_once
             a_question_without_an_answer_is_unresolved
             a_call_that_never_has_a_result_is_dead_as_crashed
             a_call_that_was_paused_beyond_its_lease_sends_nothing
             a_result_whose_record_gets_no_answer_is_reported
             an_answer_whose_record_gets_no_answer_is_used
             calls_whose_take_gets_no_answer_are_made_once
-            a_crash_before_another_key_is_written_asks_again
-            a_call_under_another_key_whose_record_gets_no_answer_is_made_once
+            a_crash_before_a_call_is_dated_anew_asks_again
+            a_call_whose_new_date_gets_no_answer_is_made_once
             a_message_that_cannot_be_called_for_is_not_in_doubt
             a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs
             a_call_that_begins_too_late_is_told_of_and_begins_later
-            a_call_under_another_key_that_begins_too_late_begins_later
+            a_call_behind_a_question_that_begins_too_late_begins_later
             a_drain_behind_the_take_of_a_call_makes_none
             an_answer_under_a_key_that_was_replaced_is_told_of
+            an_answer_whose_message_is_gone_is_told_of
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
             a_codec_that_forgets_its_preparation_for_a_call_is_told_of
             // delivery order by key

@@ -22,7 +22,7 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
     for result in [failed(Ok(HOUR)), CallResult::given_back(HOUR)] {
         assert!(!stage.store.record_call(&first, &result).await.unwrap());
     }
-    assert_eq!(stage.store.renew_call(&first, Uuid::new_v4(), LEASE).await.unwrap(), None);
+    assert_eq!(stage.store.date_call(&first, LEASE).await.unwrap(), None);
     assert_eq!(stage.one_scheduled().await.token, second.token);
     assert!(stage.store.record_call(&second, &failed(Ok(Duration::ZERO))).await.unwrap());
     let third = take_one(&stage).await;
@@ -30,19 +30,19 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
     assert_eq!((third.attempts, third.error.as_str()), (1, "it failed"));
 }
 
-/// The database was away for longer than a lease, and another worker has begun to call meanwhile. Its call has no other effect.
+/// The database was away for longer than a lease, and another worker has begun to call meanwhile, also after the provider has said
+/// that it knows no call. Its call has no other effect.
 pub async fn an_answer_that_comes_after_the_lease_is_kept_for_its_key<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let first = taken(&stage).await;
-    stage.rows_earlier(HOUR).await;
+    assert!(stage.store.record_call(&first, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(resolve(&stage, &first, &Resolution::CallAgain).await);
     let second = take_one(&stage).await;
-    let (key, mut renewed) = (Uuid::new_v4(), second.clone());
-    renewed.outbound = Some(key);
-    assert!(stage.store.renew_call(&second, key, LEASE).await.unwrap().is_some());
     assert!(!stage.store.record_call(&first, &CallResult::answered(answer())).await.unwrap(), "it has another key");
     stage.rows_earlier(HOUR).await;
     let third = take_one(&stage).await;
-    assert!(stage.store.record_call(&renewed, &CallResult::answered(answer())).await.unwrap());
+    assert!(stage.store.date_call(&third, LEASE).await.unwrap().is_some());
+    assert!(stage.store.record_call(&second, &CallResult::answered(answer())).await.unwrap());
     assert!(!stage.store.record_call(&third, &failed(Ok(HOUR))).await.unwrap());
     assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }

@@ -69,7 +69,7 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
     assert!(take_recent(&stage).await.iter().any(|row| row.id == ordinary.id));
 }
 
-/// As that of a take: the call under the new key loses nothing by the wait.
+/// As that of a take: the call that follows a question loses nothing by the wait.
 pub async fn a_renewed_lease_of_a_call_begins_once_it_has_the_connection<W: World>(world: W) {
     if W::FEATURES.concurrent && !W::FEATURES.bounded {
         return;
@@ -77,12 +77,12 @@ pub async fn a_renewed_lease_of_a_call_begins_once_it_has_the_connection<W: Worl
     let stage = Stage::with(world, Setup { connections: Some(1), ..Setup::default() }).await;
     let row = taken(&stage).await;
     let held = stage.begin().await;
-    let mut renewal = pin!(stage.store.renew_call(&row, Uuid::new_v4(), LEASE));
+    let mut dated = pin!(stage.store.date_call(&row, LEASE));
     // Nothing tells that it has come to that wait.
-    let early = tokio::time::timeout(Duration::from_millis(300), renewal.as_mut()).await;
+    let early = tokio::time::timeout(Duration::from_millis(300), dated.as_mut()).await;
     assert!(early.is_err(), "it has a connection: {early:?}");
     let given_back = Instant::now();
     stage.store.rollback(held).await.unwrap();
-    let since = renewal.await.unwrap().unwrap();
+    let since = dated.await.unwrap().unwrap();
     assert!(since >= given_back, "{:?} too early", given_back - since);
 }

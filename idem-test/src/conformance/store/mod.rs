@@ -179,7 +179,7 @@ macro_rules! store_suite {
             a_call_in_doubt_leaves_its_lease_to_end
             a_call_without_effect_leaves_its_key_unused
             the_first_question_that_fails_begins_the_attempts_anew
-            another_key_begins_anew
+            a_call_that_is_dated_anew_keeps_its_key
             an_ordinary_row_is_left_to_its_call
             an_unresolved_call_is_only_resolved
             a_replay_of_a_version_without_calls_fails

@@ -122,7 +122,7 @@ pub async fn a_dead_letter_that_may_have_called_is_not_discarded<W: World>(world
     assert!(stage.store.discard("billing", row.id).await.unwrap());
 }
 
-/// Otherwise another worker could ask the provider, and call under another key, while the request is still on its way.
+/// Otherwise another worker could ask the provider, and call again, while the request is still on its way.
 pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut row = taken(&stage).await;

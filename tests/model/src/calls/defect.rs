@@ -22,7 +22,7 @@ pub(crate) enum Defect {
     ReplayEndsTheLease,
     ResolvesTooEarly,
     KeyMadeAtTheTake,
-    NextKeyRandom,
+    KeyReplaced,
 }
 
 impl Defect {
@@ -57,6 +57,6 @@ impl Defect {
             Property::ChargedOnce,
         ),
         (Self::KeyMadeAtTheTake, "a key is made when its row is taken, and is not in a backup", Property::ChargedOnce),
-        (Self::NextKeyRandom, "a new key does not follow from the one in a backup", Property::ChargedOnce),
+        (Self::KeyReplaced, "a new key replaces one under which nothing was found", Property::ChargedOnce),
     ];
 }

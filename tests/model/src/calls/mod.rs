@@ -60,7 +60,7 @@ impl Model for World {
                 Stage::Sending { first, key } => row::send(&mut steps, worker, first, key),
                 Stage::Calling { .. } => {}
                 Stage::Answered { key } => row::complete(&mut steps, worker, key),
-                Stage::NotThere => row::renew(&mut steps, worker, "uses a new key"),
+                Stage::NotThere => row::date(&mut steps, worker),
                 Stage::NotDone { first } => row::not_done(&mut steps, worker, first),
                 Stage::Doubt => row::doubt(&mut steps, worker),
             }

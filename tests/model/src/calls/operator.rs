@@ -1,8 +1,7 @@
 //! An operator replays a row whose attempts have ended, resolves one whose call is in doubt, and restores a backup.
 
 use super::defect::Defect;
-use super::row::next_key;
-use super::state::{Death, Holder, Row, Stage, WORKERS};
+use super::state::{Death, Holder, KEYS, Row, Stage, WORKERS};
 use super::steps::Steps;
 
 /// What an operator does.
@@ -27,11 +26,11 @@ fn replay(steps: &mut Steps<'_>) {
 }
 
 /// Looks at the provider once no request can be on its way, and resolves a dead row: by the answer, or by another call under
-/// another key. Or discards it.
+/// the key that follows. Or discards it.
 fn resolve(steps: &mut Steps<'_>) {
     let (world, state) = (steps.world, steps.state);
     let Some(row) = state.row.filter(|row| row.dead.is_some() && state.left.resolutions > 0) else { return };
-    let next = next_key(steps, row);
+    let next = Some(row.key + 1).filter(|key| usize::from(*key) < KEYS);
     let mut change = |what, changed: Option<Row>| {
         steps.setback("an operator", what, 0, |after| {
             after.left.resolutions -= 1;
@@ -52,16 +51,18 @@ fn resolve(steps: &mut Steps<'_>) {
 }
 
 /// The database is as it was at the backup. The provider is not. All workers are stopped for it, for longer than a request
-/// takes.
+/// takes. Of a message that was not called, a restore beyond the life of its key needs a person: the guide says so.
 fn back_up(steps: &mut Steps<'_>) {
-    let state = steps.state;
+    let (world, state) = (steps.world, steps.state);
     if state.left.restores == 0 {
         return;
     }
     match (state.saved, state.row) {
-        (None, Some(row)) => steps.setback("an operator", "backs the database up", 0, |after| {
-            after.saved = Some(Row { holder: Holder::Nobody, ..row });
-        }),
+        (None, Some(row)) if row.called || world.keys_last => {
+            steps.setback("an operator", "backs the database up", 0, |after| {
+                after.saved = Some(Row { holder: Holder::Nobody, ..row });
+            });
+        }
         (Some(saved), _) if state.flying.iter().all(Option::is_none) => {
             steps.setback("an operator", "restores the backup", 0, |after| {
                 after.left.restores -= 1;

@@ -68,7 +68,7 @@ pub(super) fn time(steps: &mut Steps<'_>) {
         if key.age == Age::Young && !begins && !world.keys_last {
             steps.setback("", "the life of the key is almost over", 0, |after| after.keys[number].age = Age::Old);
         }
-        let forgets = key.age == Age::Old && key.charged && !key.forgotten && !world.remembers;
+        let forgets = key.age == Age::Old && key.charged && !key.forgotten;
         if forgets && (!flies || world.has(Defect::KeyUsedToItsEnd)) {
             steps.setback("the provider", "forgets the key", 0, |after| after.keys[number].forgotten = true);
         }

@@ -1,7 +1,7 @@
 //! A worker and the row: take, decide, record, complete.
 
 use super::defect::Defect;
-use super::state::{Age, Death, Holder, KEYS, Row, Stage, State};
+use super::state::{Age, Death, Holder, Row, Stage, State};
 use super::steps::Steps;
 use super::world::World;
 
@@ -52,11 +52,11 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     }
     give_back(steps, worker, first);
     let key = state.keys[usize::from(row.key)];
-    // Without the time of the first call, every key looks new.
-    let old = key.age == Age::Old && (row.called || !first);
+    // A first call looks at no clock: to a row that was not called, every key is new.
+    let old = key.age == Age::Old && !first;
     let begun = world.once && !first && !world.has(Defect::BegunCallRepeated);
     if world.has(Defect::KeyChangedOnRetry) && !first || old && world.has(Defect::NewKeyWithoutAsking) {
-        return renew(steps, worker, "uses a new key");
+        return replace_key(steps, worker);
     }
     let usable = world.has(Defect::OldKeyUsedAgain) || world.has(Defect::KeyUsedToItsEnd) && !key.forgotten;
     if (old && !usable) || begun {
@@ -102,7 +102,7 @@ pub(super) fn send(steps: &mut Steps<'_>, worker: usize, first: bool, key: u8) {
     });
 }
 
-/// Asks the provider what became of the call. There: complete. Not there: a new key. Unknown: dead, unresolved.
+/// Asks the provider what became of the call. There: complete. Not there: call again. Unknown: dead, unresolved.
 fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
     let (world, state) = (steps.world, steps.state);
     let unknown = state.left.unknown > 0;
@@ -131,11 +131,26 @@ fn reconcile(steps: &mut Steps<'_>, worker: usize, row: Row) {
     }
 }
 
-/// A new key is written to the row before it is used, by the token. It follows from the old one, so that a backup has it, and it
-/// counts from now. The lease begins anew.
-pub(super) fn renew(steps: &mut Steps<'_>, worker: usize, what: &'static str) {
+/// The provider has said that it knows of no call under the key. The key stays, so that a backup has it, and is young again: its
+/// life begins with the first effect under it.
+pub(super) fn date(steps: &mut Steps<'_>, worker: usize) {
+    if steps.world.has(Defect::KeyReplaced) {
+        return replace_key(steps, worker);
+    }
+    let key = steps.state.row.map(|row| row.key);
+    begin_anew(steps, worker, "dates the call anew", key);
+}
+
+/// Uses a new key instead.
+fn replace_key(steps: &mut Steps<'_>, worker: usize) {
+    let key = steps.state.unused_key();
+    begin_anew(steps, worker, "uses a new key", key);
+}
+
+/// Writes the time of the first call under a key to the row, before that call, by the token. The lease begins anew.
+fn begin_anew(steps: &mut Steps<'_>, worker: usize, what: &'static str, key: Option<u8>) {
     let row = steps.state.row.filter(|_| steps.state.has_token(worker));
-    let Some((row, key)) = row.and_then(|row| Some((row, next_key(steps, row)?))) else {
+    let Some((row, key)) = row.zip(key) else {
         return forget(steps, worker, "finds that the row no longer has its token");
     };
     steps.step(NAMES[worker], what, 0, |after| {
@@ -246,13 +261,5 @@ fn used(after: &mut State, row: Row) {
     let key = &mut after.keys[usize::from(row.key)];
     if row.called && key.age == Age::Unused {
         key.age = Age::Young;
-    }
-}
-
-/// The key that replaces the one of the row.
-pub(super) fn next_key(steps: &Steps<'_>, row: Row) -> Option<u8> {
-    match steps.world.has(Defect::NextKeyRandom) {
-        true => steps.state.unused_key(),
-        false => Some(row.key + 1).filter(|key| usize::from(*key) < KEYS),
     }
 }

@@ -2,7 +2,8 @@
 
 /// How many workers there are.
 pub(super) const WORKERS: usize = 2;
-/// How many keys a message uses at most. A new one follows a failure, of which no world has so many.
+/// How many keys a message uses at most. Another one follows from a decision of an operator, of which no world has so many, or from
+/// a broken rule.
 pub(super) const KEYS: usize = 10;
 
 /// Everything that can change.
@@ -35,7 +36,7 @@ pub(super) struct Row {
     pub(super) holder: Holder,
     /// The number of its key.
     pub(super) key: u8,
-    /// Whether the time of the first call under this key is set.
+    /// Whether the time of the first call is set.
     pub(super) called: bool,
     /// Whether the answer is kept.
     pub(super) answer: bool,
@@ -104,7 +105,7 @@ pub(super) enum Stage {
     Calling { first: bool },
     /// It has the answer to a call under this key, and completes next.
     Answered { key: u8 },
-    /// It was told by the provider that no call has had an effect, and uses a new key next.
+    /// It was told by the provider that no call has had an effect, and calls again next.
     NotThere,
     /// Its call certainly had no effect.
     NotDone { first: bool },

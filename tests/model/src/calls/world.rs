@@ -14,8 +14,6 @@ pub(crate) struct World {
     pub(super) reconciles: bool,
     /// Keys do not get old: everything happens within their life.
     pub(super) keys_last: bool,
-    /// The provider forgets no key, however old it is.
-    pub(super) remembers: bool,
     /// A request may be on its way for longer than the lease of its row: its worker was paused in the middle of sending it, or
     /// the network holds it.
     pub(super) outlives: bool,
@@ -46,7 +44,6 @@ const BARE: World = World {
     once: false,
     reconciles: false,
     keys_last: false,
-    remembers: false,
     outlives: false,
     left: NONE,
     defect: None,
@@ -69,7 +66,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
     let replayed = Left { pauses: 1, losses: 1 + more, replays: 1 + more, ..NONE };
     let resolved = Left { kills: 1, pauses: more, losses: 1 + more, resolutions: 1 + more, ..NONE };
     let restored = Left { kills: more, losses: 1, restores: 1 + more, ..NONE };
-    let asked = World { reconciles: true, remembers: true, ..BARE };
+    let asked = World { reconciles: true, left: restored, ..BARE };
     vec![
         world("a provider with keys that can be asked", false, true),
         world("a provider with keys that cannot be asked", false, false),
@@ -77,7 +74,8 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         world("a provider without keys that cannot be asked", true, false),
         World { name: "a request outlives its lease", outlives: true, left: late, ..keyed.clone() },
         World { name: "a backup is restored within the life of a key", left: restored, ..keyed },
-        World { name: "a backup is restored, and its key was replaced since", left: restored, ..asked },
+        World { name: "a backup is restored, however old a key is", ..asked.clone() },
+        World { name: "a backup is restored, and the provider knows no keys", once: true, ..asked },
         World { name: "an operator replays a call in doubt", once: true, reconciles: true, left: replayed, ..BARE },
         World { name: "an operator resolves a call in doubt", once: true, left: resolved, ..BARE },
     ]
@@ -102,9 +100,9 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::ReplayEndsTheLease => (true, Left { losses: 1, replays: 1, ..NONE }),
         Defect::ResolvesTooEarly => (true, Left { losses: 1, replays: 1, resolutions: 1, ..NONE }),
         Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
-        Defect::NextKeyRandom => (false, Left { losses: 1, restores: 1, ..NONE }),
+        Defect::KeyReplaced => (false, Left { losses: 1, restores: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
-    let (keys_last, remembers) = (defect == Defect::KeyMadeAtTheTake, defect == Defect::NextKeyRandom);
-    World { once, reconciles, keys_last, remembers, left, ..BARE }
+    let keys_last = defect == Defect::KeyMadeAtTheTake;
+    World { once, reconciles, keys_last, left, ..BARE }
 }

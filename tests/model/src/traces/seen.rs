@@ -82,8 +82,8 @@ pub(crate) enum Seen {
     Asked,
     /// It was recorded that the question has failed.
     QuestionFailed,
-    /// The row has another key, `key`, which no call has used.
-    KeyRenewed,
+    /// The call was dated anew, since the provider knows of none under its key, `key`. `lease`: from now on.
+    CallDated,
     /// The row is dead, unresolved: nobody knows what became of its call.
     Unresolved,
     /// An operator resolved a dead row. `by`: answer or call.
@@ -150,7 +150,7 @@ const NAMES: &[(&str, Seen)] = &[
     ("call-given-back", Seen::CallGivenBack),
     ("asked", Seen::Asked),
     ("question-failed", Seen::QuestionFailed),
-    ("key-renewed", Seen::KeyRenewed),
+    ("call-dated", Seen::CallDated),
     ("unresolved", Seen::Unresolved),
     ("resolved", Seen::Resolved),
     ("call-replayed", Seen::CallReplayed),
@@ -189,7 +189,7 @@ impl Seen {
     pub(crate) fn is_of_call(self) -> bool {
         let calls = matches!(self, Self::CallTaken | Self::Sent | Self::Answered | Self::CallFailed);
         let records = matches!(self, Self::AnswerKept | Self::CallDoubted | Self::CallNotDone | Self::CallGivenBack);
-        let asks = matches!(self, Self::Asked | Self::QuestionFailed | Self::KeyRenewed | Self::Unresolved);
+        let asks = matches!(self, Self::Asked | Self::QuestionFailed | Self::CallDated | Self::Unresolved);
         calls || records || asks || matches!(self, Self::Resolved | Self::CallReplayed | Self::CallDiscarded)
     }
 

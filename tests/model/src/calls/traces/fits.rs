@@ -63,8 +63,6 @@ fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State
     match step {
         // Its name is not known before it is used.
         Seen::Resolved => keys[number] = None,
-        Seen::KeyRenewed if name.is_some() && keys.contains(&name) => return None,
-        Seen::KeyRenewed => keys[number] = name,
         _ if name.is_none() || keys[number] == name => {}
         _ if keys[number].is_none() && !keys.contains(&name) => keys[number] = name,
         _ => return None,
@@ -76,7 +74,7 @@ fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State
 fn number(at: &At, step: Seen, worker: Option<usize>, after: &State) -> Option<u8> {
     let stage = worker.map(|worker| at.state.workers[worker]);
     match (step, stage) {
-        (Seen::CallTaken | Seen::KeyRenewed, _) => after.row.map(|row| row.key),
+        (Seen::CallTaken | Seen::CallDated, _) => after.row.map(|row| row.key),
         (Seen::Resolved, _) => after.row.filter(|row| !row.answer).map(|row| row.key),
         (Seen::Asked, _) => at.state.row.map(|row| row.key),
         (Seen::Sent, Some(Stage::Sending { key, .. })) | (Seen::AnswerKept, Some(Stage::Answered { key })) => Some(key),

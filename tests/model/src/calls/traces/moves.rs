@@ -42,7 +42,7 @@ fn is_free(call: &Call, at: &At, step: Step, after: &State) -> bool {
     match step.what {
         TAKES => at.state.row.is_some_and(|row| row.answer) && worker.is_some_and(|worker| at.is_next(worker)),
         PAUSED => is_undone(&[Seen::CallTaken, Seen::Started]),
-        OLD => is_undone(&[Seen::Asked, Seen::Unresolved, Seen::KeyRenewed]),
+        OLD => is_undone(&[Seen::Asked, Seen::Unresolved]),
         what if ARRIVES.contains(&what) => worker.is_none_or(|worker| !waits(at, worker)),
         _ => true,
     }

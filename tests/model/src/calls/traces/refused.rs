@@ -22,9 +22,9 @@ fn a_call_that_is_sent_after_its_lease_is_refused() {
     // Another worker has the row.
     let other = ["+13", "q call-taken key=1 lease=13000"];
     refused(&[&TAKEN, &other, &CALLED], "p sent m key=1 keyed=yes asks=yes");
-    // A new lease begins with a new key.
-    let renewed = ["+13", TAKEN[0], "p asked key=1 reply=not-there", "+12", "p key-renewed key=2 lease=13000"];
-    refused(&[&MAIL, &renewed, &["+14", "p sent key=2 keyed=no asks=yes"]], "p sent m key=2 keyed=no asks=yes");
+    // A new lease begins when the call is dated anew.
+    let dated = ["+13", TAKEN[0], "p asked key=1 reply=not-there", "+12", "p call-dated key=1 lease=13000"];
+    refused(&[&MAIL, &dated, &["+14", "p sent key=1 keyed=no asks=yes"]], "p sent m key=1 keyed=no asks=yes");
 }
 
 #[test]
@@ -42,9 +42,9 @@ fn a_call_under_another_key_is_refused() {
     refused(&[&TAKEN, &other], "p sent m key=2 keyed=yes asks=yes");
     let doubt = [CALLED[0], "p call-failed key=1", "p call-doubted key=1 dead=no", "+13"];
     refused(&[&TAKEN, &doubt, &["p call-taken key=2 lease=13000"]], "p call-taken m key=2 lease=13000");
-    // A key that is new is another one.
-    let renewed = ["+13", TAKEN[0], "p asked key=1 reply=not-there"];
-    refused(&[&MAIL, &renewed, &["p key-renewed key=1 lease=13000"]], "p key-renewed m key=1 lease=13000");
+    // The provider knows of no call under it.
+    let asked = ["+13", TAKEN[0], "p asked key=1 reply=not-there"];
+    refused(&[&MAIL, &asked, &["p call-dated key=2 lease=13000"]], "p call-dated m key=2 lease=13000");
     let resolved = ["+13", TAKEN[0], "p asked key=1 reply=unknown", "p unresolved key=1", "- resolved by=call"];
     refused(&[&MAIL, &resolved, &TAKEN], "p call-taken m key=1 lease=13000");
 }
@@ -76,10 +76,10 @@ fn a_begun_call_that_is_repeated_to_a_provider_without_keys_is_refused() {
     let again = ["+13", TAKEN[0], "p sent key=1 keyed=no asks=yes"];
     refused(&[&MAIL, &again], "p sent m key=1 keyed=no asks=yes");
     // Nobody has asked.
-    let renewed = ["+13", TAKEN[0], "p key-renewed key=2 lease=13000"];
-    refused(&[&MAIL, &renewed], "p key-renewed m key=2 lease=13000");
-    let there = ["+13", TAKEN[0], "p asked key=1 reply=there", "p key-renewed key=2 lease=13000"];
-    refused(&[&MAIL, &there], "p key-renewed m key=2 lease=13000");
+    let dated = ["+13", TAKEN[0], "p call-dated key=1 lease=13000"];
+    refused(&[&MAIL, &dated], "p call-dated m key=1 lease=13000");
+    let there = ["+13", TAKEN[0], "p asked key=1 reply=there", "p call-dated key=1 lease=13000"];
+    refused(&[&MAIL, &there], "p call-dated m key=1 lease=13000");
     // It had begun, so that its key is not unused.
     let unused = ["+13", TAKEN[0], "p call-given-back key=1 unused=yes"];
     refused(&[&MAIL, &unused], "p call-given-back m key=1 unused=yes");

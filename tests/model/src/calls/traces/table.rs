@@ -41,7 +41,7 @@ const TABLE: &Table = &[
     (WORDS[1].0, &[Line(Seen::Asked)]),
     (WORDS[2].0, &[Line(Seen::Asked)]),
     ("cannot know what became of the call: the row is dead, unresolved", &[Line(Seen::Unresolved)]),
-    ("uses a new key", &[Line(Seen::KeyRenewed)]),
+    ("dates the call anew", &[Line(Seen::CallDated)]),
     ("keeps the answer", &[Line(Seen::AnswerKept)]),
     ("keeps the answer, although it has lost the row", &[Line(Seen::AnswerKept)]),
     ("completes with the answer", &[Line(Seen::Committed)]),
@@ -74,6 +74,7 @@ const TABLE: &Table = &[
     ("restores the backup", &[Never]),
     // Defects.
     ("takes the row", &[Never]),
+    ("uses a new key", &[Never]),
 ];
 
 /// What a step of the model with this sentence is in a trace; `None`: it has no entry.

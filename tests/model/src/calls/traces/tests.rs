@@ -66,14 +66,15 @@ fn the_provider_is_asked_about_a_call_that_must_not_be_repeated() {
     let early = ["+13", TAKEN[0], "p call-given-back key=1 unused=no", "+30", TAKEN[0]];
     let there = ["p asked key=1 reply=there", "p answer-kept key=1"];
     accepted(&[&MAIL, &early, &there, &RUN]);
-    let again = ["p sent key=2 keyed=no asks=yes", "p answered key=2", "p answer-kept key=2"];
-    let not_there = ["p asked key=1 reply=not-there", "p key-renewed key=2 lease=13000"];
+    let again = ["p sent key=1 keyed=no asks=yes", "p answered key=1", "p answer-kept key=1"];
+    let not_there = ["p asked key=1 reply=not-there", "p call-dated key=1 lease=13000"];
     accepted(&[&MAIL, &early, &not_there, &again, &RUN]);
     let away = ["p asked key=1 reply=unknown", "p question-failed key=1 dead=no", TAKEN[0]];
     accepted(&[&MAIL, &early, &away, &there, &RUN]);
     let old = ["+86400", TAKEN[0]];
     let doubt = [TAKEN[0], CALLED[0], "p call-failed key=1", "p call-doubted key=1 dead=no"];
     accepted(&[&doubt, &old, &there, &RUN]);
+    accepted(&[&doubt, &old, &not_there, &CALLED, &KEPT, &RUN]);
 }
 
 #[test]
