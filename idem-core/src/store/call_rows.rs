@@ -40,7 +40,8 @@ pub trait CallRows: Transactions {
     /// Dates the call of a row anew, since the provider knows of none under its key: the time of the first call is now, and the
     /// lease begins again. The key stays. The row then has [`is_first_call`](Row::is_first_call) for its token. Returns when the
     /// store had its connection, as [`TakenCalls::since`]; `None` if the row no longer has this token: nothing must be sent.
-    fn date_call(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<Option<Instant>, StoreError>> + Send;
+    fn date_call(&self, row: &Row, lease: Duration)
+    -> impl Future<Output = Result<Option<Instant>, StoreError>> + Send;
 
     /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the
     /// service has stored them. At most [`RELEASED_AT_ONCE`] of them, and none that another transaction has locked. Also

@@ -39,15 +39,8 @@ const NONE: Left =
     Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0, replays: 0, resolutions: 0, unknown: 0, restores: 0 };
 
 /// No failure, and a provider with keys that cannot be asked.
-const BARE: World = World {
-    name: "",
-    once: false,
-    reconciles: false,
-    keys_last: false,
-    outlives: false,
-    left: NONE,
-    defect: None,
-};
+const BARE: World =
+    World { name: "", once: false, reconciles: false, keys_last: false, outlives: false, left: NONE, defect: None };
 
 impl World {
     /// The world of a trace, with such a provider. Nobody sees how long a request is on its way.
