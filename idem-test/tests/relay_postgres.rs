@@ -137,8 +137,8 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
         _ => Reply::Confirm,
     });
     let retry = RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(100)).factor(1.0);
-    let relay = Relay::new("billing", store.clone(), sink.clone()).retry(retry).publish_timeout(Duration::from_secs(60));
-    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    let relay = Relay::new("billing", store.clone(), sink.clone()).retry(retry);
+    let relay = tokio::spawn(relay.publish_timeout(Duration::from_secs(60)).run_until(std::future::pending()));
     let message = |text: String, key: &'static str| Outgoing::new("orders", text).key(key);
     let mut first = PgConnection::connect(&world.url).await.unwrap();
     let mut second = PgConnection::connect(&world.url).await.unwrap();
