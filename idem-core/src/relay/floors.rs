@@ -41,7 +41,8 @@ pub(super) struct Floors {
     open: BTreeSet<i64>,
     /// The oldest transaction that has ended since, of which rows may be missing.
     ended: Option<i64>,
-    /// The highest id that was read. Lanes draw their ids from one sequence, so it holds for those of which nothing was read.
+    /// The highest id that was read, or that there was. Lanes draw their ids from one sequence, so it holds for those of
+    /// which nothing was read.
     highest: i64,
     /// Lanes that are read from a lower id once.
     once: Ids,
@@ -178,7 +179,7 @@ impl Floors {
         (self.open, self.ended) = (open, None);
         found.rows.retain(|row| !dropped.contains(&row.lane));
         self.widen(began, &read);
-        self.highest = found.rows.iter().map(|row| row.id).fold(self.highest, i64::max);
+        self.highest = found.rows.iter().map(|row| row.id).fold(self.highest.max(found.highest), i64::max);
         let last = last(found, read.keys().copied().filter(|lane| !dropped.contains(lane)), &limits);
         let from = |lane: &u8| read.get(lane).copied().unwrap_or(0).saturating_add(1);
         let covered = last.iter().map(|(lane, to)| (*lane, Covered { from: from(lane), to: *to })).collect();

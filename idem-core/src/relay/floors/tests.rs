@@ -41,7 +41,7 @@ impl Reader {
     fn read(&mut self, at: f64, ids: &[i64], open: &[i64], mark: i64) -> (i64, Vec<i64>) {
         let floor = self.floors(at)[0];
         let (rows, cut) = (ids.iter().map(|id| row(0, *id)).collect(), self.cut.clone());
-        let mut found = OutboxFound { rows, cut, open: open.to_vec(), mark: Some(mark) };
+        let mut found = OutboxFound { rows, cut, open: open.to_vec(), mark: Some(mark), highest: 0 };
         let now = self.start + Duration::from_secs_f64(at);
         self.covered = self.floors.found(&mut found, now, &BTreeSet::new());
         (floor, found.rows.iter().map(|row| row.id).collect())

@@ -55,6 +55,8 @@ pub(super) struct Model {
     /// What the read that runs has found, with its beginning; and the rows that were deleted since.
     pub(super) read: Option<(Instant, OutboxFound)>,
     deleted: HashSet<i64>,
+    /// Whether ids are in the order of commits, as those of SQLite are.
+    pub(super) is_in_order: bool,
     /// From where on the last read was.
     pub(super) looks: Vec<LaneLook>,
     /// How many index entries all reads have visited, and how many lanes they have read for keys.
@@ -82,6 +84,7 @@ impl Model {
             confirmed: Vec::new(),
             read: None,
             deleted: HashSet::new(),
+            is_in_order: false,
             looks: Vec::new(),
             visited: 0,
             for_keys: 0,
@@ -134,7 +137,9 @@ impl Model {
         let known: HashSet<i64> = self.queue.known().into_iter().collect();
         let is_left_out = |key: usize| key > 0 && asks.keys.contains(&Key::of(KEYS[key]).unwrap());
         let left_out: Vec<bool> = (0..KEYS.len()).map(is_left_out).collect();
-        let mut found = OutboxFound { open: self.open.keys().copied().collect(), ..OutboxFound::default() };
+        let highest = if self.is_in_order { self.next_id - 1 } else { 0 };
+        let mut found =
+            OutboxFound { open: self.open.keys().copied().collect(), highest, ..OutboxFound::default() };
         for look in &self.looks {
             let mut left = look.limit;
             let of_lane = |row: &Row| row.lane() == look.lane && row.committed.is_some();

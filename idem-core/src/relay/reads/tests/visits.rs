@@ -79,3 +79,25 @@ async fn a_backlog_that_is_left_out_is_not_visited_again_and_again() {
     let entries = model.visited / 200;
     assert!(entries < 2000, "each read visits {entries}");
 }
+
+/// On SQLite. The first message of a large backlog waits for its next attempt, and nothing else is staged.
+#[tokio::test]
+async fn a_backlog_behind_which_nothing_is_found_is_not_visited_again_and_again() {
+    let mut model = Model::new(1, false);
+    model.is_in_order = true;
+    stage(&mut model, HOT, 2000);
+    read(&mut model);
+    let refused = model.publishing.pop().unwrap();
+    model.queue.hold(&refused);
+    for tick in 0..300 {
+        model.at(f64::from(tick) / 50.0);
+        if tick == 200 {
+            model.visited = 0;
+        }
+        read(&mut model);
+    }
+    assert_eq!(model.visited, 0);
+    model.queue.give_up(&refused);
+    read(&mut model);
+    assert_eq!(model.publishing.pop().map(|entry| entry.id), Some(1), "it is read from its start");
+}
