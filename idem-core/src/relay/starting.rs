@@ -133,7 +133,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             limit = woken.values().copied().max().unwrap_or(1);
         }
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let pause = self.pause.until(now);
+        let pause = self.pause.until(now).filter(|_| !few);
         let Asks { keys, lanes: with_keys, behind } = self.queue.ask(few, pause.is_some());
         let poll = now + jittered(self.settings.poll);
         (self.next.read, self.next.early) = (poll, now + BETWEEN);

@@ -138,8 +138,7 @@ impl Model {
         let is_left_out = |key: usize| key > 0 && asks.keys.contains(&Key::of(KEYS[key]).unwrap());
         let left_out: Vec<bool> = (0..KEYS.len()).map(is_left_out).collect();
         let highest = if self.is_in_order { self.next_id - 1 } else { 0 };
-        let mut found =
-            OutboxFound { open: self.open.keys().copied().collect(), highest, ..OutboxFound::default() };
+        let mut found = OutboxFound { open: self.open.keys().copied().collect(), highest, ..OutboxFound::default() };
         for look in &self.looks {
             let mut left = look.limit;
             let of_lane = |row: &Row| row.lane() == look.lane && row.committed.is_some();
