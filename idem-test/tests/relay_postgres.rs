@@ -117,6 +117,61 @@ async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
     relay.abort();
 }
 
+/// A transaction with more messages of a key than are kept commits behind a later one, which fails then: what is not kept of
+/// it stays in front of all that comes later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() {
+    use std::time::{Duration, Instant};
+
+    use idem_core::{Outgoing, Relay, RetryPolicy};
+    use idem_test::conformance::store::{Setup, World};
+    use idem_test::{MemorySink, Reply};
+    use sqlx::{Connection, PgConnection};
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
+    let (fails, failing) = tokio::sync::watch::channel(false);
+    sink.on_publish(move |message| match &message.payload()[..] {
+        b"before" if !*failing.borrow() => Reply::RefuseWhen(failing.clone()),
+        _ => Reply::Confirm,
+    });
+    let retry = RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(100)).factor(1.0);
+    let relay = Relay::new("billing", store.clone(), sink.clone()).retry(retry);
+    let relay = tokio::spawn(relay.publish_timeout(Duration::from_secs(60)).run_until(std::future::pending()));
+    let message = |text: String, key: &'static str| Outgoing::new("orders", text).key(key);
+    let mut first = PgConnection::connect(&world.url).await.unwrap();
+    let mut second = PgConnection::connect(&world.url).await.unwrap();
+    let mut late = first.begin().await.unwrap();
+    outbox.stage(&mut late, (0..150).map(|n| message(format!("{n:03}"), "k"))).await.unwrap();
+    outbox.stage(&mut second, [message("before".to_owned(), "k")]).await.unwrap();
+    sink.wait_for(|sink| sink.calls() == 1).await;
+    // The floors advance beyond their ids.
+    let (began, mut others) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(5) {
+        outbox.stage(&mut second, [message("other".to_owned(), "l")]).await.unwrap();
+        others += 1;
+        sink.wait_for(|sink| sink.published().len() == others).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    late.commit().await.unwrap();
+    // What finds these has found the late ones.
+    for _ in 0..3 {
+        outbox.stage(&mut second, [message("other".to_owned(), "l")]).await.unwrap();
+        others += 1;
+        sink.wait_for(|sink| sink.published().len() == others).await;
+    }
+    outbox.stage(&mut second, [message("later".to_owned(), "k")]).await.unwrap();
+    fails.send_replace(true);
+    let all = sink.wait_for(|sink| sink.published().len() == others + 152);
+    tokio::time::timeout(Duration::from_secs(25), all).await.unwrap();
+    let texts = sink.published().into_iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned());
+    let texts: Vec<String> = texts.filter(|text| text != "other").collect();
+    let expected = (0..150).map(|n| format!("{n:03}")).chain(["before".to_owned(), "later".to_owned()]);
+    assert_eq!(texts, expected.collect::<Vec<_>>());
+    relay.abort();
+}
+
 /// Index entries of deleted messages stay as long as a snapshot may need them, and are not read at each poll: neither while
 /// transactions of some seconds begin and end all the time.
 #[tokio::test(flavor = "multi_thread")]

@@ -44,9 +44,35 @@ async fn a_relay_counts_what_is_published_refused_and_given_up() {
     let of = |name: &str| told.get(&format!("idem_outbox_{name} outbox=shop")).copied();
     let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "lanes"].map(of);
     assert_eq!(counted, [2.0, 1.0, 1.0, 2.0, 1.0].map(Some));
-    for gauge in ["waiting", "oldest_seconds", "dead"] {
-        assert!(of(gauge).is_some(), "{gauge}");
-    }
+}
+
+#[tokio::test]
+async fn a_relay_tells_how_many_messages_are_dead() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&directory)).await.unwrap();
+    let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
+    let outbox = store.outbox("shop");
+    outbox.stage(&mut db, [Outgoing::new("orders", "bad")]).await.unwrap();
+    let sink = MemorySink::new();
+    sink.on_publish(|_| Reply::Refuse("no queue is bound".to_owned()));
+    let dead = async {
+        while outbox.stats(10).await.unwrap().dead == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let relay = Relay::new("shop", store.clone(), sink.clone()).retry(RetryPolicy::new().max_attempts(1));
+    timeout(Duration::from_secs(30), relay.run_until(dead)).await.expect("it is not given up").unwrap();
+    // A relay counts at its start.
+    let counted = async {
+        while told(&snapshots).get("idem_outbox_dead outbox=shop").copied() != Some(1.0) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let relay = Relay::new("shop", store, sink).run_until(counted);
+    timeout(Duration::from_secs(30), relay).await.expect("nobody tells").unwrap();
 }
 
 /// No relay runs that could tell it.

@@ -74,7 +74,7 @@ impl Report {
     }
 
     /// Returns 0 if each target is reached on each broker, 1 if one is not or a broker is missing, 2 if the messages were
-    /// not published at the rate, so that nothing follows.
+    /// not committed or published at the rate, so that nothing follows.
     pub(crate) fn verdict(&self) -> u8 {
         if !self.lines.iter().all(|line| line.is_at_rate(self.rate)) {
             return 2;

@@ -174,10 +174,6 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 None => {
                     self.forget([entry.id]);
                     self.queue.give_up(&entry);
-                    // Later messages of its key were not read meanwhile. A read that runs has to be repeated.
-                    if entry.key().is_some() {
-                        self.reopen(entry.lane, entry.id);
-                    }
                 }
             }
         }
@@ -185,25 +181,25 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
 
     fn read_ended(&mut self, began: Instant, found: Option<OutboxFound>) {
         let (restarted, deleted) = (std::mem::take(&mut self.restarted), std::mem::take(&mut self.deleted));
-        self.queue.crowded.ended(Instant::now());
         let Some(mut found) = found else {
             self.floors.failed();
             self.next.read = self.again();
             return;
         };
-        // Lanes may have been lost or marked meanwhile.
+        // Lanes may have been lost or marked meanwhile, and what is here of those that were taken again was not here then.
         let readable: BTreeSet<u8> = self.lanes.readable().into_iter().collect();
-        // A read leaves out what was here when it began. Where messages were given up here meanwhile, because the one in
-        // front of them had failed, what it has found is behind them, and would overtake them.
         let dropped = (0..=u8::MAX).filter(|lane| !readable.contains(lane) || restarted.contains(lane)).collect();
-        if self.floors.found(&mut found, began, &dropped, &self.left_out) {
+        let Some(covered) = self.floors.found(&mut found, began, &dropped) else {
             self.next.read = self.next.read.min(self.next.early);
-        }
-        let lanes: BTreeSet<u8> = found.rows.iter().map(|row| row.lane).collect();
+            return;
+        };
+        let (now, lanes) = (Instant::now(), found.rows.iter().map(|row| row.lane).collect::<BTreeSet<u8>>());
         self.active = lanes.len();
         found.rows.retain(|row| !deleted.contains(&row.id));
-        let new = self.queue.add(found.rows, Instant::now());
-        if new > 0 {
+        self.queue.covered(&covered);
+        let new = self.queue.add(found.rows, now);
+        self.pause.end(began, now, new);
+        if new > 0 || self.queue.reads_on(&covered) {
             // There may be more.
             self.next.read = self.next.read.min(self.next.early);
         }

@@ -7,15 +7,18 @@
 //! transaction below the mark ends that was open. Each read says which are open. If one of them has ended, what the read
 //! has found is dropped, and the next one begins at a level below that transaction, so that no message behind its rows
 //! is published first.
+//!
+//! A level holds for all keys but those of which messages are unread, which have a start of their own
+//! ([`Unread`](super::unread::Unread)).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::store::{LaneLook, OutboxFound};
 
-use super::level::{Ids, Last, Level, Reading, known, last};
+use super::level::{Covered, Ids, Last, Level, Reading, known, last};
 
 /// How old a level is before reads begin there: shorter transactions cost nothing then.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -38,12 +41,11 @@ pub(super) struct Floors {
     open: BTreeSet<i64>,
     /// The oldest transaction that has ended since, of which rows may be missing.
     ended: Option<i64>,
-    /// The highest id that was read. Lanes draw their ids from one sequence, so it holds for those of which nothing was read.
+    /// The highest id that was read, or that there was. Lanes draw their ids from one sequence, so it holds for those of
+    /// which nothing was read.
     highest: i64,
     /// Lanes that are read from a lower id once.
     once: Ids,
-    /// The lowest level from which a lane was read since it has a blocked key, whose messages were left out.
-    lowest: Ids,
     asked: Asked,
     /// How many lanes one read may ask for, and the one that is the first.
     width: usize,
@@ -59,8 +61,10 @@ struct Asked {
     /// The level's id of each lane.
     read: Ids,
     once: Ids,
-    /// The most rows of a lane.
-    limit: u32,
+    /// The lanes that are read for keys of which messages are unread.
+    behind: BTreeSet<u8>,
+    /// The most rows of each lane.
+    limits: BTreeMap<u8, u32>,
 }
 
 impl Floors {
@@ -71,7 +75,6 @@ impl Floors {
             ended: None,
             highest: 0,
             once: Ids::new(),
-            lowest: Ids::new(),
             asked: Asked::default(),
             width: usize::MAX,
             first: 0,
@@ -79,27 +82,36 @@ impl Floors {
         }
     }
 
-    /// Returns where the next read begins in these lanes. It may not ask for all of them.
-    pub(super) fn look(&mut self, lanes: &[u8], limit: u32, now: Instant) -> Vec<LaneLook> {
-        let next = |from: u8| lanes.iter().copied().find(|lane| *lane >= from).or(lanes.first().copied());
+    /// Lets one of these lanes be read from its start, if it is time.
+    pub(super) fn read_whole(&mut self, lanes: &[u8], now: Instant) {
+        let next = lanes.iter().copied().find(|lane| *lane >= self.whole.1).or(lanes.first().copied());
         if now >= self.whole.0
-            && let Some(lane) = next(self.whole.1)
+            && let Some(lane) = next
         {
             self.whole = (now + WHOLE / u32::try_from(lanes.len()).unwrap_or(1), lane.saturating_add(1));
-            self.restart(lane, 0);
+            self.reopen(lane, 0);
         }
+    }
+
+    /// Returns where the next read begins in these lanes, and how many messages it brings at most: in those of `behind`
+    /// no more than are asked for there, and from there on. It may not ask for all lanes.
+    pub(super) fn look(&mut self, lanes: &[u8], limit: u32, behind: &BTreeMap<u8, LaneLook>) -> Vec<LaneLook> {
         let first = lanes.iter().position(|lane| *lane >= self.first).unwrap_or(0);
         let some = lanes.iter().cycle().skip(first).take(self.width.min(lanes.len()));
         let ended = self.ended.unwrap_or(i64::MAX);
         let level = self.levels.iter().rfind(|level| level.is_settled && level.mark <= ended);
         let read = some.map(|lane| (*lane, level.map_or(0, |level| level.read(*lane)))).collect::<Ids>();
-        let once = read.keys().filter_map(|lane| Some((*lane, self.once.remove(lane)?))).collect();
-        self.asked = Asked { mark: level.map_or(0, |level| level.mark), read, once, limit };
+        let once: Ids = read.keys().filter_map(|lane| Some((*lane, self.once.remove(lane)?))).collect();
         let look = |(lane, read): (&u8, &i64)| {
-            let floor = self.asked.once.get(lane).copied().unwrap_or(i64::MAX).min(read.saturating_add(1));
-            LaneLook { lane: *lane, floor, limit }
+            let floor = once.get(lane).copied().unwrap_or(i64::MAX).min(read.saturating_add(1));
+            let behind = behind.get(lane).copied().unwrap_or(LaneLook { lane: *lane, floor, limit });
+            LaneLook { lane: *lane, floor: floor.min(behind.floor), limit: limit.min(behind.limit) }
         };
-        self.asked.read.iter().map(look).collect()
+        let looks: Vec<LaneLook> = read.iter().map(look).collect();
+        let limits = looks.iter().map(|look| (look.lane, look.limit)).collect();
+        let behind = read.keys().copied().filter(|lane| behind.contains_key(lane)).collect();
+        self.asked = Asked { mark: level.map_or(0, |level| level.mark), read, once, behind, limits };
+        looks
     }
 
     /// Returns whether the next read has to bring a mark.
@@ -112,22 +124,17 @@ impl Floors {
         last.at.is_none_or(|at| now >= at + BETWEEN) && read.keys().any(|lane| last.read(*lane) < self.highest)
     }
 
-    /// Reads this lane from this id, once: messages of a key were left out that is not blocked any more.
+    /// Reads this lane from this id, once.
     pub(super) fn reopen(&mut self, lane: u8, id: i64) {
-        self.restart(lane, id.min(self.lowest.get(&lane).copied().unwrap_or(i64::MAX)));
-    }
-
-    fn restart(&mut self, lane: u8, id: i64) {
         self.once.entry(lane).and_modify(|from| *from = id.min(*from)).or_insert(id);
     }
 
     /// Reads this lane from its start, as if it had never been read.
     pub(super) fn forget(&mut self, lane: u8) {
-        self.lowest.remove(&lane);
         for level in &mut self.levels {
             level.read.remove(&lane);
         }
-        self.restart(lane, 0);
+        self.reopen(lane, 0);
     }
 
     /// Records that a read has failed. It may have been too slow, so the next one asks for fewer lanes.
@@ -136,51 +143,72 @@ impl Floors {
         self.width = (read.len() / 2).max(1);
         self.turn(&read);
         for (lane, id) in once {
-            self.restart(lane, id);
+            self.reopen(lane, id);
         }
     }
 
     /// Records what a read has found, which began at `began`, and takes out of it what must not be published: all, if the
-    /// next read has to begin lower; and the rows of the lanes in `dropped`, which are read again. In the lanes of
-    /// `blocked` it has left out messages. Returns whether the next read has to begin lower.
+    /// next read has to begin lower; and the rows of the lanes in `dropped`, which are read again. Returns the part of each
+    /// other lane that it has covered, and `None` if the next read has to begin lower.
     pub(super) fn found(
         &mut self,
         found: &mut OutboxFound,
         began: Instant,
         dropped: &BTreeSet<u8>,
-        blocked: &BTreeSet<u8>,
-    ) -> bool {
-        let Asked { mark, read, once, limit } = std::mem::take(&mut self.asked);
+    ) -> Option<BTreeMap<u8, Covered>> {
+        let Asked { mark, read, once, behind, limits } = std::mem::take(&mut self.asked);
         if found.mark.is_some_and(|mark| 0 < mark && self.levels.last().is_some_and(|last| mark <= last.mark)) {
             // After a failover numbers and ids come back, if their transactions were lost: rows may appear anywhere.
             *self = Self { width: self.width, first: self.first, ..Self::new(began) };
             found.rows.clear();
-            return true;
+            return None;
         }
         let open: BTreeSet<i64> = found.open.iter().copied().collect();
         let ended = self.open.difference(&open).copied().find(|ended| *ended < mark);
         let left = self.open.difference(&open).next().copied();
-        for (lane, id) in once {
-            if ended.is_some() || dropped.contains(&lane) {
-                self.restart(lane, id);
+        for (lane, id) in &once {
+            if ended.is_some() || dropped.contains(lane) {
+                self.reopen(*lane, *id);
             }
         }
         if ended.is_some() {
             self.ended = ended.min(self.ended).or(ended);
             found.rows.clear();
-            return true;
+            return None;
         }
         (self.open, self.ended) = (open, None);
         found.rows.retain(|row| !dropped.contains(&row.lane));
         self.widen(began, &read);
-        self.highest = found.rows.iter().map(|row| row.id).fold(self.highest, i64::max);
-        let last = last(found, read.keys().copied().filter(|lane| !dropped.contains(lane)), limit);
-        self.note_lowest(&read, &last, blocked);
+        self.highest = found.rows.iter().map(|row| row.id).fold(self.highest.max(found.highest), i64::max);
+        let last = last(found, read.keys().copied().filter(|lane| !dropped.contains(lane)), &limits);
+        let from = |lane: &u8| read.get(lane).copied().unwrap_or(0).saturating_add(1);
+        let covered = last.iter().map(|(lane, to)| (*lane, Covered { from: from(lane), to: *to })).collect();
+        self.raise(began, Asked { mark, read, once, behind, limits }, last, (left, found.mark));
+        Some(covered)
+    }
+
+    /// Applies a read to the levels, and adds one if it is time. `left` is the oldest transaction that has ended since the
+    /// read before.
+    fn raise(&mut self, began: Instant, asked: Asked, mut last: Last, (left, drawn): (Option<i64>, Option<i64>)) {
+        let Asked { mark, mut read, once, behind, .. } = asked;
+        // Such a read says nothing of what is behind the last row, and the levels there stay as they are: it was for keys
+        // of which messages are unread, which have their own start, or for a part of the lane that was read before.
+        let below = |lane: &u8, end: i64| read.get(lane).is_some_and(|read| end < *read);
+        let says_nothing = |lane: &u8, end: i64| behind.contains(lane) || once.contains_key(lane) && below(lane, end);
+        let part = last.iter().filter_map(|(lane, end)| Some((*lane, (*end)?)));
+        let part: Vec<(u8, i64)> = part.filter(|(lane, end)| says_nothing(lane, *end)).collect();
+        for (lane, end) in part {
+            read.remove(&lane);
+            last.remove(&lane);
+            if once.contains_key(&lane) {
+                self.reopen(lane, end.saturating_add(1));
+            }
+        }
         let base = self.levels.iter().rposition(|level| level.is_settled && level.mark <= mark).unwrap_or(0);
         let base = self.levels.get(base).map(|level| level.read.clone()).unwrap_or_default();
         let reading = Reading { asked: &read, base: &base, last: &last, ended: left };
         self.levels.iter_mut().for_each(|level| level.apply(&reading));
-        if let Some(mark) = found.mark.filter(|_| self.wants_level(began, &read)) {
+        if let Some(mark) = drawn.filter(|_| self.wants_level(began, &read)) {
             let lanes = base.keys().chain(read.keys());
             let read = lanes.map(|lane| (*lane, known(*lane, self.highest, &base, &last))).collect();
             let unread = (0..=u8::MAX).filter(|lane| !last.contains_key(lane)).collect();
@@ -188,7 +216,6 @@ impl Floors {
             self.levels.push(Level { at, mark, highest, read, unread, is_settled: false });
         }
         self.settle(began);
-        false
     }
 
     /// Lets reads begin at the levels that are old enough, and forgets those that no open transaction needs.
@@ -200,14 +227,6 @@ impl Floors {
         let needed: BTreeSet<usize> = self.open.iter().map(below).collect();
         let mut place = 0..;
         self.levels.retain(|_| place.next().is_some_and(|at| at == 0 || at >= top || needed.contains(&at)));
-    }
-
-    fn note_lowest(&mut self, read: &Ids, last: &Last, blocked: &BTreeSet<u8>) {
-        self.lowest.retain(|lane, _| blocked.contains(lane));
-        for lane in blocked.iter().filter(|lane| last.contains_key(lane)) {
-            let from = read.get(lane).copied().unwrap_or(0).saturating_add(1);
-            self.lowest.entry(*lane).and_modify(|lowest| *lowest = from.min(*lowest)).or_insert(from);
-        }
     }
 
     /// Lets the next read ask for more lanes, if this one was quick.

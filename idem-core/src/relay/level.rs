@@ -12,6 +12,15 @@ pub(super) type Ids = BTreeMap<u8, i64>;
 /// The last id that was found in each lane that was read; `None` if all that is left of it was found.
 pub(super) type Last = BTreeMap<u8, Option<i64>>;
 
+/// The part of a lane that a read has covered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Covered {
+    /// It has begun here, or lower.
+    pub(super) from: i64,
+    /// The last id that it has found; `None` if it has found all that is left behind `from`.
+    pub(super) to: Option<i64>,
+}
+
 /// Up to which id each lane was read, when a mark was drawn.
 #[derive(Debug, Default)]
 pub(super) struct Level {
@@ -62,11 +71,14 @@ impl Level {
     }
 }
 
-/// Returns the last id of each of these lanes.
-pub(super) fn last(found: &OutboxFound, lanes: impl Iterator<Item = u8>, limit: u32) -> Last {
+/// Returns the last id of each of these lanes. `limits` has how many rows of each were asked for.
+pub(super) fn last(found: &OutboxFound, lanes: impl Iterator<Item = u8>, limits: &BTreeMap<u8, u32>) -> Last {
     let mut last: Last = lanes.map(|lane| (lane, None)).collect();
     for rows in found.rows.chunk_by(|row, next| row.lane == next.lane) {
-        if let Some(end) = rows.last().filter(|end| rows.len() >= limit as usize || found.cut.contains(&end.lane)) {
+        let is_part = |lane: u8| {
+            limits.get(&lane).is_some_and(|limit| rows.len() >= *limit as usize) || found.cut.contains(&lane)
+        };
+        if let Some(end) = rows.last().filter(|end| is_part(end.lane)) {
             last.insert(end.lane, Some(end.id));
         }
     }

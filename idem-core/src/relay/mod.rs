@@ -6,9 +6,11 @@
 //! | `run`, `opening` | the lifecycle: start, run, drain; the opening of the sink |
 //! | `state`, `starting`, `events` | the state of a running relay, what it starts next, and what changes it |
 //! | `queue`, `of_key`, `entry` | the messages that are read; those of one key; one of them |
-//! | `known`, `crowded` | those that need not be read again; keys of which more wait than are kept |
+//! | `known`, `unread` | those that need not be read again; those of a key that are not kept |
+//! | `room` | how many messages may be here, and how many of one key |
 //! | `ready`, `delays` | the messages that can be published; those that wait for their next attempt |
 //! | `floors`, `level` | from where lanes are read |
+//! | `reads`, `pause` | the keys that a read leaves out; when it is not worth its time |
 //! | `lanes` | the lanes that are leased |
 //! | `broker`, `panics` | whether the broker answers; panics of the sink |
 //! | `work` | the statements and calls that run beside each other |
@@ -16,7 +18,6 @@
 
 mod broker;
 mod builder;
-mod crowded;
 mod delays;
 mod entry;
 mod events;
@@ -29,12 +30,16 @@ mod opening;
 mod operator;
 mod panics;
 mod parts;
+mod pause;
 mod queue;
+mod reads;
 mod ready;
+mod room;
 mod run;
 mod settings;
 mod starting;
 mod state;
+mod unread;
 mod work;
 
 pub use builder::Relay;

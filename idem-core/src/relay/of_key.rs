@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use super::entry::Entry;
+use super::room::Here;
+use super::unread::Unread;
 
 /// The messages of one key. One at a time is published, and the one with the lowest id is the next. It exists as long as
 /// there is one.
@@ -13,19 +15,49 @@ pub(super) struct OfKey {
     pub(super) waiting: VecDeque<Entry>,
     /// Whether one is ready or being published.
     pub(super) under_way: bool,
-    /// The one that waits for its next attempt. Those behind it are neither kept nor read.
+    /// The one that waits for its next attempt. It and those behind it are unread.
     pub(super) held: Option<i64>,
+    /// Those that are not kept, if there may be some.
+    pub(super) unread: Option<Unread>,
 }
 
 impl OfKey {
     pub(super) fn new(lane: u8) -> Self {
-        Self { lane, waiting: VecDeque::new(), under_way: false, held: None }
+        Self { lane, waiting: VecDeque::new(), under_way: false, held: None, unread: None }
     }
 
-    /// Adds a message in its place. Returns the last one, if that is more than are kept.
-    pub(super) fn insert(&mut self, entry: Entry, most: usize) -> Option<Entry> {
+    /// Adds a message in its place. If that is more than may be kept, returns the last one, which is unread then.
+    pub(super) fn insert(&mut self, entry: Entry, here: Here) -> Option<Entry> {
         let place = self.waiting.partition_point(|other| other.id < entry.id);
         self.waiting.insert(place, entry);
-        if self.waiting.len() > most { self.waiting.pop_back() } else { None }
+        if self.waiting.len() <= self.most(here) {
+            return None;
+        }
+        let last = self.waiting.pop_back()?;
+        let kept = self.waiting.len();
+        self.leave(last.id).kept = kept;
+        Some(last)
+    }
+
+    /// Returns how many messages may be kept.
+    pub(super) fn most(&self, here: Here) -> usize {
+        here.most(|| self.waiting.iter().map(|entry| entry.message.payload().len()).sum())
+    }
+
+    /// Records that the messages from this id on are not kept.
+    pub(super) fn leave(&mut self, id: i64) -> &mut Unread {
+        let unread = self.unread.get_or_insert_with(|| Unread::new(id));
+        unread.add(id);
+        unread
+    }
+
+    /// Returns whether there are unread messages that can be read: none waits for its next attempt, and few are here.
+    pub(super) fn reads_on(&self) -> bool {
+        self.held.is_none() && self.unread.as_ref().is_some_and(|unread| self.waiting.len() <= unread.kept / 2)
+    }
+
+    /// Returns whether there is no message.
+    pub(super) fn is_done(&self) -> bool {
+        !self.under_way && self.waiting.is_empty() && self.held.is_none() && self.unread.is_none()
     }
 }

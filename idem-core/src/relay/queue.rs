@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use crate::Key;
 use crate::store::OutboxRow;
 
-use super::crowded::{Crowded, most};
 use super::delays::{Delayed, Delays};
 use super::entry::Entry;
 use super::known::Known;
 use super::of_key::OfKey;
 use super::ready::Ready;
+use super::room::Room;
 
 /// The messages that were read and are not deleted yet.
 #[derive(Debug, Default)]
@@ -22,20 +22,28 @@ pub(super) struct Queue {
     /// All of them.
     known: Known,
     /// Those with a key.
-    keys: HashMap<Key, OfKey>,
+    pub(super) keys: HashMap<Key, OfKey>,
     /// How many of them wait behind others of their key.
-    behind: usize,
-    pub(super) crowded: Crowded,
+    pub(super) behind: usize,
+    pub(super) room: Room,
+    /// Whether unread messages of a key can be read that could not before.
+    pub(super) goes_on: bool,
+    /// The lanes of which the last read brought only a part of the unread messages of keys. It is the turn of other keys.
+    pub(super) others: BTreeSet<u8>,
     ready: Ready,
     delays: Delays,
 }
 
 impl Queue {
+    /// Returns the queue of a relay that publishes so many messages at a time.
+    pub(super) fn new(concurrency: usize) -> Self {
+        Self { room: Room::new(concurrency), ..Self::default() }
+    }
+
     /// Adds what was read, in its order. Returns how many messages are new.
     pub(super) fn add(&mut self, rows: Vec<OutboxRow>, now: Instant) -> usize {
         let before = self.known.len();
         self.delays.read();
-        self.crowded.read();
         for row in rows {
             let key = row.message.key().cloned();
             if self.known.contains(row.id) || key.as_ref().is_some_and(|key| self.leaves_out(key, row.id)) {
@@ -56,18 +64,17 @@ impl Queue {
         self.known.len().saturating_sub(before)
     }
 
-    /// Returns whether a message is behind one of its key that is not kept.
+    /// Returns whether a message is one of those of its key that are not kept.
     fn leaves_out(&self, key: &Key, id: i64) -> bool {
-        let held = self.keys.get(key).and_then(|of_key| of_key.held);
-        held.is_some_and(|held| held < id) || self.crowded.leaves_out(key, id)
+        self.keys.get(key).and_then(|of_key| of_key.unread.as_ref()).is_some_and(|unread| unread.from <= id)
     }
 
     fn add_to(&mut self, key: &Key, entry: Entry) {
+        let here = self.here();
         let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
-        match of_key.insert(entry, most(self.known.bytes())) {
+        match of_key.insert(entry, here) {
             None => self.behind += 1,
             Some(last) => {
-                self.crowded.add(key.clone(), last.lane, last.id, of_key.waiting.len());
                 self.known.remove(last.id);
                 self.delays.forget_tries(last.id);
             }
@@ -81,13 +88,15 @@ impl Queue {
         if of_key.under_way {
             return;
         }
+        let read_on = of_key.reads_on();
         match of_key.waiting.pop_front() {
             Some(next) => {
                 of_key.under_way = true;
                 self.behind -= 1;
                 self.ready.push(next);
+                self.goes_on |= !read_on && of_key.reads_on();
             }
-            None if of_key.held.is_none() => drop(self.keys.remove(key)),
+            None if of_key.is_done() => drop(self.keys.remove(key)),
             None => {}
         }
     }
@@ -122,9 +131,9 @@ impl Queue {
 
     fn hold_key(&mut self, entry: &Entry) {
         let Some(key) = entry.key().cloned() else { return };
-        // All that is behind it is read again from its id on.
-        self.crowded.remove(&key);
         let of_key = self.keys.entry(key).or_insert_with(|| OfKey::new(entry.lane));
+        // What is unread in front of it stays so.
+        of_key.leave(entry.id);
         let behind = of_key.waiting.partition_point(|other| other.id < entry.id);
         for later in of_key.waiting.split_off(behind) {
             self.behind -= 1;
@@ -168,12 +177,14 @@ impl Queue {
         self.release(entry.key(), entry.id);
     }
 
-    fn release(&mut self, key: Option<&Key>, id: i64) {
-        let Some(key) = key else { return };
-        if let Some(of_key) = self.keys.get_mut(key).filter(|of_key| of_key.held == Some(id)) {
-            of_key.held = None;
-            self.start_next(key);
-        }
+    /// Lets a key go on that waited for this message. Returns whether it did.
+    fn release(&mut self, key: Option<&Key>, id: i64) -> bool {
+        let Some(key) = key else { return false };
+        let Some(of_key) = self.keys.get_mut(key).filter(|of_key| of_key.held == Some(id)) else { return false };
+        of_key.held = None;
+        self.goes_on = true;
+        self.start_next(key);
+        true
     }
 
     /// Keeps a message that is not published in its place in front of its key. It does not wait.
@@ -187,22 +198,18 @@ impl Queue {
         self.end(entry);
     }
 
-    /// Forgets the messages whose time has come; of those without an answer as many as there are places for. Returns their
-    /// lanes and ids, from which on has to be read again.
+    /// Forgets the messages whose time has come; of those without an answer as many as there are places for. Those with a
+    /// key are unread. Returns the lanes and ids of the others, from which on has to be read again.
     pub(super) fn wake(&mut self, now: Instant, places: usize) -> Vec<(u8, i64)> {
         let mut woken = Vec::new();
         for (id, Delayed { lane, key }) in self.delays.wake(now, places.saturating_sub(self.ready.again())) {
-            self.known.remove(id);
-            self.release(key.as_ref(), id);
-            woken.push((lane, id));
+            // One in front of it may have failed meanwhile: then it was or is read again with that one.
+            if key.is_none() || self.release(key.as_ref(), id) {
+                self.known.remove(id);
+            }
+            woken.extend(key.is_none().then_some((lane, id)));
         }
         woken
-    }
-
-    /// Lets keys be read again of which more messages wait than were kept, if half of these are left. Returns their lanes,
-    /// and the ids from which on. Only while no read runs: it leaves these keys out.
-    pub(super) fn thin_out(&mut self) -> Vec<(u8, i64)> {
-        self.crowded.thin_out(|key| self.keys.get(key).map_or(0, |of_key| of_key.waiting.len()))
     }
 
     /// When the time of the next message comes.
@@ -248,7 +255,7 @@ impl Queue {
     pub(super) fn drop_lanes(&mut self, lanes: &BTreeSet<u8>) {
         self.drop_ready(lanes);
         self.known.remove_lanes(lanes);
-        self.crowded.remove_lanes(lanes);
+        self.others.retain(|lane| !lanes.contains(lane));
         self.keys.retain(|_, of_key| !lanes.contains(&of_key.lane));
     }
 
@@ -285,13 +292,6 @@ impl Queue {
     /// How many messages wait for their next attempt.
     pub(super) fn delayed(&self) -> usize {
         self.delays.len()
-    }
-
-    /// The keys whose messages are not to be read, and their lanes.
-    pub(super) fn blocked(&self) -> (Vec<Key>, BTreeSet<u8>) {
-        let held = self.keys.iter().filter(|(_, of_key)| of_key.held.is_some());
-        let held = held.map(|(key, of_key)| (key.clone(), of_key.lane));
-        held.chain(self.crowded.keys()).unzip()
     }
 }
 

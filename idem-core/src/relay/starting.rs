@@ -8,7 +8,7 @@ use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
 
-use super::crowded::MANY;
+use super::reads::Asks;
 use super::state::{AGAIN, Running};
 use super::work::{self, Look};
 
@@ -25,11 +25,13 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     /// Starts all that can be started now.
     pub(super) fn start(&mut self, now: Instant) {
         self.expire(now);
-        // Of the lanes in which a message is woken while a read runs, all that it finds would have to be dropped.
+        // A read that runs has left out what is woken.
         if !self.busy.reading {
-            let mut again = self.queue.wake(now, self.places(now));
-            again.extend(self.queue.thin_out());
-            again.into_iter().for_each(|(lane, id)| self.reopen(lane, id));
+            let woken = self.queue.wake(now, self.places(now));
+            woken.into_iter().for_each(|(lane, id)| self.reopen(lane, id));
+        }
+        if self.queue.goes_on() {
+            self.next.read = self.next.read.min(self.next.early);
         }
         self.publish(now);
         self.write(now);
@@ -121,28 +123,36 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             return;
         }
         let mut limit = (2 * self.settings.concurrency / self.active.max(1)).clamp(16, 2000);
-        if self.queue.crowded.is_likely() {
-            limit = limit.min(MANY);
-        }
         let mut lanes = self.lanes.readable();
-        if self.has_too_many_delayed() {
-            // What was woken is in front of all that is unread in its lane.
+        self.floors.read_whole(&lanes, now);
+        let few = self.has_too_many_delayed();
+        if few {
+            // What was woken is in front of all that is unread in its lane, without the keys that go on anyway.
             let woken = self.queue.woken();
             lanes.retain(|lane| woken.contains_key(lane));
             limit = woken.values().copied().max().unwrap_or(1);
         }
-        self.queue.crowded.choose(&mut lanes, now);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        self.next.read = now + jittered(self.settings.poll);
-        self.next.early = now + BETWEEN;
+        let pause = self.pause.until(now).filter(|_| !few);
+        let Asks { keys, lanes: with_keys, behind } = self.queue.ask(few, pause.is_some());
+        let poll = now + jittered(self.settings.poll);
+        (self.next.read, self.next.early) = (poll, now + BETWEEN);
+        if let Some(until) = pause {
+            let all = lanes.len();
+            lanes.retain(|lane| !with_keys.contains(lane) || behind.contains_key(lane));
+            if lanes.len() < all {
+                // What was staged there meanwhile does not wait for the poll.
+                self.next.read = poll.min(until);
+            }
+        }
         if lanes.is_empty() {
             return;
         }
-        let ((blocked, left_out), known) = (self.queue.blocked(), self.queue.known());
-        self.left_out = left_out;
-        let (lanes, marks) = (self.floors.look(&lanes, limit, now), self.floors.wants_mark(now));
+        self.pause.begin(lanes.iter().any(|lane| with_keys.contains(lane)));
+        let known = self.queue.known();
+        let (lanes, marks) = (self.floors.look(&lanes, limit, &behind), self.floors.wants_mark(now));
         self.busy.reading = true;
-        self.work.push(work::read(self.store, self.outbox, Look { lanes, blocked, known, marks }));
+        self.work.push(work::read(self.store, self.outbox, Look { lanes, blocked: keys, known, marks }));
     }
 
     fn count(&mut self, now: Instant) {

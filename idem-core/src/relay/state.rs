@@ -18,6 +18,7 @@ use super::broker::Broker;
 use super::floors::Floors;
 use super::lanes::Lanes;
 use super::panics::Panics;
+use super::pause::Pause;
 use super::queue::Queue;
 use super::settings::RelaySettings;
 use super::work::{Event, Failed};
@@ -26,11 +27,6 @@ use super::work::{Event, Failed};
 /// at a time, and at least so many. Little is kept of each.
 const DELAYED: usize = 100;
 const DELAYED_AT_LEAST: usize = 1000;
-
-/// How many messages may be here before nothing more is read, those included that wait behind another one of their key: so
-/// many for each that may be published at a time, and at least so many.
-const KEPT: usize = 20;
-const KEPT_AT_LEAST: usize = 1000;
 
 /// How many bytes of payloads are kept before nothing more is read.
 const BYTES: usize = 64 * 1024 * 1024;
@@ -53,6 +49,7 @@ pub(super) struct Running<'a, S, K> {
     pub(super) lanes: Lanes,
     pub(super) queue: Queue,
     pub(super) floors: Floors,
+    pub(super) pause: Pause,
     pub(super) broker: Broker,
     pub(super) publishing: usize,
     /// Those of them that may get no answer.
@@ -68,8 +65,6 @@ pub(super) struct Running<'a, S, K> {
     /// Deleted or restarted while a read runs, whose answer is older.
     pub(super) deleted: HashSet<i64>,
     pub(super) restarted: BTreeSet<u8>,
-    /// The lanes of which the read that runs leaves out messages, because their keys are blocked.
-    pub(super) left_out: BTreeSet<u8>,
     /// How many lanes the last read has found messages in.
     pub(super) active: usize,
     /// The fair share of lanes.
@@ -125,8 +120,9 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
             token: Uuid::new_v4(),
             work: FuturesUnordered::new(),
             lanes: Lanes::default(),
-            queue: Queue::default(),
+            queue: Queue::new(settings.concurrency),
             floors: Floors::new(now),
+            pause: Pause::default(),
             broker: Broker::default(),
             publishing: 0,
             unanswered: 0,
@@ -136,7 +132,6 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
             next,
             deleted: HashSet::new(),
             restarted: BTreeSet::new(),
-            left_out: BTreeSet::new(),
             active: 1,
             // Known by the first renewal.
             share: 0,
@@ -170,7 +165,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
     /// Those whose turn has come are read also when too many others wait.
     pub(super) fn is_full(&self) -> bool {
         self.queue.firsts() >= self.settings.concurrency
-            || self.queue.len() >= self.settings.concurrency.saturating_mul(KEPT).max(KEPT_AT_LEAST)
+            || self.queue.len() >= self.queue.room.0
             || self.queue.bytes() >= BYTES
             || self.has_too_many_delayed() && self.queue.woken().is_empty()
     }
@@ -196,19 +191,15 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         idle && self.publishing == 0 && self.confirmed.is_empty() && self.failures.is_empty()
     }
 
-    /// Reads a lane from this id, because messages of a key were left out that is not blocked any more.
+    /// Reads a lane from this id, because a message without a key is to be published again.
     pub(super) fn reopen(&mut self, lane: u8, id: i64) {
         self.floors.reopen(lane, id);
-        self.restarted(lane);
+        self.next.read = self.next.read.min(self.next.early);
     }
 
     /// Reads a lane from its start.
     pub(super) fn restart(&mut self, lane: u8) {
         self.floors.forget(lane);
-        self.restarted(lane);
-    }
-
-    fn restarted(&mut self, lane: u8) {
         if self.busy.reading {
             self.restarted.insert(lane);
         }

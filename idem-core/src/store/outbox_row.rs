@@ -176,4 +176,7 @@ pub struct OutboxFound {
     /// A number above that of each transaction that had written before; any number if ids are in the order of commits.
     /// `None` if it was not asked for.
     pub mark: Option<i64>,
+    /// If ids are in the order of commits: the highest id of the lanes, those of messages included that the read has left
+    /// out. All that is committed later has a higher one. Otherwise, or if it is not known, 0.
+    pub highest: i64,
 }

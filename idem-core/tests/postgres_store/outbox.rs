@@ -205,7 +205,7 @@ async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
         assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
         proxy.recover();
         let committed = async {
-            // The server may still be at it.
+            // The server may still be committing.
             while world.claims().await < expected {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }

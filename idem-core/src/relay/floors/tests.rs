@@ -19,26 +19,31 @@ struct Reader {
     start: Instant,
     limit: u32,
     cut: Vec<u8>,
+    /// Where the lanes are read for keys of which messages are unread.
+    behind: BTreeMap<u8, LaneLook>,
+    covered: Option<BTreeMap<u8, Covered>>,
 }
 
 impl Reader {
     fn new() -> Self {
         let start = Instant::now();
-        Self { floors: Floors::new(start), start, limit: 16, cut: Vec::new() }
+        let (behind, covered) = (BTreeMap::new(), None);
+        Self { floors: Floors::new(start), start, limit: 16, cut: Vec::new(), behind, covered }
     }
 
     fn floors(&mut self, at: f64) -> Vec<i64> {
         let now = self.start + Duration::from_secs_f64(at);
-        self.floors.look(&[0, 1], self.limit, now).iter().map(|look| look.floor).collect()
+        self.floors.read_whole(&[0, 1], now);
+        self.floors.look(&[0, 1], self.limit, &self.behind).iter().map(|look| look.floor).collect()
     }
 
     /// Reads lane 0 from where it is to be read; returns that, and what was found.
     fn read(&mut self, at: f64, ids: &[i64], open: &[i64], mark: i64) -> (i64, Vec<i64>) {
         let floor = self.floors(at)[0];
         let (rows, cut) = (ids.iter().map(|id| row(0, *id)).collect(), self.cut.clone());
-        let mut found = OutboxFound { rows, cut, open: open.to_vec(), mark: Some(mark) };
+        let mut found = OutboxFound { rows, cut, open: open.to_vec(), mark: Some(mark), highest: 0 };
         let now = self.start + Duration::from_secs_f64(at);
-        self.floors.found(&mut found, now, &BTreeSet::new(), &BTreeSet::from([0]));
+        self.covered = self.floors.found(&mut found, now, &BTreeSet::new());
         (floor, found.rows.iter().map(|row| row.id).collect())
     }
 }
@@ -96,34 +101,50 @@ async fn levels_are_kept_as_long_as_a_transaction_needs_them() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_blocked_any_more_is_read_from_where_it_was_left_out() {
+async fn a_lane_is_read_from_a_lower_id_once() {
     let mut reader = Reader::new();
     for at in 0..10 {
-        let open: &[i64] = if at > 2 { &[250] } else { &[] };
-        reader.read(at.into(), &[10 * i64::from(at) + 9], open, 100 * i64::from(at) + 100);
+        reader.read(at.into(), &[10 * i64::from(at) + 9], &[5], 100 * i64::from(at) + 100);
     }
     reader.floors.reopen(0, 60);
-    assert_eq!(reader.floors(9.1)[0], 60.min(reader.floors.lowest[&0]));
+    assert_eq!(reader.floors(9.1)[0], 60);
     reader.floors.failed();
     reader.floors.width = usize::MAX;
-    let floor = reader.read(9.2, &[], &[250], 1001).0;
-    assert!(floor <= 60, "the failed read is repeated: {floor}");
-    assert!(reader.floors(9.3)[0] > 60, "once");
+    assert_eq!(reader.read(9.2, &[], &[5], 1001).0, 60, "the failed read is repeated");
+    assert_eq!(reader.floors(9.3)[0], 80, "once");
 }
 
 #[tokio::test]
-async fn a_message_that_is_read_again_lowers_nothing_if_all_is_read_with_it() {
+async fn a_message_that_is_read_again_lowers_no_level() {
     let mut reader = Reader::new();
     for at in 0..10 {
         reader.read(at.into(), &[10 * i64::from(at) + 9], &[5], 100 * i64::from(at) + 100);
     }
     reader.floors.reopen(0, 9);
-    assert_eq!(reader.read(9.1, &[9], &[5], 1001), (1, vec![9]));
+    assert_eq!(reader.read(9.1, &[9], &[5], 1001), (9, vec![9]));
     assert_eq!(reader.floors(9.2)[0], 80, "as before");
     reader.cut.push(0);
     reader.floors.reopen(0, 9);
     reader.read(9.3, &[9], &[5], 1002);
-    assert_eq!(reader.floors(9.4)[0], 10, "its payload has left no room for what is behind it");
+    reader.cut.clear();
+    assert_eq!(reader.read(9.4, &[], &[5], 1003).0, 10, "its payload has left no room for what is behind it");
+    assert_eq!(reader.floors(9.5)[0], 80, "as before");
+}
+
+#[tokio::test]
+async fn a_read_for_a_key_lowers_no_level_and_raises_none() {
+    let mut reader = Reader::new();
+    for at in 0..10 {
+        reader.read(at.into(), &[10 * i64::from(at) + 9], &[], 100 * i64::from(at) + 100);
+    }
+    reader.behind.insert(0, LaneLook { lane: 0, floor: 30, limit: 2 });
+    assert_eq!(reader.read(9.1, &[31, 32], &[], 1001), (30, vec![31, 32]));
+    assert_eq!(reader.covered.as_ref().unwrap()[&0], Covered { from: 80, to: Some(32) });
+    reader.behind.insert(0, LaneLook { lane: 0, floor: 95, limit: 2 });
+    assert_eq!(reader.read(12.0, &[95, 96], &[], 1002), (80, vec![95, 96]), "no higher than the level");
+    reader.behind.clear();
+    let (floor, rows) = reader.read(12.1, &[200], &[], 1003);
+    assert_eq!((floor, rows, reader.covered.take().unwrap()[&0]), (100, vec![200], Covered { from: 100, to: None }));
 }
 
 #[tokio::test]
@@ -152,7 +173,10 @@ async fn each_lane_is_read_from_its_start_in_half_a_minute() {
 async fn a_read_that_fails_is_tried_with_fewer_lanes() {
     let (now, lanes) = (Instant::now(), (0..64).collect::<Vec<u8>>());
     let mut floors = Floors::new(now);
-    let ask = |floors: &mut Floors| floors.look(&lanes, 16, now).iter().map(|look| look.lane).collect::<Vec<u8>>();
+    let ask = |floors: &mut Floors| {
+        let looks = floors.look(&lanes, 16, &BTreeMap::new());
+        looks.iter().map(|look| look.lane).collect::<Vec<u8>>()
+    };
     assert_eq!(ask(&mut floors).len(), 64);
     for lanes in [32, 16, 8] {
         floors.failed();
@@ -161,12 +185,12 @@ async fn a_read_that_fails_is_tried_with_fewer_lanes() {
     let mut all: BTreeSet<u8> = BTreeSet::new();
     for _ in 0..8 {
         let slow = now.checked_sub(SLOW).unwrap();
-        floors.found(&mut OutboxFound::default(), slow, &BTreeSet::new(), &BTreeSet::new());
+        floors.found(&mut OutboxFound::default(), slow, &BTreeSet::new());
         all.extend(ask(&mut floors));
     }
     assert_eq!(all.len(), 64, "all have their turn");
     for _ in 0..8 {
-        floors.found(&mut OutboxFound::default(), now, &BTreeSet::new(), &BTreeSet::new());
+        floors.found(&mut OutboxFound::default(), now, &BTreeSet::new());
         ask(&mut floors);
     }
     assert_eq!(ask(&mut floors).len(), 64);

@@ -1,8 +1,11 @@
 //! Tests of the queue.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
-use super::super::crowded::MANY;
+use super::super::level::Covered;
+use super::super::room::MANY;
 use super::*;
 use crate::Outgoing;
 use crate::outbox::StagedMessage;
@@ -15,6 +18,19 @@ fn row(id: i64, key: Option<&str>) -> OutboxRow {
     };
     let message = StagedMessage::new(Uuid::nil(), message);
     OutboxRow { id, lane: 0, message, age: Duration::ZERO, due: Duration::ZERO }
+}
+
+/// Reads the lane to its end.
+fn read(queue: &mut Queue, rows: Vec<OutboxRow>, now: Instant) -> usize {
+    queue.ask(false, false);
+    queue.covered(&BTreeMap::from([(0, Covered { from: 1, to: None })]));
+    queue.add(rows, now)
+}
+
+/// The keys that the next read leaves out, and from where on it is to read for others.
+fn asks(queue: &mut Queue) -> (Vec<Key>, Option<i64>) {
+    let asks = queue.ask(false, false);
+    (asks.keys, asks.behind.get(&0).map(|look| look.floor))
 }
 
 fn ids(queue: &mut Queue) -> Vec<i64> {
@@ -43,12 +59,14 @@ async fn a_delayed_message_keeps_those_behind_it() {
     let first = queue.next(true).unwrap();
     queue.hold(&first);
     queue.delay(&first, now, Duration::from_secs(1));
-    assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
-    assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 0, "their key is blocked");
+    assert_eq!(asks(&mut queue), (vec![Key::of("k").unwrap()], None));
+    assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 0, "their key is left out");
     assert_eq!(ids(&mut queue), [3]);
-    assert!(queue.wake(now, 1).is_empty());
-    assert_eq!(queue.wake(now + Duration::from_secs(1), 1), [(0, 1)], "it and those behind it are read again");
-    assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(4, Some("k"))], now), 3);
+    queue.wake(now, 1);
+    assert_eq!(asks(&mut queue).1, None);
+    queue.wake(now + Duration::from_secs(1), 1);
+    assert_eq!(asks(&mut queue), (vec![], Some(1)), "it and those behind it are read again");
+    assert_eq!(read(&mut queue, vec![row(1, Some("k")), row(2, Some("k")), row(4, Some("k"))], now), 3);
     let first = queue.next(true).unwrap();
     assert_eq!((first.id, queue.next(true).is_none()), (1, true));
     queue.advance(&first);
@@ -77,10 +95,39 @@ async fn a_message_that_comes_late_goes_in_front_of_one_in_its_delay() {
     let first = queue.next(true).unwrap();
     assert_eq!(first.id, 1);
     queue.delay_unanswered(&first, now + Duration::from_secs(2));
-    assert!(queue.wake(now + Duration::from_secs(1), 1).is_empty(), "2 is behind 1");
-    assert_eq!(queue.wake(now + Duration::from_secs(2), 1), [(0, 1)]);
-    assert_eq!(queue.add(vec![row(1, Some("k")), row(2, Some("k"))], now), 2);
+    queue.wake(now + Duration::from_secs(1), 1);
+    assert_eq!(asks(&mut queue).1, None, "2 is behind 1");
+    queue.wake(now + Duration::from_secs(2), 1);
+    assert_eq!(asks(&mut queue).1, Some(1));
+    assert_eq!(read(&mut queue, vec![row(1, Some("k")), row(2, Some("k"))], now), 2);
     assert_eq!(ids(&mut queue), [1]);
+}
+
+#[tokio::test]
+async fn a_message_that_comes_late_goes_in_front_of_those_that_wait() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.add(vec![row(2, Some("k")), row(3, Some("k"))], now);
+    let second = queue.next(true).unwrap();
+    queue.add(vec![row(1, Some("k"))], now);
+    queue.advance(&second);
+    assert_eq!(ids(&mut queue), [1]);
+}
+
+#[tokio::test]
+async fn a_message_that_was_read_again_with_one_in_front_of_it_is_known() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.add(vec![row(2, Some("k"))], now);
+    let second = queue.next(true).unwrap();
+    queue.hold(&second);
+    queue.add(vec![row(1, Some("k"))], now);
+    let first = queue.next(true).unwrap();
+    queue.delay_unanswered(&first, now);
+    // Its refusal is recorded only now.
+    queue.delay(&second, now, Duration::from_secs(1));
+    queue.wake(now, 1);
+    read(&mut queue, vec![row(1, Some("k")), row(2, Some("k"))], now);
+    queue.wake(now + Duration::from_secs(1), 1);
+    assert_eq!(queue.known().len(), 2);
 }
 
 #[tokio::test]
@@ -137,26 +184,23 @@ async fn of_a_key_with_many_messages_some_are_kept_and_leave_room_to_others() {
     let rows = |ids: std::ops::RangeInclusive<i64>| ids.map(|id| row(id, Some("k"))).collect::<Vec<_>>();
     queue.add(rows(1..=3 * most), now);
     assert_eq!((queue.len(), queue.firsts()), (MANY + 1, 1));
-    assert_eq!(queue.blocked(), (vec![Key::of("k").unwrap()], BTreeSet::from([0])));
+    assert_eq!(asks(&mut queue), (vec![Key::of("k").unwrap()], None));
     assert_eq!(queue.add(rows(1..=3 * most), now), 0, "they are behind one that is not kept");
     let mut ids = 1..;
-    let from = loop {
+    while !queue.goes_on() {
         let first = queue.next(true).unwrap();
         assert_eq!(Some(first.id), ids.next());
         queue.advance(&first);
         queue.forget([first.id]);
-        let from = queue.thin_out();
-        if !from.is_empty() {
-            break from;
-        }
-    };
-    assert_eq!(from, [(0, most + 1)]);
-    assert!(queue.blocked().0.is_empty());
-    queue.add(rows(most + 1..=3 * most), now);
+    }
+    assert_eq!(asks(&mut queue), (vec![], Some(most + 1)), "half of them are left");
+    read(&mut queue, rows(most + 1..=3 * most), now);
     let first = queue.next(true).unwrap();
     assert_eq!((Some(first.id), queue.len(), queue.firsts()), (ids.next(), MANY + 1, 1));
     queue.hold(&first);
-    assert_eq!((queue.len(), queue.firsts(), queue.thin_out()), (1, 1, vec![]), "all is read again behind it");
+    assert_eq!((queue.len(), queue.firsts(), asks(&mut queue).1), (1, 1, None));
+    queue.give_up(&first);
+    assert_eq!(asks(&mut queue).1, Some(first.id), "all is read again behind it");
 }
 
 #[tokio::test]
@@ -167,13 +211,32 @@ async fn of_a_key_with_large_messages_some_are_kept_and_leave_room_to_others() {
         OutboxRow { message, ..row(id, None) }
     };
     queue.add((1..=40).map(large).collect(), now);
-    assert_eq!((queue.len(), queue.bytes(), queue.blocked().0.len()), (32, 32 * 1024 * 1024, 1));
+    assert_eq!((queue.len(), queue.bytes(), asks(&mut queue).0.len()), (32, 32 * 1024 * 1024, 1));
     // Of the 31 that wait behind the first one, 15 are left.
     for number in 1..=16 {
-        assert!(queue.thin_out().is_empty(), "{number}");
+        assert!(!queue.goes_on(), "{number}");
         let first = queue.next(true).unwrap();
         queue.advance(&first);
         queue.forget([first.id]);
     }
-    assert_eq!(queue.thin_out(), [(0, 33)]);
+    assert_eq!((queue.goes_on(), asks(&mut queue).1), (true, Some(33)));
+}
+
+#[tokio::test]
+async fn what_is_not_kept_in_front_of_a_message_that_fails_is_read_again() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let many = i64::try_from(MANY).unwrap();
+    queue.add(vec![row(many + 51, Some("k"))], now);
+    let early = queue.next(true).unwrap();
+    // A transaction commits late.
+    queue.add((1..=many + 50).map(|id| row(id, Some("k"))).collect(), now);
+    queue.delay_unanswered(&early, now);
+    for id in 1..=many {
+        let first = queue.next(true).unwrap();
+        assert_eq!((first.id, asks(&mut queue).1), (id, None));
+        queue.advance(&first);
+        queue.forget([id]);
+    }
+    queue.wake(now, 1);
+    assert_eq!(asks(&mut queue), (vec![], Some(many + 1)));
 }

@@ -103,7 +103,7 @@ impl Postgres {
         let cut = rows.iter().filter(|row| matches!(row.try_get(13), Ok(true)));
         let cut = cut.map(|row| row.try_get(1).map(lane)).collect::<Result<_, _>>()?;
         let rows = rows.iter().filter(some).map(row).collect::<Result<_, sqlx::Error>>()?;
-        Ok(OutboxFound { rows, cut, open, mark })
+        Ok(OutboxFound { rows, cut, open, mark, highest: 0 })
     }
 
     pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::outbox_sql::LANE;
 use super::relays_sql::{
-    ALIVE, BURY, DEAD, DELETE, DISCARD, FREE, GIVE, GONE, LEAVE, READ, RELAYS, RENEW, REPLAY, RETRY, STATS, TAKE,
+    ALIVE, BURY, DEAD, DELETE, DISCARD, FREE, GIVE, GONE, HIGHEST, LEAVE, READ, RELAYS, RENEW, REPLAY, RETRY, STATS,
+    TAKE,
 };
 use super::sql::{duration, millis, time};
 use super::{Sqlite, Txn};
@@ -112,8 +113,13 @@ impl Sqlite {
         let blocked = blocked.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes())));
         let blocked = format!("[{}]", blocked.collect::<Vec<_>>().join(","));
         let mut reader = self.file.reader().await?;
-        let (mut found, mut cut) = (Vec::new(), Vec::new());
+        let (mut found, mut cut, mut highest) = (Vec::new(), Vec::new(), 0);
         for look in lanes {
+            // Before the rows: what is committed between the two is above it, and found.
+            let query = self.of(HIGHEST, outbox).bind(look.lane);
+            let last = query.fetch_optional(&mut reader.connection).await;
+            let last: Result<i64, _> = last.and_then(|row| row.map_or(Ok(0), |row| row.try_get("id")));
+            highest = last.map_err(|error| self.file.fault(error))?.max(highest);
             let query =
                 self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
             let mut rows = query.fetch(&mut reader.connection);
@@ -129,7 +135,7 @@ impl Sqlite {
             }
         }
         reader.give_back();
-        Ok(OutboxFound { rows: found, cut, mark: Some(0), ..OutboxFound::default() })
+        Ok(OutboxFound { rows: found, cut, mark: Some(0), highest, open: Vec::new() })
     }
 
     pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {

@@ -41,6 +41,9 @@ WHERE outbox_id = ?1 AND lane = ?2 AND id >= ?3
   AND id NOT IN (SELECT value FROM json_each(?6))
 ORDER BY id LIMIT ?4"#;
 
+pub(super) const HIGHEST: &str = r#"
+SELECT id FROM "idem_outbox_messages" WHERE outbox_id = ?1 AND lane = ?2 ORDER BY id DESC LIMIT 1"#;
+
 pub(super) const DELETE: &str = r#"
 DELETE FROM "idem_outbox_messages"
 WHERE outbox_id = ?1 AND lane = ?3 AND id = ?4 AND message_id = ?5 AND EXISTS (

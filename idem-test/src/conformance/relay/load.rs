@@ -1,6 +1,6 @@
 //! Relays under load, and after pauses.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -166,37 +166,6 @@ pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     }
     assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1));
     relay.crash().await;
-}
-
-/// Ten thousand messages of one transaction. One key has more of them than a relay keeps, and the first gets no answer for
-/// long. Those of other keys are published meanwhile, and of each key they leave in their order.
-pub async fn a_key_with_many_messages_stops_no_other<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let go_on = watch::Sender::new(false);
-    let goes_on = go_on.subscribe();
-    line.sink.on_publish(move |message| match text(message) == "0" && !*goes_on.borrow() {
-        true => Reply::RefuseWhen(goes_on.clone()),
-        false => Reply::Confirm,
-    });
-    let key = |n: usize| if n < 1200 { "many".to_owned() } else { (n % 50).to_string() };
-    line.stage((0..10_000).map(|n| message(n).key(key(n)))).await;
-    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(60));
-    let relay = line.start_with(relay.concurrency(20));
-    let calls = async |number: usize| {
-        tokio::time::timeout(Duration::from_secs(50), line.sink.wait_for(|sink| sink.calls() >= number)).await.unwrap();
-    };
-    calls(1 + 8800).await;
-    go_on.send_replace(true);
-    calls(1 + 10_000).await;
-    line.is_empty().await;
-    relay.stop().await.unwrap();
-    let mut of_key: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for message in line.sink.published() {
-        let n = text(&message).parse().unwrap();
-        of_key.entry(key(n)).or_default().push(n);
-    }
-    assert_eq!((of_key.len(), of_key.values().map(Vec::len).sum::<usize>()), (51, 10_000), "each once");
-    assert!(of_key.values().all(|numbers| numbers.is_sorted()), "{of_key:?}");
 }
 
 /// More messages get no answer than may wait. When the broker answers again, all are published.

@@ -3,6 +3,7 @@
 //! Its world is that of the store suite.
 
 mod failures;
+mod keys;
 mod leases;
 mod line;
 mod load;
@@ -11,6 +12,7 @@ mod order;
 
 pub use super::store::World;
 pub use failures::*;
+pub use keys::*;
 pub use leases::*;
 pub use load::*;
 pub use opening::*;
@@ -42,6 +44,10 @@ macro_rules! relay_suite {
             a_database_that_is_away_loses_and_repeats_nothing
             a_message_at_which_the_sink_panics_is_given_up
             a_sink_that_panics_ends_the_relay
+            // keys
+            a_key_with_many_messages_stops_no_other
+            many_keys_with_many_messages_stop_no_other
+            a_message_that_is_staged_in_a_pause_waits_for_no_poll
             // leases
             a_drain_waits_for_its_confirms_and_gives_its_lanes_back
             two_relays_share_the_lanes
@@ -61,7 +67,6 @@ macro_rules! relay_suite {
             a_standing_relay_goes_on_at_once_when_another_ends
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other
-            a_key_with_many_messages_stops_no_other
             a_relay_in_which_too_many_messages_wait_goes_on
             a_delete_without_an_answer_makes_no_copy
             a_record_without_an_answer_costs_no_attempt

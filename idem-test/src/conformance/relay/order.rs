@@ -133,7 +133,7 @@ pub async fn a_slow_read_lets_no_message_overtake<W: World>(world: W) {
         }
     })
     .await;
-    // What the relay does after its record.
+    // The relay goes on after its record.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     gate.closed.send_replace(false);
     assert_eq!(line.published(2).await, ["2", "3"]);
@@ -184,7 +184,7 @@ pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W)
         }
     })
     .await;
-    // What the relay does after its record.
+    // The relay goes on after its record.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     reads.permits.add_permits(1);
     assert_eq!(line.published(1).await, ["next"]);

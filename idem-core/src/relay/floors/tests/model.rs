@@ -1,7 +1,5 @@
 //! Floors against a model of transactions, ids and snapshots.
 
-use std::collections::BTreeMap;
-
 use super::*;
 
 const LANES: u8 = 8;
@@ -74,7 +72,7 @@ impl Model {
     fn read(&mut self, at: f64, limit: u32) {
         let now = self.start + Duration::from_secs_f64(at);
         let lanes: Vec<u8> = (0..LANES).collect();
-        let looks = self.floors.look(&lanes, limit, now);
+        let looks = self.floors.look(&lanes, limit, &BTreeMap::new());
         self.raised += looks.iter().filter(|look| look.floor > 1).count();
         let left = self.left.clone();
         let mut found = OutboxFound { open: self.open.keys().copied().collect(), ..OutboxFound::default() };
@@ -92,7 +90,7 @@ impl Model {
         }
         let dropped: BTreeSet<u8> = (chance == 1).then_some(at as u8 % LANES).into_iter().collect();
         dropped.iter().for_each(|lane| self.floors.forget(*lane));
-        self.floors.found(&mut found, now, &dropped, &BTreeSet::new());
+        self.floors.found(&mut found, now, &dropped);
         let kept: BTreeSet<(u8, i64)> = found.rows.iter().map(|row| (row.lane, row.id)).collect();
         for (lane, id) in &kept {
             let first = left.range((*lane, 0)..(*lane, *id)).find(|row| !kept.contains(row));
@@ -136,21 +134,21 @@ async fn no_row_is_skipped_however_few_lanes_are_read_at_once() {
 async fn narrow_reads_begin_at_levels_as_wide_ones_do() {
     let start = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
     let (mut floors, lanes) = (Floors::new(start), (0..64).collect::<Vec<u8>>());
-    floors.look(&lanes, 16, start);
+    floors.look(&lanes, 16, &BTreeMap::new());
     floors.failed();
-    floors.look(&lanes, 16, start);
+    floors.look(&lanes, 16, &BTreeMap::new());
     floors.failed();
     let mut low = Vec::new();
     for number in 0..20 {
         // Each one takes over a second, so that it stays at 16 lanes.
         let now = start + Duration::from_secs_f64(1.4 * f64::from(number));
-        let looks = floors.look(&lanes, 16, now);
+        let looks = floors.look(&lanes, 16, &BTreeMap::new());
         assert_eq!(looks.len(), 16);
         low.push(looks.iter().filter(|look| look.floor <= 1).count());
         let mark = floors.wants_mark(now).then_some(100 + i64::from(number));
         let rows = vec![row(looks[0].lane, 1000 + i64::from(number))];
         let mut found = OutboxFound { rows, open: vec![5], mark, ..OutboxFound::default() };
-        floors.found(&mut found, now, &BTreeSet::new(), &BTreeSet::new());
+        floors.found(&mut found, now, &BTreeSet::new());
     }
     assert!(low[10..].iter().all(|low| *low == 0), "how many of 16 lanes were read from their start: {low:?}");
 }

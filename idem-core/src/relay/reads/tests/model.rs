@@ -1,0 +1,239 @@
+//! A model of transactions, and of a relay that reads what they have staged.
+
+use std::collections::HashSet;
+
+use super::super::super::entry::Entry;
+use super::super::super::floors::Floors;
+use super::*;
+use crate::store::OutboxFound;
+
+const LANES: u8 = 2;
+
+/// The first one stands for no key. The others alternate between the lanes.
+pub(super) const KEYS: [&str; 6] = ["", "a", "b", "c", "d", "e"];
+
+/// A row, or the dead index entry of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    key: usize,
+    /// The numbers at which it got its id, and at which its transaction was committed.
+    drawn: i64,
+    committed: Option<i64>,
+    /// Published, or given up.
+    pub(super) is_done: bool,
+    is_deleted: bool,
+}
+
+impl Row {
+    fn lane(self) -> u8 {
+        u8::try_from(self.key).unwrap() % LANES
+    }
+
+    fn found(self, id: i64) -> OutboxRow {
+        let message = Outgoing::new("a", "");
+        let message = if self.key == 0 { message } else { message.key(KEYS[self.key]) };
+        let message = StagedMessage::new(Uuid::nil(), message);
+        OutboxRow { id, lane: self.lane(), message, age: Duration::ZERO, due: Duration::ZERO }
+    }
+}
+
+pub(super) struct Model {
+    seed: u64,
+    next_number: i64,
+    pub(super) next_id: i64,
+    pub(super) rows: BTreeMap<i64, Row>,
+    /// The ids that the open transactions have drawn.
+    pub(super) open: BTreeMap<i64, Vec<i64>>,
+    pub(super) queue: Queue,
+    pub(super) floors: Floors,
+    start: Instant,
+    pub(super) now: Instant,
+    /// The messages that are being published, those that were refused, and those that are confirmed.
+    pub(super) publishing: Vec<Entry>,
+    pub(super) refused: Vec<Entry>,
+    confirmed: Vec<Entry>,
+    /// What the read that runs has found, with its beginning; and the rows that were deleted since.
+    pub(super) read: Option<(Instant, OutboxFound)>,
+    deleted: HashSet<i64>,
+    /// Whether ids are in the order of commits, as those of SQLite are.
+    pub(super) is_in_order: bool,
+    /// From where on the last read was.
+    pub(super) looks: Vec<LaneLook>,
+    /// How many index entries all reads have visited, and how many lanes they have read for keys.
+    pub(super) visited: usize,
+    pub(super) for_keys: usize,
+}
+
+impl Model {
+    /// If it is slow, reads that have failed stay narrow.
+    pub(super) fn new(seed: u64, slow: bool) -> Self {
+        let now = Instant::now();
+        let start = if slow { now.checked_sub(Duration::from_secs(100)).unwrap() } else { now };
+        Self {
+            seed,
+            next_number: 1,
+            next_id: 1,
+            rows: BTreeMap::new(),
+            open: BTreeMap::new(),
+            queue: Queue::default(),
+            floors: Floors::new(start),
+            start,
+            now: start,
+            publishing: Vec::new(),
+            refused: Vec::new(),
+            confirmed: Vec::new(),
+            read: None,
+            deleted: HashSet::new(),
+            is_in_order: false,
+            looks: Vec::new(),
+            visited: 0,
+            for_keys: 0,
+        }
+    }
+
+    pub(super) fn at(&mut self, at: f64) {
+        self.now = self.start + Duration::from_secs_f64(at);
+    }
+
+    pub(super) fn random(&mut self, below: usize) -> usize {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.seed >> 33).unwrap() % below
+    }
+
+    pub(super) fn number(&mut self) -> i64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// Stages messages of a key in a transaction, which stays open.
+    pub(super) fn stage(&mut self, transaction: i64, key: usize, messages: usize) {
+        for _ in 0..messages {
+            let (id, drawn) = (self.next_id, self.number());
+            self.next_id += 1;
+            self.rows.insert(id, Row { key, drawn, committed: None, is_done: false, is_deleted: false });
+            self.open.entry(transaction).or_default().push(id);
+        }
+    }
+
+    pub(super) fn commit(&mut self, transaction: i64) {
+        let committed = Some(self.number());
+        for id in self.open.remove(&transaction).unwrap_or_default() {
+            self.rows.entry(id).and_modify(|row| row.committed = committed);
+        }
+    }
+
+    /// Begins a read, in its snapshot.
+    pub(super) fn begin(&mut self, limit: u32, is_paused: bool) {
+        let mut lanes: Vec<u8> = (0..LANES).collect();
+        let asks = self.queue.ask(false, is_paused);
+        if is_paused {
+            lanes.retain(|lane| !asks.lanes.contains(lane) || asks.behind.contains_key(lane));
+        }
+        if lanes.is_empty() {
+            return;
+        }
+        self.for_keys += asks.behind.len();
+        self.looks = self.floors.look(&lanes, limit, &asks.behind);
+        let known: HashSet<i64> = self.queue.known().into_iter().collect();
+        let is_left_out = |key: usize| key > 0 && asks.keys.contains(&Key::of(KEYS[key]).unwrap());
+        let left_out: Vec<bool> = (0..KEYS.len()).map(is_left_out).collect();
+        let highest = if self.is_in_order { self.next_id - 1 } else { 0 };
+        let mut found = OutboxFound { open: self.open.keys().copied().collect(), highest, ..OutboxFound::default() };
+        for look in &self.looks {
+            let mut left = look.limit;
+            let of_lane = |row: &Row| row.lane() == look.lane && row.committed.is_some();
+            for (id, row) in self.rows.range(look.floor..).filter(|(_, row)| of_lane(row)) {
+                if left == 0 {
+                    break;
+                }
+                self.visited += 1;
+                if !row.is_deleted && !left_out[row.key] && !known.contains(id) {
+                    found.rows.push(row.found(*id));
+                    left -= 1;
+                }
+            }
+        }
+        self.read = Some((self.now, found));
+    }
+
+    /// Ends the read that runs. Rarely, it has failed, or a lane was lost and taken again meanwhile.
+    pub(super) fn end(&mut self, is_sure: bool) {
+        let Some((began, mut found)) = self.read.take() else { return };
+        let deleted = std::mem::take(&mut self.deleted);
+        found.mark = self.floors.wants_mark(began).then(|| self.number());
+        let chance = if is_sure { 2 } else { self.random(20) };
+        if chance == 0 {
+            return self.floors.failed();
+        }
+        let lost = (chance == 1).then(|| u8::try_from(self.random(LANES.into())).unwrap());
+        let lost: BTreeSet<u8> = lost.into_iter().collect();
+        self.lose(&lost);
+        let Some(covered) = self.floors.found(&mut found, began, &lost) else { return };
+        found.rows.retain(|row| !deleted.contains(&row.id));
+        self.queue.covered(&covered);
+        self.queue.add(found.rows, self.now);
+    }
+
+    fn lose(&mut self, lost: &BTreeSet<u8>) {
+        lost.iter().for_each(|lane| self.floors.forget(*lane));
+        self.queue.drop_lanes(lost);
+        for entries in [&mut self.publishing, &mut self.refused, &mut self.confirmed] {
+            entries.retain(|entry| !lost.contains(&entry.lane));
+        }
+    }
+
+    /// Begins to publish all that can be published. None may overtake one of its key that was committed before it was staged.
+    pub(super) fn publish(&mut self) {
+        while let Some(entry) = self.queue.next(true) {
+            let row = self.rows[&entry.id];
+            assert!(!row.is_deleted, "{} is published again", entry.id);
+            let is_overtaken = |other: &Row| {
+                let is_earlier = other.committed.is_some_and(|committed| committed < row.drawn);
+                row.key > 0 && other.key == row.key && is_earlier && !other.is_done
+            };
+            let overtaken = self.rows.range(..entry.id).find(|(_, other)| is_overtaken(other));
+            assert!(row.is_done || overtaken.is_none(), "{} overtakes {overtaken:?}", entry.id);
+            self.publishing.push(entry);
+        }
+    }
+
+    pub(super) fn confirm(&mut self, entry: Entry) {
+        self.rows.entry(entry.id).and_modify(|row| row.is_done = true);
+        self.queue.advance(&entry);
+        self.confirmed.push(entry);
+    }
+
+    /// Deletes what is confirmed.
+    pub(super) fn delete_confirmed(&mut self) {
+        for entry in std::mem::take(&mut self.confirmed) {
+            self.delete(entry.id);
+        }
+    }
+
+    /// Records what was refused: it is published again later, or given up.
+    pub(super) fn record_refused(&mut self) {
+        for entry in std::mem::take(&mut self.refused) {
+            let delay = Duration::from_millis(self.random(1000) as u64);
+            if self.random(2) == 0 {
+                self.queue.delay(&entry, self.now, delay);
+            } else {
+                self.delete(entry.id);
+                self.queue.give_up(&entry);
+            }
+        }
+    }
+
+    fn delete(&mut self, id: i64) {
+        self.rows.entry(id).and_modify(|row| (row.is_done, row.is_deleted) = (true, true));
+        if self.read.is_some() {
+            self.deleted.insert(id);
+        }
+        self.queue.forget([id]);
+    }
+
+    pub(super) fn wake(&mut self) {
+        for (lane, id) in self.queue.wake(self.now, 10) {
+            self.floors.reopen(lane, id);
+        }
+    }
+}
