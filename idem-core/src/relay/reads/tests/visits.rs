@@ -1,7 +1,6 @@
 //! How many index entries reads visit. Those of rows that were deleted are still there, as under an old snapshot.
 
 use super::model::Model;
-use super::*;
 
 /// Three keys of one lane.
 const HOT: usize = 1;
