@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
+use uuid::Uuid;
 
 use crate::external::CallLimits;
 use crate::registry::{Job, Registered, Unfit};
-use crate::store::{Caller, HandlerId, Identity, LatestVersions, Row};
+use crate::store::{Caller, HandlerId, Identity, LatestVersions, Row, first_outbound};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -30,8 +31,8 @@ pub(crate) struct Route<S> {
     pub(crate) retention: Option<Duration>,
     /// The table of latest versions, if it takes them.
     pub(crate) versions: Option<LatestVersions>,
-    /// The limits of its external call, if it makes one.
-    pub(crate) external: Option<CallLimits>,
+    /// Its external call, if it makes one.
+    pub(crate) external: Option<RouteCall>,
     /// Set once the database knows that the handler has processed messages.
     pub(crate) history: OnceCell<()>,
 }
@@ -40,6 +41,29 @@ impl<S> Route<S> {
     /// Returns the latest versions of the handler, if it takes them.
     pub(crate) fn latest(&self) -> Option<(&LatestVersions, HandlerId)> {
         self.versions.as_ref().map(|versions| (versions, self.id))
+    }
+
+    /// Returns the first key of the external call for a message, if the handler makes one. `from`: the delivery that brings the
+    /// message, or that of the handler that hands it over.
+    pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
+        self.external.map(|call| call.first_outbound(message, from))
+    }
+}
+
+/// The external call of a handler.
+#[derive(Clone, Copy)]
+pub(crate) struct RouteCall {
+    pub(crate) limits: CallLimits,
+    /// The random value of the handler, of which the first keys of its messages are hashes.
+    pub(crate) namespace: Uuid,
+}
+
+impl RouteCall {
+    /// Returns the first key of the call for a message. Without a position in a stream it is random: nothing tells whether the
+    /// message comes again, or is another one with the same key and content, which is to have its own effect.
+    pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Uuid {
+        let Some(position) = from.position() else { return Uuid::new_v4() };
+        first_outbound(self.namespace, self.limits.name, (from.source(), position), message)
     }
 }
 
@@ -150,15 +174,15 @@ impl<S: Store> Routes<S> {
         self.get(handler).is_some_and(|route| route.is_unclaimed)
     }
 
-    /// Returns whether this handler makes an external call first.
-    pub(crate) fn calls(&self, handler: HandlerId) -> bool {
-        self.get(handler).is_some_and(|route| route.external.is_some())
+    /// Returns the first key of the external call for a message, if its handler makes one.
+    pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
+        self.get(message.handler)?.first_outbound(message, from)
     }
 
     /// The handlers that make external calls.
     pub(crate) fn callers(&self) -> Vec<Caller> {
         let caller = |route: &Route<S>| {
-            let limits = route.external?;
+            let limits = route.external?.limits;
             Some(Caller { handler: route.id, lease: limits.lease(), name: limits.kept_name() })
         };
         self.routes.iter().filter_map(caller).collect()

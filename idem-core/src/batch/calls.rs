@@ -1,8 +1,8 @@
 //! The handler calls that a batch makes.
 
+use crate::Store;
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::{Key, Store};
 
 use super::item::Item;
 
@@ -10,8 +10,6 @@ use super::item::Item;
 pub(super) struct Call<'a, S: Store> {
     pub(super) places: Vec<usize>,
     pub(super) route: &'a Route<S>,
-    /// The incoming key, if the handler stages messages, whose ids are derived from it. A batch has no such key.
-    pub(super) key: Option<Key>,
     pub(super) job: Box<dyn Job<S>>,
 }
 
@@ -27,8 +25,7 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
         let route = items[place].route;
         let Some(job) = items[place].job.take() else { continue };
         if !route.handler.takes_batch() {
-            let key = job.outbox().map(|_| items[place].identity.key.clone());
-            calls.push(Call { places: vec![place], route, key, job });
+            calls.push(Call { places: vec![place], route, job });
             continue;
         }
         match batched.iter_mut().find(|(of, ..)| of.id == route.id) {
@@ -40,7 +37,7 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
         }
     }
     let joined = |(route, places, jobs): (&'a Route<S>, _, _)| {
-        route.handler.join(jobs).map(|job| Call { places, route, key: None, job })
+        route.handler.join(jobs).map(|job| Call { places, route, job })
     };
     calls.extend(batched.into_iter().filter_map(joined));
     calls

@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
             // the database has refused would be refused again. One without the answer to its call is moved, alone, and so is
             // one of a call that this handler does not make.
             let fits = match &route.external {
-                Some(limits) => row.answer.is_some() && limits.is_of(row),
+                Some(call) => row.answer.is_some() && call.limits.is_of(row),
                 None => !row.may_have_called(),
             };
             if row.breaks > 0 || self.refusals.is_refused(row.id) || !fits {

@@ -123,7 +123,7 @@ impl<S: Store> Pipeline<S> {
         staged: &mut Staged,
     ) -> Result<Vec<usize>, Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
-        for Call { places, route, key, job } in calls {
+        for Call { places, route, job } in calls {
             if !before.is_empty() {
                 match self.store.check_between(txn).await {
                     Ok(TxnState::Open) => was_open = true,
@@ -147,7 +147,7 @@ impl<S: Store> Pipeline<S> {
             route.meters.handler.record(began.elapsed());
             if let (Ok(()), Some(outbox)) = (&handled, outbox) {
                 // In its span, which the messages name as their parent.
-                let stage = || self.stage(staged, route, key.as_ref(), &outbox);
+                let stage = || self.stage(staged, route, messages[places[0]], &outbox);
                 handled = span.in_scope(stage).map_err(Unhandled::Failed);
             }
             if let Err(unhandled) = handled {

@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
 
     async fn call(&self, row: &Row, mut taken: Taken) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
-        let limits = route.external.as_ref()?;
+        let limits = &route.external.as_ref()?.limits;
         // A suspect that has the process to itself could end it, and leave the call in doubt.
         let beside = self.suspect_lock.direct().await;
         if !limits.is_of(row) {

@@ -16,8 +16,9 @@ const SOURCE: &str = "local";
 
 impl<S: Store> Pipeline<S> {
     /// Finds the handler of a local message, and computes its key and fingerprint as for a delivery. Whatever makes a dead
-    /// letter of a delivery is an error here: unlike a producer, the handler that stages it can be told.
-    pub(super) fn local(&self, id: Uuid, message: Outgoing) -> Result<LocalMessage, String> {
+    /// letter of a delivery is an error here: unlike a producer, the handler that stages it can be told. `from`: the delivery
+    /// for which that handler runs; `None` for a batch handler, which runs for several.
+    pub(super) fn local(&self, id: Uuid, message: Outgoing, from: Option<&Delivery>) -> Result<LocalMessage, String> {
         let name = message.to.clone();
         let refused = |why: &str| format!("the handler {name:?} cannot take a local message: {why}");
         let Some(route) = self.routes.named(&message.to) else {
@@ -43,8 +44,10 @@ impl<S: Store> Pipeline<S> {
             }
         }?;
         let fingerprint = route.handler.fingerprint(&delivery).map_err(|unfit| refused(&unfit.error))?;
-        let outbound = route.external.is_some().then(Uuid::new_v4);
-        Ok(LocalMessage { identity: Identity { handler: route.id, key, fingerprint }, delivery, outbound })
+        let identity = Identity { handler: route.id, key, fingerprint };
+        // The local message itself has no position.
+        let outbound = route.first_outbound(&identity, from.unwrap_or(&delivery));
+        Ok(LocalMessage { identity, delivery, outbound })
     }
 }
 

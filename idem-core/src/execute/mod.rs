@@ -17,11 +17,11 @@ mod stage;
 
 use tokio::time::Instant;
 
-use crate::Store;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{CommitResult, Identity, RollbackResult};
+use crate::{Delivery, Store};
 
 pub(crate) use conclude::Conclusion;
 pub(crate) use handle::Unhandled;
@@ -33,7 +33,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn execute(
         &self,
         route: &Route<S>,
-        identity: &Identity,
+        message: (&Identity, &Delivery),
         job: Box<dyn Job<S>>,
         mut txn: S::Txn,
         now: Instant,
@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         }
         let mut staged = Staged::default();
         if let Some(outbox) = outbox
-            && let Err(error) = self.stage(&mut staged, route, Some(&identity.key), &outbox)
+            && let Err(error) = self.stage(&mut staged, route, message, &outbox)
         {
             return self.undo(txn, Unhandled::Failed(error)).await;
         }

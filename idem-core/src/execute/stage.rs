@@ -3,8 +3,8 @@
 use crate::outbox::{Origin, Outbox, StagedMessage};
 use crate::routes::Route;
 use crate::runtime::Pipeline;
-use crate::store::{LocalMessage, StoreError};
-use crate::{BoxError, Key, Store, telemetry};
+use crate::store::{Identity, LocalMessage, StoreError};
+use crate::{BoxError, Delivery, Store, telemetry};
 
 use super::local::in_claim_order;
 
@@ -32,8 +32,8 @@ pub(super) struct Wakes {
 
 impl<S: Store> Pipeline<S> {
     /// Takes the messages that a handler has staged, which has returned `Ok`, and adds them to those of its transaction.
-    /// `key` is that of the incoming message. It counts only for handlers of one message: a batch handler would stage
-    /// others if it ran with other messages.
+    /// The incoming message counts only for handlers of one message: a batch handler would stage others if it ran with other
+    /// messages.
     ///
     /// # Errors
     /// One of them cannot be sent. This is a failure of the handler.
@@ -41,16 +41,17 @@ impl<S: Store> Pipeline<S> {
         &self,
         staged: &mut Staged,
         route: &Route<S>,
-        key: Option<&Key>,
+        incoming: (&Identity, &Delivery),
         outbox: &Outbox,
     ) -> Result<(), BoxError> {
-        let key = key.filter(|_| !route.handler.takes_batch());
+        let incoming = (!route.handler.takes_batch()).then_some(incoming);
         let messages = outbox.take();
         if messages.is_empty() {
             return Ok(());
         }
         let (consumer, handler) = (self.consumer.as_str(), route.handler.name());
         let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
+        let key = incoming.map(|(identity, _)| &identity.key);
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
         let limit = self.store.bell().and_then(|bell| bell.limit(gate.id));
         for (place, mut message) in messages.into_iter().enumerate() {
@@ -60,7 +61,7 @@ impl<S: Store> Pipeline<S> {
             telemetry::carry_on(&mut message.headers);
             let id = message.id.unwrap_or_else(|| origin.id(place));
             if message.is_local {
-                staged.local.push(self.local(id, message)?);
+                staged.local.push(self.local(id, message, incoming.map(|(_, delivery)| delivery))?);
                 gate.hands_over();
             } else {
                 gate.publishes();

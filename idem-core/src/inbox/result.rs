@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tracing::{Instrument, Span};
+use uuid::Uuid;
 
 use crate::runtime::{Pipeline, Progress, jittered, warn_of_refusal};
 use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
@@ -90,9 +91,10 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer.
-    pub(super) async fn leave_to_call(&self, row: &Row) {
-        self.record_result(row, &RowResult::LeftToCall).await;
+    /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer. `outbound`: its key,
+    /// unless it has one.
+    pub(super) async fn leave_to_call(&self, row: &Row, outbound: Uuid) {
+        self.record_result(row, &RowResult::LeftToCall { outbound }).await;
         self.wake_inbox();
     }
 

@@ -67,9 +67,11 @@ impl<S: Store> Pipeline<S> {
     /// this one does not. One with the answer of another call is dead. Returns the outcome of a row that is not run.
     async fn left(&self, route: &Route<S>, row: &Row) -> Option<Option<Outcome>> {
         match &route.external {
-            Some(_) if row.answer.is_none() => self.leave_to_call(row).await,
-            Some(limits) if !limits.is_of(row) => {
-                return Some(self.reject(row, Reason::Permanent, of_another(row, limits)).await);
+            Some(call) if row.answer.is_none() => {
+                self.leave_to_call(row, call.first_outbound(&row.identity, &row.delivery)).await;
+            }
+            Some(call) if !call.limits.is_of(row) => {
+                return Some(self.reject(row, Reason::Permanent, of_another(row, &call.limits)).await);
             }
             None if row.may_have_called() => self.leave_to_caller(row).await,
             _ => return None,
@@ -111,7 +113,8 @@ impl<S: Store> Pipeline<S> {
                     return self.give_back(row, fault).await;
                 }
             }
-            let ran = self.execute(route, &row.identity, job, txn, Instant::now()).await;
+            let message = (&row.identity, &row.delivery);
+            let ran = self.execute(route, message, job, txn, Instant::now()).await;
             return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
@@ -175,7 +178,10 @@ impl<S: Store> Pipeline<S> {
         match &mut classified {
             Classified::New => {
                 let new = NewRow::new(identity, delivery, Ok(due)).with_attempts(attempts, &row.error);
-                let new = if route.external.is_some() { new.with_call() } else { new };
+                let new = match route.first_outbound(identity, delivery) {
+                    Some(outbound) => new.with_call(outbound),
+                    None => new,
+                };
                 self.store.insert(&mut txn, &new).await?;
             }
             Classified::TooOld(dead) => {

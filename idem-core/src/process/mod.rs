@@ -250,7 +250,7 @@ impl<S: Store> Pipeline<S> {
                 Err(step) => return Ok(step),
             };
             // Handle, guard, commit.
-            let ran = self.execute(route, identity, ready, txn, opened).await;
+            let ran = self.execute(route, (identity, delivery), ready, txn, opened).await;
             return match self.conclude(route, ran, 0, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),

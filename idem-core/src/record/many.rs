@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::runtime::{Pipeline, Progress};
 use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, StoreError};
 use crate::{Delivery, Reason, Store};
@@ -21,10 +23,13 @@ impl Known {
         (self.identity.handler.0, self.identity.key.as_bytes())
     }
 
-    /// Returns its row, which is due now. `calls`: its handler makes an external call first.
-    fn row(&self, calls: bool) -> NewRow<'_> {
+    /// Returns its row, which is due now. `outbound`: the key of the external call that its handler makes first.
+    fn row(&self, outbound: Option<Uuid>) -> NewRow<'_> {
         let row = NewRow::new(&self.identity, &self.delivery, Ok(Duration::ZERO));
-        if calls { row.with_call() } else { row }
+        match outbound {
+            Some(outbound) => row.with_call(outbound),
+            None => row,
+        }
     }
 }
 
@@ -97,7 +102,7 @@ impl<S: Store> Pipeline<S> {
         let mut rows = Vec::with_capacity(messages.len());
         for (message, classified) in messages.iter().zip(&mut classified) {
             match classified {
-                Classified::New => rows.push(message.row(self.routes.calls(message.identity.handler))),
+                Classified::New => rows.push(message.row(self.routes.first_outbound(&message.identity, &message.delivery))),
                 // One by one, because their ids are logged; they are rare.
                 Classified::TooOld(dead) => {
                     self.insert_dead(txn, (&message.identity, &message.delivery), Reason::TooOld, dead).await?;

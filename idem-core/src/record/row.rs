@@ -77,10 +77,10 @@ impl<S: Store> Pipeline<S> {
             known => return self.answer(txn, route, known).await,
         };
         let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
-        let row = match route.external {
-            Some(_) if state == Ok(Duration::ZERO) => row.with_call(),
+        let row = match route.first_outbound(identity, delivery) {
+            Some(outbound) if state == Ok(Duration::ZERO) => row.with_call(outbound),
             // One that is stored ahead of its turn becomes due as an ordinary row.
-            Some(_) => row.with_outbound(),
+            Some(outbound) => row.with_outbound(outbound),
             None => row,
         };
         let id = match self.store.insert(&mut txn, &row).await {

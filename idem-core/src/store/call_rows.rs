@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use crate::Reason;
+use crate::{Error, Reason};
 
 use super::{CallAnswer, HandlerId, Row, StoreError, Transactions};
 
@@ -47,6 +47,22 @@ pub trait CallRows: Transactions {
     /// service has stored them. At most [`RELEASED_AT_ONCE`] of them, and none that another transaction has locked. Also
     /// counts those whose call may have begun, which stay as they are.
     fn release_calls(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<LeftCalls, StoreError>> + Send;
+
+    /// Returns the namespace of the calls of a registered handler: a random value, which is stored when it is first asked for,
+    /// and never changes. It ends with the registration of the handler, and no other handler ever has it. The first keys of
+    /// messages are derived from it, so it has to be part of every backup. Called at the start of a worker, for each handler
+    /// that makes an external call; it also checks that the table can be used, which other workers do not need.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the store has no such table, or if it is missing or cannot be used; the text names the fix.
+    /// [`Error::Database`] if the database cannot be used, or does not have this handler.
+    fn call_namespace(&self, _handler: HandlerId) -> impl Future<Output = Result<Uuid, Error>> + Send {
+        async {
+            let why = "this store keeps no namespaces of external calls, and a handler makes one: use a store that implements \
+                       `CallRows::call_namespace`";
+            Err(Error::Config(why.to_owned()))
+        }
+    }
 }
 
 /// The rows of a take.

@@ -5,7 +5,7 @@
 //! | `transactions`, `claims`, `inbox_rows`, `call_rows`, `outbox_rows`, `operator` | the six traits of a store |
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, and the leases of its lanes |
-//! | `call_answer`, `next_outbound` | the answer of an external call, and the key of the next one |
+//! | `call_answer`, `call_keys` | the answer of an external call, and the keys of calls |
 //! | `unscheduled` | local messages that do not run |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
 //! | `own_claim`, `names` | claims in transactions of the application's own, and numbers of names |
@@ -18,6 +18,7 @@
 //! | `postgres`, `sqlite` | the stores |
 
 mod call_answer;
+mod call_keys;
 mod call_rows;
 mod claim;
 mod claims;
@@ -36,7 +37,6 @@ mod migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 #[cfg(feature = "postgres")]
 mod names;
-mod next_outbound;
 mod operator;
 mod outbox_row;
 mod outbox_rows;
@@ -60,6 +60,8 @@ pub mod sqlite;
 
 pub use crate::outbox::Bell;
 pub use call_answer::CallAnswer;
+pub(crate) use call_keys::first_outbound;
+pub use call_keys::next_outbound;
 pub(crate) use call_rows::called_for;
 pub use call_rows::{CallResult, CallRows, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState};
@@ -73,7 +75,6 @@ pub use latest_versions::LatestVersions;
 pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;
-pub use next_outbound::next_outbound;
 pub use operator::Operator;
 pub use outbox_row::{
     DeadOutgoing, LOCAL_CONFLICT, LaneLeases, LaneLook, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRow,

@@ -60,14 +60,14 @@ impl<'a> NewRow<'a> {
         Self { attempts, error, ..self }
     }
 
-    /// Lets the row begin in its call phase, with a key.
-    pub fn with_call(self) -> Self {
-        Self { calls: true, ..self.with_outbound() }
+    /// Lets the row begin in its call phase, with this key, unless it has one.
+    pub fn with_call(self, outbound: Uuid) -> Self {
+        Self { calls: true, ..self.with_outbound(outbound) }
     }
 
-    /// Gives the row a random key for an external call, unless it has one.
-    pub fn with_outbound(self) -> Self {
-        Self { outbound: self.outbound.or_else(|| Some(Uuid::new_v4())), ..self }
+    /// Gives the row this key for an external call, unless it has one.
+    pub fn with_outbound(self, outbound: Uuid) -> Self {
+        Self { outbound: self.outbound.or(Some(outbound)), ..self }
     }
 }
 
@@ -240,7 +240,10 @@ pub enum RowResult {
     },
     /// Its handler makes an external call first, and the row has no answer: due now, in its [call phase](super::CallRows),
     /// with no start and no break.
-    LeftToCall,
+    LeftToCall {
+        /// The key of its call, unless it has one.
+        outbound: Uuid,
+    },
     /// It cannot be run: dead, without counting an attempt. Starts and lost connections stay, for an operator to see.
     Dead {
         /// The reason.

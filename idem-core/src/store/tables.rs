@@ -69,10 +69,18 @@ pub(crate) const LATEST: OptionalTables = OptionalTables {
     tables: &[("latest_versions", &["handler_id", "entity", "version"])],
 };
 
+/// The table of the namespaces of external calls.
+pub(crate) const CALL_NAMESPACES: OptionalTables = OptionalTables {
+    migration: 5,
+    file: "0005_call_namespaces.sql",
+    needed_by: "a handler that makes an external call",
+    tables: &[("call_namespaces", &["handler_id", "namespace"])],
+};
+
 impl OptionalTables {
     /// Returns the tables that a migration creates, if only some workers use them.
     pub(crate) fn of(migration: i64) -> Option<&'static Self> {
-        [&OUTBOX, &LATEST].into_iter().find(|tables| tables.migration == migration)
+        [&OUTBOX, &LATEST, &CALL_NAMESPACES].into_iter().find(|tables| tables.migration == migration)
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `builder`, `tuning`, `options`, `parts` | the builder, its options, and the parts of a worker |
 //! | `run` | the lifecycle: start, run, drain |
-//! | `start`, `fitness`, `calls`, `register`, `unregistered`, `renamed` | the checks at the start, and the registration of the handlers |
+//! | `start`, `fitness`, `calls`, `register`, `call_namespaces`, `unregistered`, `renamed` | the checks at the start, and the registration of the handlers |
 //! | `tasks` | the tasks of a running worker |
 //! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | a task that processes deliveries |
@@ -15,6 +15,7 @@
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
+mod call_namespaces;
 mod calls;
 mod drain;
 mod fitness;

@@ -11,6 +11,7 @@ use crate::store::{History, OutboxId, StoreError};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
+use super::call_namespaces::calls;
 use super::renamed::{Ours, Renamed};
 use super::unregistered::{Unregistered, new_first, with_versions};
 
@@ -45,6 +46,7 @@ pub(super) async fn register<S: Store>(
     };
     let histories = store.histories(consumer).await.map_err(failed)?;
     check_histories(consumer, store, handlers, settings, &histories).await?;
+    let calls = calls(store, ids.get(1..).unwrap_or_default(), handlers).await?;
     let mut ids = ids.into_iter().zip(retentions);
     let Some((nobody, _)) = ids.next() else {
         return Err(Error::Config("the store has registered no handler".to_owned()));
@@ -54,7 +56,7 @@ pub(super) async fn register<S: Store>(
         false => None,
     };
     let has_processed = |name: &str| histories.iter().any(|known| known.has_processed && known.handler == name);
-    let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {
+    let route = |(((id, retention), external), handler): (((_, _), _), &Arc<dyn Registered<S>>)| Route {
         id,
         retention,
         meters: Meters::new(consumer, handler.name()),
@@ -63,12 +65,12 @@ pub(super) async fn register<S: Store>(
         is_unclaimed: handler.is_natural() && settings.is_unordered(),
         is_local_only: handler.limits().is_local_only,
         versions: versions.clone().filter(|_| handler.advances()),
-        external: handler.external(),
+        external,
         history: OnceCell::new_with(has_processed(handler.name()).then_some(())),
         handler: handler.clone(),
     };
     let routes = Routes {
-        routes: ids.zip(handlers).map(route).collect(),
+        routes: ids.zip(calls).zip(handlers).map(route).collect(),
         nobody,
         nobody_meters: Meters::new(consumer, ""),
         route_by: settings.route_by.clone(),

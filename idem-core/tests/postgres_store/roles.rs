@@ -1,8 +1,9 @@
 //! Roles of the database: what they may do, and how their commits last.
 
-use idem_core::store::{Claims, OutboxRows, Transactions};
+use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
+use uuid::Uuid;
 
 use crate::connect::{SENTINEL, refusal, told};
 use crate::world::{DEADLINE, fresh, url};
@@ -174,7 +175,7 @@ async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
 /// A schema with the migrations that every worker needs, which this role may use.
 async fn first_migration(role: &mut Role, more: &str) -> String {
     let (schema, name) = (fresh("idem_test"), role.name.clone());
-    let [first, .., calls] = Postgres::migrations() else { panic!("there are more migrations") };
+    let [first, .., calls, _] = Postgres::migrations() else { panic!("there are more migrations") };
     let sql = format!("{}; {}", first.sql, calls.sql);
     role.run(format!(
         "CREATE SCHEMA {schema}; SET search_path TO {schema}; {sql}; RESET search_path; \
@@ -220,6 +221,11 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
         let why = refusal(store.latest_versions().await);
         let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".latest_versions TO");
         for part in [&schema, "0003_latest.sql", "takes `Latest`", "`Postgres::migrations()`", &grants, &role.name] {
+            assert!(why.contains(part), "{part} is not in {why}");
+        }
+        let why = refusal(store.call_namespace(HandlerId(1), Uuid::nil()).await);
+        let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".call_namespaces TO");
+        for part in [&schema, "0005_call_namespaces.sql", "external call", &grants, &role.name] {
             assert!(why.contains(part), "{part} is not in {why}");
         }
         if verify {

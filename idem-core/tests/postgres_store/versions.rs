@@ -1,8 +1,9 @@
 //! Tables of another version of idem, or incomplete ones.
 
-use idem_core::store::{Claims, OutboxRows, Transactions};
+use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use uuid::Uuid;
 
 use crate::world::{World, world};
 
@@ -30,6 +31,12 @@ impl World {
         let store = Postgres::options(&self.url).schema(&self.schema).verify_only().connect().await.unwrap();
         why(store.latest_versions().await)
     }
+
+    /// The error of something that uses the namespaces of calls.
+    async fn calls(&self) -> Option<String> {
+        let store = Postgres::options(&self.url).schema(&self.schema).verify_only().connect().await.unwrap();
+        why(store.call_namespace(HandlerId(1), Uuid::from_u128(1)).await)
+    }
 }
 
 /// The reason of a refusal; `None` if it is none.
@@ -46,7 +53,7 @@ async fn a_newer_schema_is_refused_unless_it_says_that_it_supports_this_version(
     let Some(mut world) = world().await else { return };
     world.run("INSERT INTO migrations (version, name, supports) VALUES (7, 'later', 7)").await;
     let why = world.starts().await.unwrap();
-    for part in [world.schema.as_str(), "0007", "later", "0004"] {
+    for part in [world.schema.as_str(), "0007", "later", "0005"] {
         assert!(why.contains(part), "{why}");
     }
     world.run("UPDATE migrations SET supports = 1 WHERE version = 7").await;
@@ -66,10 +73,11 @@ async fn a_missing_column_is_named_at_the_start() {
     assert!(columns.len() > 25, "{columns:?}");
     for (table, column) in columns {
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
-        let is_optional = table.starts_with("outbox") || table == "latest_versions";
+        let is_optional = table.starts_with("outbox") || table == "latest_versions" || table == "call_namespaces";
         assert_eq!(world.starts().await.is_none(), is_optional, "whether a worker without an outbox needs {table}");
         let refused = match table.as_str() {
             "latest_versions" => world.advances().await,
+            "call_namespaces" => world.calls().await,
             _ if is_optional => world.stages().await,
             _ => world.starts().await,
         };

@@ -1,7 +1,8 @@
-//! The tables that only some workers need: those of the outbox and of latest versions.
+//! The tables that only some workers need: those of the outbox, of latest versions, and of the namespaces of calls.
 
-use idem_core::store::{Claims, OutboxRows};
+use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows};
 use idem_core::{Error, Sqlite};
+use uuid::Uuid;
 
 use crate::open::starts;
 use crate::world::Dir;
@@ -26,12 +27,22 @@ pub(crate) async fn advances(dir: &Dir) -> Option<String> {
     }
 }
 
+/// The error of something that uses the namespaces of calls.
+pub(crate) async fn calls(dir: &Dir) -> Option<String> {
+    let store = Sqlite::options(dir.url()).verify_only().connect().await.unwrap();
+    match store.call_namespace(HandlerId(1), Uuid::from_u128(1)).await {
+        Ok(_) => None,
+        Err(Error::Config(why)) => Some(why),
+        Err(other) => panic!("not refused: {other:?}"),
+    }
+}
+
 /// A file with the migrations that every worker needs.
 async fn first_migration() -> (Dir, sqlx::SqliteConnection) {
     let dir = Dir::new();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
-    let [first, .., calls] = Sqlite::migrations() else { panic!("there are more migrations") };
+    let [first, .., calls, _] = Sqlite::migrations() else { panic!("there are more migrations") };
     let sql = sqlx::AssertSqlSafe(format!("PRAGMA journal_mode = WAL; {} {}", first.sql, calls.sql));
     sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
     (dir, connection)
@@ -57,7 +68,12 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
     for part in ["orders.db", "0003", "takes `Latest`", "without verify_only()", "Sqlite::migrations()"] {
         assert!(why.contains(part), "{part} is not in {why}");
     }
+    let why = calls(&dir).await.unwrap();
+    for part in ["orders.db", "0005", "external call", "without verify_only()", "Sqlite::migrations()"] {
+        assert!(why.contains(part), "{part} is not in {why}");
+    }
     Sqlite::connect(&dir.url()).await.unwrap();
+    assert_eq!(calls(&dir).await, None);
     store.register_outbox("billing").await.unwrap();
     store.latest_versions().await.unwrap();
 }

@@ -33,6 +33,7 @@ pub struct Publication {
     pub(crate) properties: Properties,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
+    pub(crate) position: Option<String>,
     pub(crate) ordering_key: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
     pub(crate) unrepresentable: Option<String>,
@@ -126,6 +127,13 @@ impl Publication {
     /// Sets when the message was published, by the broker's clock. By default the broker has no clock.
     pub fn published_at(mut self, time: SystemTime) -> Self {
         self.published_at = Some(time);
+        self
+    }
+
+    /// Sets the position of the message at the broker. By default it has none. A message that is published twice at one
+    /// position is one that a rewound stream delivers again: its [external calls](idem_core::OutboundKey) have the same key.
+    pub fn position(mut self, position: impl Into<String>) -> Self {
+        self.position = Some(position.into());
         self
     }
 

@@ -111,7 +111,7 @@ impl Source for Queue {
         self.shared.look(|state| state.unsettled_limit)
     }
 
-    /// The broker has no positions.
+    /// A message has a position only if its publication sets one.
     fn has_positions(&self) -> bool {
         false
     }

@@ -160,6 +160,7 @@ impl State {
             .with_properties(publication.properties)
             .with_tombstone(publication.tombstone)
             .with_published_at(publication.published_at)
+            .with_position(publication.position)
             .with_ordering_key(ordering_key)
             .with_partition_key(publication.partition_key)
             .with_unrepresentable(publication.unrepresentable)

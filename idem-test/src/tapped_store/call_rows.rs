@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use idem_core::Store;
 use idem_core::store::{CallResult, CallRows, Caller, HandlerId, LeftCalls, Row, StoreError, TakenCalls};
+use idem_core::{Error, Store};
 use uuid::Uuid;
 
 use super::calling::{key, recorded};
@@ -77,5 +77,9 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
 
     async fn release_calls(&self, handlers: &[HandlerId]) -> Result<LeftCalls, StoreError> {
         self.within.release_calls(handlers).await
+    }
+
+    async fn call_namespace(&self, handler: HandlerId) -> Result<Uuid, Error> {
+        self.within.call_namespace(handler).await
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn recorded(row: &Row, result: &RowResult) -> (&'static str, String) 
         RowResult::Broke { .. } => ("recorded", format!("result=broke breaks={}", row.breaks + 1)),
         RowResult::GivenBack { .. } => ("given-back", String::new()),
         RowResult::Released { .. } => ("released", String::new()),
-        RowResult::LeftToCall => ("left-to-call", String::new()),
+        RowResult::LeftToCall { .. } => ("left-to-call", String::new()),
         RowResult::Dead { .. } => ("rejected", String::new()),
     }
 }

@@ -50,7 +50,7 @@ impl<W: World> Shop<W> {
         let mut txn = self.store.begin(LONG).await.unwrap();
         assert!(self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap().is_new());
         let delivery = Delivery::new("orders", "{}");
-        let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call();
+        let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call(Uuid::new_v4());
         self.store.insert(&mut txn, &row).await.unwrap();
         self.store.commit(txn).await;
     }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use sqlx::Row as _;
 use uuid::Uuid;
 
+use crate::Error;
+use crate::store::tables::CALL_NAMESPACES;
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Resolution, Row, StoreError,
     TakenCalls, next_outbound,
@@ -57,12 +59,28 @@ impl CallRows for Postgres {
         let (released, in_doubt): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         Ok(LeftCalls::new(released.unsigned_abs(), in_doubt.unsigned_abs()))
     }
+
+    async fn call_namespace(&self, handler: HandlerId) -> Result<Uuid, Error> {
+        self.check_optional(&CALL_NAMESPACES, &self.0.checked.call_namespaces).await?;
+        let failed = |fault: StoreError| Error::database("could not register a namespace of calls", fault);
+        self.namespace(handler).await.map_err(failed)
+    }
 }
 
 impl Postgres {
-    /// Moves a taken row to its call phase.
-    pub(super) async fn leave_to_call(&self, row: &Row) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().leave_to_call.query().bind(row.id).bind(row.token)).await?.is_empty())
+    /// Returns the namespace of the calls of a handler, which is made here if there is none.
+    async fn namespace(&self, handler: HandlerId) -> Result<Uuid, StoreError> {
+        self.ask(self.sql().store_namespace.query().bind(handler.0)).await?;
+        // In a separate statement, which sees what another worker has inserted meanwhile.
+        let rows = self.ask(self.sql().call_namespace.query().bind(handler.0)).await?;
+        let hidden = || StoreError::Unavailable("the table `call_namespaces` hides the row of the handler".into());
+        Ok(rows.first().ok_or_else(hidden)?.try_get(0)?)
+    }
+
+    /// Moves a taken row to its call phase, with this key, unless it has one.
+    pub(super) async fn leave_to_call(&self, row: &Row, outbound: Uuid) -> Result<bool, StoreError> {
+        let query = self.sql().leave_to_call.query().bind(row.id).bind(row.token).bind(outbound);
+        Ok(!self.ask(query).await?.is_empty())
     }
 
     /// Does what an operator has decided about a call.

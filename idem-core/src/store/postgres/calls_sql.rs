@@ -67,7 +67,7 @@ pub(super) const DATE: &str = "
 
 pub(super) const LEAVE_TO_CALL: &str = "
     UPDATE {schema}.inbox_messages SET token = NULL, starts = -1, breaks = 0, due_at = now(),
-        outbound = coalesce(outbound, pg_catalog.gen_random_uuid())
+        outbound = coalesce(outbound, $3)
     WHERE id = $1 AND token = $2 RETURNING 1";
 
 /// $1: the handlers, $2 how many rows to release.
@@ -103,3 +103,9 @@ pub(super) const RESOLVE: &str = "
     WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead' AND i.outbound = $4
       AND ($3 IS NOT NULL OR i.answer IS NULL)
     RETURNING 1";
+
+/// The namespace is the default of its column, a random value.
+pub(super) const STORE_NAMESPACE: &str =
+    "INSERT INTO {schema}.call_namespaces (handler_id) VALUES ($1) ON CONFLICT DO NOTHING";
+
+pub(super) const NAMESPACE: &str = "SELECT namespace FROM {schema}.call_namespaces WHERE handler_id = $1";

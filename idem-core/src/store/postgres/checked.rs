@@ -7,4 +7,5 @@ use tokio::sync::OnceCell;
 pub(super) struct Checked {
     pub(super) outbox: OnceCell<()>,
     pub(super) latest: OnceCell<()>,
+    pub(super) call_namespaces: OnceCell<()>,
 }

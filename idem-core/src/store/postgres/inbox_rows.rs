@@ -126,14 +126,14 @@ impl InboxRows for Postgres {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
-        if matches!(result, RowResult::LeftToCall) {
-            return self.leave_to_call(row).await;
+        if let RowResult::LeftToCall { outbound } = result {
+            return self.leave_to_call(row, *outbound).await;
         }
         let (attempts, starts, breaks) = match result {
             RowResult::Failed { .. } => (1, 0, 0),
             RowResult::Broke { .. } => (0, 1, 1),
             RowResult::GivenBack { .. } => (0, 1, 0),
-            RowResult::Dead { .. } | RowResult::Released { .. } | RowResult::LeftToCall => (0, 0, 0),
+            RowResult::Dead { .. } | RowResult::Released { .. } | RowResult::LeftToCall { .. } => (0, 0, 0),
         };
         let (due, reason, error) = match result {
             RowResult::Failed { next: Ok(due), error } | RowResult::Broke { due, error } => {
@@ -143,7 +143,7 @@ impl InboxRows for Postgres {
                 (None, Some(reason.as_str()), Some(error))
             }
             RowResult::GivenBack { due } | RowResult::Released { due } => (Some(*due), None, None),
-            RowResult::LeftToCall => (None, None, None),
+            RowResult::LeftToCall { .. } => (None, None, None),
         };
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);

@@ -36,6 +36,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0003_latest.sql"),
     },
     Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/postgres/0004_calls.sql") },
+    Migration {
+        version: 5,
+        name: "0005_call_namespaces.sql",
+        sql: include_str!("../../../migrations/postgres/0005_call_namespaces.sql"),
+    },
 ];
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.

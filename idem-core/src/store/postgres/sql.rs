@@ -68,6 +68,8 @@ statements! {
     leave_to_call = calls_sql::LEAVE_TO_CALL,
     release_calls = calls_sql::release(),
     resolve = calls_sql::RESOLVE,
+    store_namespace = calls_sql::STORE_NAMESPACE,
+    call_namespace = calls_sql::NAMESPACE,
     stats = operator_sql::STATS,
     consumers = operator_sql::CONSUMERS,
     list_dead = operator_sql::list("dead"),

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use crate::Reason;
+use crate::store::tables::CALL_NAMESPACES;
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError, TakenCalls,
     next_outbound,
 };
+use crate::{Error, Reason};
 
-use super::Sqlite;
 use super::sql::{duration, ids, millis, row, rows};
+use super::{Sqlite, migrate};
 
 pub(super) const DUE: &str = r#"
 SELECT EXISTS (
@@ -105,6 +106,12 @@ UPDATE "idem_inbox_messages" SET
 WHERE id = ?1 AND state = 'dead' AND outbound = ?5 AND (?3 IS NOT NULL OR answer IS NULL)
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
 
+/// The namespace is the default of its column, a random value.
+const STORE_NAMESPACE: &str =
+    r#"INSERT INTO "idem_call_namespaces" (handler_id) VALUES (?1) ON CONFLICT DO NOTHING"#;
+
+const NAMESPACE: &str = r#"SELECT namespace FROM "idem_call_namespaces" WHERE handler_id = ?1"#;
+
 impl CallRows for Sqlite {
     /// Reads first: each poll comes here, and there is one writer. It needs no bound: what was deleted from an index is not in the
     /// way of later searches, whatever others still read.
@@ -183,6 +190,23 @@ impl CallRows for Sqlite {
         };
         Ok(LeftCalls::new(released, in_doubt.unsigned_abs()))
     }
+
+    async fn call_namespace(&self, handler: HandlerId) -> Result<Uuid, Error> {
+        let failed = |fault: StoreError| Error::database("could not register a namespace of calls", fault);
+        let mut connection = self.file.writer().await.map_err(failed)?;
+        let (path, prefix) = (self.file.path(), &self.prefix);
+        let checked = self
+            .namespaces_checked
+            .get_or_try_init(|| migrate::optional(connection.raw(), path, prefix, &CALL_NAMESPACES));
+        checked.await?;
+        let stored = async {
+            sqlx::query(prefix.sql(STORE_NAMESPACE)).bind(handler.0).execute(connection.raw()).await?;
+            sqlx::query_scalar(prefix.sql(NAMESPACE)).bind(handler.0).fetch_one(connection.raw()).await
+        };
+        let namespace = stored.await.map_err(|error| failed(self.file.fault(error)))?;
+        connection.give_back();
+        Ok(namespace)
+    }
 }
 
 async fn take(
@@ -207,10 +231,10 @@ async fn take(
 }
 
 impl Sqlite {
-    /// Moves a taken row to its call phase.
-    pub(super) async fn leave_to_call(&self, row: &Row) -> Result<bool, StoreError> {
+    /// Moves a taken row to its call phase, with this key, unless it has one.
+    pub(super) async fn leave_to_call(&self, row: &Row, outbound: Uuid) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(LEAVE_TO_CALL)).bind(row.id).bind(row.token);
-        Ok(self.change(query.bind(Uuid::new_v4())).await? == 1)
+        Ok(self.change(query.bind(outbound)).await? == 1)
     }
 
     /// Gives a dead row of a call its answer, or lets it call again.

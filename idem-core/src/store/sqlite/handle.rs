@@ -57,6 +57,8 @@ pub struct Sqlite {
     pub(super) outbox_checked: Arc<OnceCell<()>>,
     /// Whether the table of latest versions was found.
     pub(super) latest_checked: Arc<OnceCell<()>>,
+    /// Whether the table of the namespaces of external calls was found.
+    pub(super) namespaces_checked: Arc<OnceCell<()>>,
 }
 
 impl Sqlite {

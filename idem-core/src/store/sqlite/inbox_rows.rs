@@ -160,7 +160,7 @@ impl InboxRows for Sqlite {
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         let (text, due, reason, error) = match result {
-            RowResult::LeftToCall => return self.leave_to_call(row).await,
+            RowResult::LeftToCall { outbound } => return self.leave_to_call(row, *outbound).await,
             RowResult::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             RowResult::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
             RowResult::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),

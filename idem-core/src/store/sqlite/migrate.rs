@@ -25,6 +25,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "0002_outbox.sql", sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
     Migration { version: 3, name: "0003_latest.sql", sql: include_str!("../../../migrations/sqlite/0003_latest.sql") },
     Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/sqlite/0004_calls.sql") },
+    Migration {
+        version: 5,
+        name: "0005_call_namespaces.sql",
+        sql: include_str!("../../../migrations/sqlite/0005_call_namespaces.sql"),
+    },
 ];
 
 /// How to create what is missing.

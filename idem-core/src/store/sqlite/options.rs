@@ -125,6 +125,7 @@ impl SqliteOptions {
             bell: Bell::default(),
             outbox_checked: Arc::default(),
             latest_checked: Arc::default(),
+            namespaces_checked: Arc::default(),
         })
     }
 

@@ -36,6 +36,9 @@ macro_rules! pipeline_suite {
             a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
             a_message_of_a_backup_from_before_its_call_has_the_same_key
             a_message_of_a_backup_from_before_its_questions_is_charged_once
+            a_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            another_message_with_the_key_of_a_pruned_claim_is_charged
             a_question_without_an_answer_is_unresolved
             an_answer_over_the_limit_is_dead_and_is_asked_for_again
             an_operator_gives_the_answer
@@ -77,6 +80,8 @@ macro_rules! pipeline_suite {
             a_copy_in_a_batch_is_held_with_its_first
             a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch
             a_deadlock_at_the_commit_narrows_batches
+            // external calls
+            a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
         }
     };
     ($world:ty, inbox batch) => {
@@ -141,6 +146,17 @@ macro_rules! pipeline_suite {
             a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
             a_message_of_a_backup_from_before_its_call_has_the_same_key
             a_message_of_a_backup_from_before_its_questions_is_charged_once
+            a_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            another_message_with_the_key_of_a_pruned_claim_is_charged
+            another_message_without_a_position_is_charged
+            a_conflict_that_is_replayed_under_another_key_is_charged
+            a_row_that_is_left_to_its_call_has_the_key_of_its_message
+            a_renamed_handler_calls_under_the_same_keys
+            a_handler_that_is_newer_than_the_backup_calls_under_other_keys
+            a_handler_under_a_name_that_another_one_has_left_calls_under_other_keys
+            a_handler_with_another_call_calls_under_other_keys
+            a_copy_whose_namespaces_were_deleted_calls_under_other_keys
             a_question_without_an_answer_is_unresolved
             a_call_that_never_has_a_result_is_dead_as_crashed
             a_call_that_was_paused_beyond_its_lease_sends_nothing
@@ -158,6 +174,9 @@ macro_rules! pipeline_suite {
             an_answer_whose_message_is_gone_is_told_of
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
             a_codec_that_forgets_its_preparation_for_a_call_is_told_of
+            a_full_outbox_keeps_calls_waiting
+            a_suspect_with_the_process_to_itself_keeps_calls_waiting
+            a_suspect_that_needs_the_process_to_itself_waits_for_calls
             // delivery order by key
             a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order

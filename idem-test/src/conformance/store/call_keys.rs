@@ -2,12 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{CallResult, CallRows, Caller, InboxRows, NewRow, Resolution, RowKind};
+use idem_core::store::{
+    CallResult, CallRows, Caller, HandlerId, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult,
+};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, caller, failed, resolve, take_one, taken};
-use super::stage::{LEASE, Stage, committed};
+use super::calling::{HOUR, answer, caller, failed, resolve, store, take_one, taken};
+use super::stage::{LEASE, Stage, committed, register};
 use super::world::World;
 
 /// A call that is repeated has the key and the time of the first one.
@@ -80,4 +82,34 @@ pub async fn the_name_of_a_call_is_that_of_its_first_take<W: World>(world: W) {
     assert!(stage.store.record_call(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
     assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
     assert_eq!(stage.one_scheduled().await.call_name, None);
+}
+
+/// A version without the call has had it for a while.
+pub async fn a_row_that_is_left_to_its_call_keeps_the_key_that_it_has<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    store(&stage, "a").await;
+    assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::new(1, 0));
+    let ordinary = stage.take_one(RowKind::Ordinary).await;
+    let left = RowResult::LeftToCall { outbound: Uuid::new_v4() };
+    assert!(stage.store.record_result(&ordinary, &left).await.unwrap());
+    let row = take_one(&stage).await;
+    assert!(row.outbound.is_some() && row.outbound == ordinary.outbound, "{row:?}");
+}
+
+/// The first keys of its messages follow from it. Two handlers with one would have the same keys for one event.
+pub async fn a_handler_keeps_the_namespace_of_its_calls<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let other = register(&stage.store, "billing", "refunds").await;
+    let [one, two, three] = [(); 3].map(|()| Uuid::new_v4());
+    let kept = async |handler: HandlerId, namespace: Uuid| {
+        stage.store.call_namespace(handler, namespace).await.unwrap()
+    };
+    let of_schema = kept(HandlerId(0), one).await.unwrap();
+    assert_ne!(of_schema, one, "the migration has made it, so that it is in each backup");
+    assert_eq!(kept(HandlerId(0), two).await, Some(of_schema));
+    assert_eq!(kept(stage.handler, one).await, Some(one));
+    assert_eq!(kept(stage.handler, two).await, Some(one));
+    assert_eq!(kept(other, one).await, None, "it is that of another handler");
+    assert_eq!(kept(other, three).await, Some(three));
+    assert_eq!(kept(other, one).await, Some(three));
 }

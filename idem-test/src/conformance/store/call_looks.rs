@@ -65,7 +65,7 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
     stage.schedule("ordinary").await;
     stage.rows_earlier(HOUR).await;
     let ordinary = stage.take_one(RowKind::Ordinary).await;
-    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall).await.unwrap());
+    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall { outbound: Uuid::new_v4() }).await.unwrap());
     assert!(take_recent(&stage).await.iter().any(|row| row.id == ordinary.id));
 }
 

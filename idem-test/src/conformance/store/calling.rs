@@ -24,7 +24,7 @@ pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, ke
     let (identity, delivery) = (Identity { handler, ..stage.id(key) }, Delivery::new("orders", "payload"));
     let mut txn = stage.begin().await;
     assert!(stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap().is_new());
-    let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call();
+    let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call(Uuid::new_v4());
     // As several deliveries are stored, and as one is.
     match key {
         "many" => stage.store.insert_many(&mut txn, &[row]).await.unwrap(),

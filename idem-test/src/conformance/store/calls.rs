@@ -23,13 +23,15 @@ pub async fn a_key_is_stored_with_its_row<W: World>(world: W) {
     stage.schedule("ordinary").await;
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     assert_eq!(ordinary.outbound, None);
-    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall).await.unwrap());
+    let outbound = Uuid::new_v4();
+    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall { outbound }).await.unwrap());
     let key_of = |row: &Row| (row.id, row.outbound.unwrap());
     let mut stored: Vec<_> = stage.scheduled().await.iter().map(key_of).collect();
     let mut taken: Vec<_> = take(&stage).await.iter().map(key_of).collect();
     stored.sort_unstable();
     taken.sort_unstable();
     assert_eq!((stored.len(), &stored), (3, &taken));
+    assert!(stored.contains(&(ordinary.id, outbound)));
     stored.dedup_by_key(|(_, outbound)| *outbound);
     assert_eq!(stored.len(), 3, "each has a key of its own");
 }
@@ -196,8 +198,9 @@ pub async fn an_ordinary_row_is_left_to_its_call<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
-    assert!(stage.store.record_result(&row, &RowResult::LeftToCall).await.unwrap());
-    assert!(!stage.store.record_result(&row, &RowResult::LeftToCall).await.unwrap());
+    let left = RowResult::LeftToCall { outbound: Uuid::new_v4() };
+    assert!(stage.store.record_result(&row, &left).await.unwrap());
+    assert!(!stage.store.record_result(&row, &left).await.unwrap());
     assert!(!is_seen(&stage).await);
     let row = take_one(&stage).await;
     assert_eq!((row.calls, row.starts, row.breaks, row.attempts), (Some(1), 0, 0, 0));

@@ -195,6 +195,8 @@ macro_rules! store_suite {
             a_renewed_lease_of_a_call_begins_once_it_has_the_connection
             a_bound_leaves_out_no_call_that_became_due_since
             a_call_that_is_made_due_is_within_the_bound
+            a_row_that_is_left_to_its_call_keeps_the_key_that_it_has
+            a_handler_keeps_the_namespace_of_its_calls
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first

@@ -23,6 +23,8 @@ pub(crate) enum Defect {
     ResolvesTooEarly,
     KeyMadeAtTheTake,
     KeyReplaced,
+    FirstKeyRandom,
+    FirstKeyOfTheContent,
 }
 
 impl Defect {
@@ -58,5 +60,11 @@ impl Defect {
         ),
         (Self::KeyMadeAtTheTake, "a key is made when its row is taken, and is not in a backup", Property::ChargedOnce),
         (Self::KeyReplaced, "a new key replaces one under which nothing was found", Property::ChargedOnce),
+        (Self::FirstKeyRandom, "the first key of a message from a stream is random", Property::ChargedOnce),
+        (
+            Self::FirstKeyOfTheContent,
+            "the first key of a message is that of each one with its key and content",
+            Property::NothingLost,
+        ),
     ];
 }

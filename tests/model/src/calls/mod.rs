@@ -4,6 +4,7 @@
 mod defect;
 mod failure;
 mod operator;
+mod producer;
 mod provider;
 mod row;
 mod state;
@@ -18,7 +19,7 @@ pub(crate) use world::{World, of, worlds};
 use crate::property::Property;
 use crate::search::{Model, Reach};
 
-use state::{Holder, KEYS, Key, Row, Stage, State, WORKERS};
+use state::{KEYS, Key, Row, Stage, State, WORKERS};
 use steps::Steps;
 
 impl Model for World {
@@ -35,9 +36,8 @@ impl Model for World {
 
     /// The message was stored before, with its key, and acked: the row is the intent.
     fn first(&self) -> State {
-        let row = Row { holder: Holder::Nobody, key: 0, called: false, answer: false, dead: None };
         State {
-            row: Some(row),
+            row: Some(Row::stored(0)),
             workers: [Stage::Idle; WORKERS],
             flying: [None; WORKERS],
             keys: [Key::default(); KEYS],
@@ -69,6 +69,7 @@ impl Model for World {
         }
         provider::time(&mut steps);
         operator::steps(&mut steps);
+        producer::steps(&mut steps);
     }
 
     fn violates(&self, state: &State, property: Property) -> bool {

@@ -1,4 +1,5 @@
-//! An operator replays a row whose attempts have ended, resolves one whose call is in doubt, and restores a backup.
+//! An operator replays a row whose attempts have ended, resolves one whose call is in doubt, restores a backup, and rewinds a
+//! stream.
 
 use super::defect::Defect;
 use super::state::{Death, Holder, KEYS, Row, Stage, WORKERS};
@@ -9,6 +10,7 @@ pub(super) fn steps(steps: &mut Steps<'_>) {
     replay(steps);
     resolve(steps);
     back_up(steps);
+    rewind(steps);
 }
 
 /// A replayed row keeps the end of its lease, since its request may be on its way.
@@ -74,4 +76,21 @@ fn back_up(steps: &mut Steps<'_>) {
         }
         _ => {}
     }
+}
+
+/// The database is as it was before the message came, and the stream is rewound: the message is stored again, with the key that
+/// follows from its place in the stream.
+fn rewind(steps: &mut Steps<'_>) {
+    let (world, state) = (steps.world, steps.state);
+    if state.left.rewinds == 0 || state.flying.iter().any(Option::is_some) {
+        return;
+    }
+    let first = if world.has(Defect::FirstKeyRandom) { state.unused_key() } else { Some(0) };
+    let Some(key) = first else { return };
+    steps.setback("an operator", "restores a backup from before the message, which comes again", 0, |after| {
+        after.left.rewinds -= 1;
+        after.row = Some(Row::stored(key));
+        after.completed = 0;
+        after.workers = [Stage::Idle; WORKERS];
+    });
 }

@@ -17,7 +17,7 @@ pub(crate) struct State {
     pub(super) flying: [Option<u8>; WORKERS],
     /// The keys that the row has had.
     pub(super) keys: [Key; KEYS],
-    /// How often the provider has charged.
+    /// How often the provider has charged for the message.
     pub(super) charges: u8,
     /// How often the handler that completes has committed.
     pub(super) completed: u8,
@@ -42,6 +42,13 @@ pub(super) struct Row {
     pub(super) answer: bool,
     /// Why it is dead.
     pub(super) dead: Option<Death>,
+}
+
+impl Row {
+    /// A row that was just stored, with this key.
+    pub(super) fn stored(key: u8) -> Self {
+        Self { holder: Holder::Nobody, key, called: false, answer: false, dead: None }
+    }
 }
 
 /// Why the row is dead.
@@ -134,6 +141,10 @@ pub(super) struct Left {
     pub(super) unknown: u8,
     /// A backup is restored.
     pub(super) restores: u8,
+    /// A backup from before the message is restored, and the stream is rewound, so that the message comes again.
+    pub(super) rewinds: u8,
+    /// Another message with the same key and content comes once the claim of this one was pruned.
+    pub(super) others: u8,
 }
 
 impl State {

@@ -35,8 +35,19 @@ impl World {
     }
 }
 
-const NONE: Left =
-    Left { kills: 0, pauses: 0, losses: 0, busy: 0, failures: 0, replays: 0, resolutions: 0, unknown: 0, restores: 0 };
+const NONE: Left = Left {
+    kills: 0,
+    pauses: 0,
+    losses: 0,
+    busy: 0,
+    failures: 0,
+    replays: 0,
+    resolutions: 0,
+    unknown: 0,
+    restores: 0,
+    rewinds: 0,
+    others: 0,
+};
 
 /// No failure, and a provider with keys that cannot be asked.
 const BARE: World =
@@ -59,6 +70,8 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
     let replayed = Left { pauses: 1, losses: 1 + more, replays: 1 + more, ..NONE };
     let resolved = Left { kills: 1, pauses: more, losses: 1 + more, resolutions: 1 + more, ..NONE };
     let restored = Left { kills: more, losses: 1, restores: 1 + more, ..NONE };
+    let rewound = Left { kills: more, losses: 1, rewinds: 1 + more, ..NONE };
+    let others = Left { kills: more, losses: 1, others: 1 + more, ..NONE };
     let asked = World { reconciles: true, left: restored, ..BARE };
     vec![
         world("a provider with keys that can be asked", false, true),
@@ -66,9 +79,11 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         world("a provider without keys that can be asked", true, true),
         world("a provider without keys that cannot be asked", true, false),
         World { name: "a request outlives its lease", outlives: true, left: late, ..keyed.clone() },
-        World { name: "a backup is restored within the life of a key", left: restored, ..keyed },
+        World { name: "a backup is restored within the life of a key", left: restored, ..keyed.clone() },
         World { name: "a backup is restored, however old a key is", ..asked.clone() },
-        World { name: "a backup is restored, and the provider knows no keys", once: true, ..asked },
+        World { name: "a backup is restored, and the provider knows no keys", once: true, ..asked.clone() },
+        World { name: "a message comes again behind a backup, within the life of a key", left: rewound, ..keyed },
+        World { name: "another message has the same key and content", left: others, ..asked },
         World { name: "an operator replays a call in doubt", once: true, reconciles: true, left: replayed, ..BARE },
         World { name: "an operator resolves a call in doubt", once: true, left: resolved, ..BARE },
     ]
@@ -94,8 +109,10 @@ pub(crate) fn of(defect: Defect) -> World {
         Defect::ResolvesTooEarly => (true, Left { losses: 1, replays: 1, resolutions: 1, ..NONE }),
         Defect::KeyMadeAtTheTake => (false, Left { restores: 1, ..NONE }),
         Defect::KeyReplaced => (false, Left { losses: 1, restores: 1, ..NONE }),
+        Defect::FirstKeyRandom => (false, Left { rewinds: 1, ..NONE }),
+        Defect::FirstKeyOfTheContent => (false, Left { others: 1, ..NONE }),
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
-    let keys_last = defect == Defect::KeyMadeAtTheTake;
+    let keys_last = matches!(defect, Defect::KeyMadeAtTheTake | Defect::FirstKeyRandom);
     World { once, reconciles, keys_last, left, ..BARE }
 }

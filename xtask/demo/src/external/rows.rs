@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use idem::store::{ClaimState, Claims, CommitResult, Filter, Identity, InboxRows, NewRow, Page, Transactions};
 use idem::{Delivery, Fingerprint, Inbox, Key, Postgres, Reason, external::Resolution};
+use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Executor, PgPool};
 
 use super::payer::{CONSUMER, How, Order};
@@ -52,7 +53,7 @@ impl Rows {
             rows.store.claim_many(&mut txn, &identities, ClaimState::Waiting).await?;
             let new = orders.iter().map(|(identity, delivery)| {
                 let row = NewRow::new(identity, delivery, Ok(Duration::ZERO));
-                if how == How::Called { row.with_call() } else { row }
+                if how == How::Called { row.with_call(Uuid::new_v4()) } else { row }
             });
             rows.store.insert_many(&mut txn, &new.collect::<Vec<_>>()).await?;
             anyhow::ensure!(matches!(rows.store.commit(txn).await, CommitResult::Done), "the messages were not stored");

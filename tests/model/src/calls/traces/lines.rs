@@ -6,9 +6,20 @@ use crate::traces::line::Line;
 use crate::traces::names::number;
 use crate::traces::seen::Seen;
 
-/// Every failure may come, and none of them runs out: after each step there are as many left. No backup is restored.
-pub(super) const LEFT: Left =
-    Left { kills: 9, pauses: 9, losses: 9, busy: 9, failures: 9, replays: 9, resolutions: 9, unknown: 9, restores: 0 };
+/// Every failure may come, and none of them runs out: after each step there are as many left. No backup is restored, and the message is the only one.
+pub(super) const LEFT: Left = Left {
+    kills: 9,
+    pauses: 9,
+    losses: 9,
+    busy: 9,
+    failures: 9,
+    replays: 9,
+    resolutions: 9,
+    unknown: 9,
+    restores: 0,
+    rewinds: 0,
+    others: 0,
+};
 
 /// The lines of one message, and the world that they must be a path of.
 pub(super) struct Call {

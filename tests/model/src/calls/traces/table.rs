@@ -72,6 +72,9 @@ const TABLE: &Table = &[
     ("forgets the key", &[Never]),
     ("backs the database up", &[Never]),
     ("restores the backup", &[Never]),
+    ("restores a backup from before the message, which comes again", &[Never]),
+    // The lines are those of one message.
+    ("publishes another message with the same key and content", &[Never]),
     // Defects.
     ("takes the row", &[Never]),
     ("uses a new key", &[Never]),

@@ -1,0 +1,23 @@
+-- idem, PostgreSQL, migration 5: namespaces of external calls.
+--
+-- `Postgres::connect` runs this file. To run it manually, as the owner of the schema, in one transaction:
+--
+--   psql -v ON_ERROR_STOP=1 --single-transaction -c 'SET LOCAL search_path TO idem_store' -f 0005_call_namespaces.sql
+--
+-- The role that runs workers whose handlers make external calls then needs the grants of migration 1 again, for the new
+-- table. Other workers need neither this table nor the grants:
+--
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
+
+-- A random value for each handler that makes an external call. The first worker with the handler inserts it. The first key of
+-- a message from a stream is a hash of this value and of the place of the message in the stream, so a message that comes
+-- again behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated
+-- call by its key.
+CREATE TABLE call_namespaces (
+    -- A handler that is renamed keeps its number, and so its value. A handler that is registered anew gets another number and
+    -- another value.
+    handler_id int  PRIMARY KEY REFERENCES handlers (id) ON DELETE CASCADE,
+    namespace  uuid NOT NULL DEFAULT gen_random_uuid()
+);
+
+INSERT INTO migrations (version, name, supports) VALUES (5, 'call_namespaces', 1);

@@ -1,0 +1,106 @@
+//! The keys of external calls: hashes that look like random UUIDs, so that a backup that is restored leads to the same keys
+//! again.
+
+use sha2::{Digest, Sha256};
+use uuid::{Builder, Uuid};
+
+use super::Identity;
+
+/// Returns the key under which a message from a stream is called for first. `namespace` is that of its handler, `call` the name
+/// of the call, and `place` the source and the position of the message.
+///
+/// A rewound stream delivers the message at the same place, so behind a restored backup it gets the same key, and the provider
+/// recognizes a call that was made since. No other message is ever at that place, so no two messages have one key: also one
+/// with the same key and content, which is published after the claim of this one was pruned, has its own effect. The name of
+/// the call is part of the hash, because another call is another effect. So are the key and the fingerprint: a handler can
+/// make several local messages of one message.
+pub(crate) fn first_outbound(namespace: Uuid, call: &str, place: (&str, &str), message: &Identity) -> Uuid {
+    let (source, position) = (place.0.as_bytes(), place.1.as_bytes());
+    let parts = [call.as_bytes(), source, position, message.key.as_bytes(), message.fingerprint.as_bytes()];
+    derived("idem: the first key of an external call", namespace, &parts)
+}
+
+/// Returns the key under which a message calls once a person has decided, by
+/// [`Resolution::CallAgain`](super::Resolution::CallAgain), that no call under `outbound` had an effect.
+///
+/// It is derived from that key, and is not random: if a backup from before is restored, and the person decides so once more, the
+/// provider recognizes a call that was made under it since. It must never change: the first 16 bytes of the SHA-256 of a text
+/// and the key, in the form of a random UUID (version 4), since some providers take no other.
+///
+/// ```
+/// # use idem_core::store::next_outbound;
+/// let key = "a8098c1a-f86e-11da-bd1a-00112444be1e".parse()?;
+/// assert_eq!(next_outbound(key), next_outbound(key));
+/// assert_ne!(next_outbound(key), key);
+/// # Ok::<(), uuid::Error>(())
+/// ```
+pub fn next_outbound(outbound: Uuid) -> Uuid {
+    derived("idem: the next key of an external call", outbound, &[])
+}
+
+/// Returns the SHA-256 of a text, a UUID and further parts, each of these behind its length, in the form of a random UUID.
+fn derived(text: &str, from: Uuid, parts: &[&[u8]]) -> Uuid {
+    let mut hash = Sha256::new();
+    hash.update(text);
+    hash.update(from.as_bytes());
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    Builder::from_random_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::HandlerId;
+    use crate::{Fingerprint, Key};
+
+    const SEVEN: Uuid = Uuid::from_u128(7);
+    const PLACE: (&str, &str) = ("ORDERS", "ORDERS/7@1700000000000000000");
+
+    fn message(handler: i32, key: &str, payload: &str) -> Identity {
+        let (key, fingerprint) = (Key::of(key).unwrap(), Fingerprint::of(payload.as_bytes()));
+        Identity { handler: HandlerId(handler), key, fingerprint }
+    }
+
+    /// Messages that come again depend on the number: never change it.
+    #[test]
+    fn the_first_key_is_the_same_for_ever() {
+        let paid = message(1, "e-1", "{}");
+        let first = first_outbound(SEVEN, "charge", PLACE, &paid);
+        assert_eq!(first.to_string(), "b78dead2-8a48-4a62-8b4a-e58ad28eec56");
+        assert_eq!(first.get_version_num(), 4, "some providers take no other");
+        assert_eq!(first_outbound(SEVEN, "charge", PLACE, &message(2, "e-1", "{}")), first, "the namespace is its own");
+    }
+
+    #[test]
+    fn the_first_key_is_that_of_one_message_one_handler_and_one_call() {
+        let paid = message(1, "e-1", "{}");
+        let keys = [
+            first_outbound(SEVEN, "charge", PLACE, &paid),
+            first_outbound(Uuid::nil(), "charge", PLACE, &paid),
+            first_outbound(SEVEN, "refund", PLACE, &paid),
+            first_outbound(SEVEN, "charge", ("ORDERS_EU", PLACE.1), &paid),
+            first_outbound(SEVEN, "charge", ("ORDERS", "ORDERS/8@1700000000000000000"), &paid),
+            first_outbound(SEVEN, "charge", ("ORDERS", "ORDERS/7@1800000000000000000"), &paid),
+            first_outbound(SEVEN, "charge", PLACE, &message(1, "e-2", "{}")),
+            first_outbound(SEVEN, "charge", PLACE, &message(1, "e-1", "[]")),
+            // No byte moves from one part to the next.
+            first_outbound(SEVEN, "chargeO", ("RDERS", PLACE.1), &paid),
+        ];
+        let distinct: std::collections::HashSet<Uuid> = keys.into_iter().collect();
+        assert_eq!(distinct.len(), keys.len(), "{keys:?}");
+    }
+
+    /// Restored rows depend on the number: never change it.
+    #[test]
+    fn the_next_key_is_the_same_for_ever() {
+        let next = next_outbound(SEVEN);
+        assert_eq!(next.to_string(), "0eec5251-338c-4502-87d1-8d9c76dbda50");
+        assert_eq!(next.get_version_num(), 4);
+        assert_ne!(next, next_outbound(Uuid::from_u128(8)));
+    }
+}

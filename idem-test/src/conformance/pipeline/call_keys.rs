@@ -1,0 +1,135 @@
+//! The keys of messages that come again from a rewound stream, behind a backup that was restored.
+
+use std::marker::PhantomData;
+
+use idem_core::{BoxError, CalledBy, Delivery, Handler, Key, KeyError, State, Worker};
+
+use crate::Publication;
+use crate::conformance::soon;
+use crate::conformance::store::World;
+
+use super::desk::Desk;
+use super::line::Line;
+use super::orders::Order;
+use super::paying::Paying;
+use super::payments::{Pay, Pays, Starts};
+use super::running::Running;
+use super::settings::Settings;
+
+/// A position in a stream.
+pub(super) const PLACE: &str = "ORDERS/7@1700000000000000000";
+
+/// The order `a` at this position.
+pub(super) fn order_at(position: &str) -> Publication {
+    Publication::from(Order::ok("a")).position(position)
+}
+
+/// Lets a worker complete this message, which is the order `a`.
+pub(super) async fn comes<W: World>(paying: &Paying<W>, worker: Running, message: Publication) {
+    paying.0.publish(message);
+    paying.completed("a").await;
+    soon(paying.0.queue.idle()).await;
+    worker.stop().await;
+}
+
+/// The database knows nothing of the order any more: its row, its claim and its effect are gone.
+pub(super) async fn forget<W: World>(paying: &Paying<W>) {
+    let world = &paying.0.world;
+    for table in [world.own("inbox_messages"), world.own("processed_messages"), world.name("effects")] {
+        world.run(&format!("DELETE FROM {table}")).await;
+    }
+}
+
+/// The handler of orders that are paid for, under another name.
+struct Renamed<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for Renamed<W> {
+    const NAME: &'static str = "renamed";
+    const EVENT: Option<&'static str> = Some("Order");
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (State<Desk>, Delivery, CalledBy<Pay<true, true>>);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(order: Order, params: Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
+        Pays::<W, true, true>::handle(order, params, tx).await
+    }
+}
+
+/// Gives the registered handler the other name.
+pub(super) async fn rename<W: World>(paying: &Paying<W>) {
+    let handlers = paying.0.world.own("handlers");
+    paying.0.world.run(&format!("UPDATE {handlers} SET name = 'renamed' WHERE name = 'pays'")).await;
+}
+
+/// Starts a worker whose handler has the other name.
+fn start_renamed<W: World>(line: &Line<W>) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    line.run_until_stopped(worker.handler::<Renamed<W>>(), Settings::default())
+}
+
+/// The backup is from before the order came. The stream is rewound to get it back, and the provider recognizes the key.
+pub async fn a_message_that_comes_again_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    comes(&paying, paying.start(), order_at(PLACE)).await;
+    forget(&paying).await;
+    comes(&paying, paying.start(), order_at(PLACE)).await;
+    assert_eq!(paying.counts("a").await, (1, 2, 1));
+    assert!(paying.has_one_key("a"));
+}
+
+/// The events come again that start the payments. There are two, which run together where deliveries do.
+pub async fn a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    for is_restored in [false, true] {
+        if is_restored {
+            forget(&paying).await;
+        }
+        let line = &paying.0;
+        for (id, position) in [("a", PLACE), ("b", "ORDERS/8@1700000000000000000")] {
+            line.publish_raw(Publication::from(Order::ok(id)).event_type("Start").position(position));
+        }
+        let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+        let worker = worker.handler::<Starts<W>>().handler::<Pays<W, true, true>>();
+        let worker = line.run_until_stopped(worker, Settings::default());
+        paying.completed("a").await;
+        paying.completed("b").await;
+        soon(line.queue.idle()).await;
+        worker.stop().await;
+    }
+    for id in ["a", "b"] {
+        assert_eq!(paying.counts(id).await, (1, 2, 1), "{id}");
+        assert!(paying.has_one_key(id), "{id}");
+    }
+}
+
+/// A version of the service without the call has stored it, or an older version of idem, which gave it no key.
+pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    paying.0.publish(order_at(PLACE));
+    let (worker, _) = paying.start_that_hangs_in("take_calls");
+    let stored = paying.row(|row| row.calls == Some(0)).await;
+    worker.crash().await;
+    let inbox = paying.0.world.own("inbox_messages");
+    paying.0.world.run(&format!("UPDATE {inbox} SET starts = 0, outbound = NULL")).await;
+    let worker = paying.start();
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!(paying.provider().requests("a"), [stored.outbound.map(|key| key.to_string())]);
+}
+
+/// It keeps its number, and with it its claims and the namespace of its calls.
+pub async fn a_renamed_handler_calls_under_the_same_keys<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    comes(&paying, paying.start(), order_at(PLACE)).await;
+    rename(&paying).await;
+    forget(&paying).await;
+    comes(&paying, start_renamed(&paying.0), order_at(PLACE)).await;
+    assert_eq!(paying.counts("a").await, (1, 2, 1));
+    assert!(paying.has_one_key("a"));
+}
