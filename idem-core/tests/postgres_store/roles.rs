@@ -3,7 +3,6 @@
 use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
-use uuid::Uuid;
 
 use crate::connect::{SENTINEL, refusal, told};
 use crate::world::{DEADLINE, fresh, url};
@@ -223,7 +222,7 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
         for part in [&schema, "0003_latest.sql", "takes `Latest`", "`Postgres::migrations()`", &grants, &role.name] {
             assert!(why.contains(part), "{part} is not in {why}");
         }
-        let why = refusal(store.call_namespace(HandlerId(1), Uuid::nil()).await);
+        let why = refusal(store.call_namespace(HandlerId(1)).await);
         let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".call_namespaces TO");
         for part in [&schema, "0005_call_namespaces.sql", "external call", &grants, &role.name] {
             assert!(why.contains(part), "{part} is not in {why}");

@@ -3,7 +3,6 @@
 use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
-use uuid::Uuid;
 
 use crate::world::{World, world};
 
@@ -35,7 +34,7 @@ impl World {
     /// The error of something that uses the namespaces of calls.
     async fn calls(&self) -> Option<String> {
         let store = Postgres::options(&self.url).schema(&self.schema).verify_only().connect().await.unwrap();
-        why(store.call_namespace(HandlerId(1), Uuid::from_u128(1)).await)
+        why(store.call_namespace(HandlerId(1)).await)
     }
 }
 
@@ -177,6 +176,21 @@ async fn an_outbox_that_is_registered_again_draws_no_number() {
     }
     world.store.register_outbox("shipping").await.unwrap();
     assert_eq!(world.number("SELECT max(id)::bigint FROM outboxes").await, 2);
+    world.end().await;
+}
+
+/// Workers of the version before do without the table, and the ledger lets them start beside it.
+#[tokio::test]
+async fn the_namespaces_of_calls_are_added_beside_workers_of_the_version_before() {
+    let Some(mut world) = world().await else { return };
+    world.run("DROP TABLE call_namespaces; DELETE FROM migrations WHERE version = 5").await;
+    world.store.register("billing", &["pays"]).await.unwrap();
+    let why = world.calls().await.unwrap();
+    assert!(why.contains("0005_call_namespaces.sql") && why.contains("external call"), "{why}");
+    assert_eq!(world.starts().await, None, "it migrates");
+    assert_eq!(world.calls().await, None);
+    assert_eq!(world.number("SELECT max(supports)::bigint FROM migrations").await, 1, "each version may use the tables");
+    world.store.register("billing", &["ships"]).await.unwrap();
     world.end().await;
 }
 

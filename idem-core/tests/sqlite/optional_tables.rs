@@ -1,8 +1,7 @@
 //! The tables that only some workers need: those of the outbox, of latest versions, and of the namespaces of calls.
 
-use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows};
+use idem_core::store::{CallRows, Claims, OutboxRows};
 use idem_core::{Error, Sqlite};
-use uuid::Uuid;
 
 use crate::open::starts;
 use crate::world::Dir;
@@ -30,7 +29,8 @@ pub(crate) async fn advances(dir: &Dir) -> Option<String> {
 /// The error of something that uses the namespaces of calls.
 pub(crate) async fn calls(dir: &Dir) -> Option<String> {
     let store = Sqlite::options(dir.url()).verify_only().connect().await.unwrap();
-    match store.call_namespace(HandlerId(1), Uuid::from_u128(1)).await {
+    let handler = store.register("billing", &["pays"]).await.unwrap()[0];
+    match store.call_namespace(handler).await {
         Ok(_) => None,
         Err(Error::Config(why)) => Some(why),
         Err(other) => panic!("not refused: {other:?}"),

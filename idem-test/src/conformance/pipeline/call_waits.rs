@@ -1,4 +1,4 @@
-//! What keeps calls from beginning, and what waits for them: a full outbox, and suspects.
+//! Calls that wait for a full outbox or a suspect, and suspects that wait for calls.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::settings::Settings;
 use super::staging::Stages;
 use super::watched::watched;
 
-/// There is no signal that something does not begin. What is not held back has begun by then.
+/// There is no signal that a call or a run does not begin. One that is not held back has begun by then.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 /// Stores an order for a handler with this name: in its call phase with a key, or as a dead letter.
@@ -54,7 +54,7 @@ fn start<W: World>(line: &Line<W>) -> Running {
     line.run_until_stopped(worker.handler::<Rows<W>>().handler::<Pays<W, true, true>>(), Settings::default())
 }
 
-/// What a call leads to stages more. It is made once there is room.
+/// The handler behind the call stages more messages. The call is made once there is room.
 pub async fn a_full_outbox_keeps_calls_waiting<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     let line = &paying.0;

@@ -2,15 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{
-    CallResult, CallRows, Caller, HandlerId, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult,
-};
+use idem_core::store::{CallResult, CallRows, Caller, InboxRows, LeftCalls, NewRow, Resolution, RowKind, RowResult};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
 use super::calling::{HOUR, answer, caller, failed, resolve, store, take_one, taken};
 use super::stage::{LEASE, Stage, committed, register};
-use super::world::World;
+use super::world::{Setup, World};
 
 /// A call that is repeated has the key and the time of the first one.
 pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
@@ -96,20 +94,45 @@ pub async fn a_row_that_is_left_to_its_call_keeps_the_key_that_it_has<W: World>(
     assert!(row.outbound.is_some() && row.outbound == ordinary.outbound, "{row:?}");
 }
 
-/// The first keys of its messages follow from it. Two handlers with one would have the same keys for one event.
+/// The first keys of its messages are derived from it. Two handlers with one would have the same keys for one event.
 pub async fn a_handler_keeps_the_namespace_of_its_calls<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "refunds").await;
-    let [one, two, three] = [(); 3].map(|()| Uuid::new_v4());
-    let kept = async |handler: HandlerId, namespace: Uuid| {
-        stage.store.call_namespace(handler, namespace).await.unwrap()
-    };
-    let of_schema = kept(HandlerId(0), one).await.unwrap();
-    assert_ne!(of_schema, one, "the migration has made it, so that it is in each backup");
-    assert_eq!(kept(HandlerId(0), two).await, Some(of_schema));
-    assert_eq!(kept(stage.handler, one).await, Some(one));
-    assert_eq!(kept(stage.handler, two).await, Some(one));
-    assert_eq!(kept(other, one).await, None, "it is that of another handler");
-    assert_eq!(kept(other, three).await, Some(three));
-    assert_eq!(kept(other, one).await, Some(three));
+    let stored = format!("SELECT count(*) FROM {}", stage.world.own("call_namespaces"));
+    assert_eq!(stage.world.number(&stored).await, 0, "it would be in each database that is made from a template");
+    let namespace = stage.store.call_namespace(stage.handler).await.unwrap();
+    assert!(!namespace.is_nil());
+    for store in [stage.store.clone(), stage.world.store(Setup::default()).await.unwrap()] {
+        assert_eq!(store.call_namespace(stage.handler).await.unwrap(), namespace);
+    }
+    assert_ne!(stage.store.call_namespace(other).await.unwrap(), namespace);
+    assert_eq!(stage.world.number(&stored).await, 2);
+}
+
+/// They are processes that start at the same time.
+pub async fn stores_that_ask_at_once_get_one_namespace<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(stage.world.store(Setup::default()).await.unwrap());
+    }
+    for round in 0..10 {
+        let handler = register(&stage.store, "billing", &format!("handler {round}")).await;
+        let all = futures_util::future::join_all(stores.iter().map(|store| store.call_namespace(handler))).await;
+        let mut all: Vec<Uuid> = all.into_iter().map(Result::unwrap).collect();
+        all.dedup();
+        assert_eq!(all.len(), 1, "{all:?}");
+    }
+}
+
+/// Its number may come again, if somebody resets the table, for another handler.
+pub async fn a_namespace_is_deleted_with_its_handler<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let namespace = stage.store.call_namespace(stage.handler).await.unwrap();
+    stage.world.run(&format!("DELETE FROM {}", stage.world.own("handlers"))).await;
+    let stored = format!("SELECT count(*) FROM {}", stage.world.own("call_namespaces"));
+    assert_eq!(stage.world.number(&stored).await, 0);
+    stage.store.call_namespace(stage.handler).await.unwrap_err();
+    let anew = register(&stage.store, "billing", "order_paid").await;
+    assert_ne!(stage.store.call_namespace(anew).await.unwrap(), namespace);
 }

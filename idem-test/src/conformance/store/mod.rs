@@ -197,6 +197,8 @@ macro_rules! store_suite {
             a_call_that_is_made_due_is_within_the_bound
             a_row_that_is_left_to_its_call_keeps_the_key_that_it_has
             a_handler_keeps_the_namespace_of_its_calls
+            stores_that_ask_at_once_get_one_namespace
+            a_namespace_is_deleted_with_its_handler
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first
