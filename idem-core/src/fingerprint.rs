@@ -93,7 +93,8 @@ impl Fingerprint {
     }
 
     /// A fingerprint that is equal for all messages: every delivery with a known key is a copy. If one key is used for
-    /// two different messages, the second is then lost silently.
+    /// two different messages, the second is then lost silently, and with it its external call. So a fingerprint has to cover
+    /// everything on which the request of that call depends, such as an amount.
     pub fn none() -> Self {
         Self::short(&[])
     }

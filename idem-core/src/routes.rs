@@ -60,7 +60,7 @@ pub(crate) struct RouteCall {
 
 impl RouteCall {
     /// Returns the first key of the call for a message. Without a position in a stream it is random: nothing tells whether the
-    /// message comes again, or is another one with the same key and content, which is to have its own effect.
+    /// message comes again, or is another one with the same key and content, which must have an effect as well.
     pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Uuid {
         let Some(position) = from.position() else { return Uuid::new_v4() };
         first_outbound(self.namespace, self.limits.name, (from.source(), position), message)

@@ -14,8 +14,8 @@
 -- again behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated
 -- call by its key.
 CREATE TABLE call_namespaces (
-    -- A handler that is renamed keeps its number, and so its value. A handler that is registered anew gets another number and
-    -- another value.
+    -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
+    -- number and another value.
     handler_id int  PRIMARY KEY REFERENCES handlers (id) ON DELETE CASCADE,
     namespace  uuid NOT NULL DEFAULT gen_random_uuid()
 );

@@ -102,7 +102,9 @@ impl<S: Store> Pipeline<S> {
         let mut rows = Vec::with_capacity(messages.len());
         for (message, classified) in messages.iter().zip(&mut classified) {
             match classified {
-                Classified::New => rows.push(message.row(self.routes.first_outbound(&message.identity, &message.delivery))),
+                Classified::New => {
+                    rows.push(message.row(self.routes.first_outbound(&message.identity, &message.delivery)));
+                }
                 // One by one, because their ids are logged; they are rare.
                 Classified::TooOld(dead) => {
                     self.insert_dead(txn, (&message.identity, &message.delivery), Reason::TooOld, dead).await?;

@@ -73,7 +73,7 @@ mod tests {
         let first = first_outbound(SEVEN, "charge", PLACE, &paid);
         assert_eq!(first.to_string(), "b78dead2-8a48-4a62-8b4a-e58ad28eec56");
         assert_eq!(first.get_version_num(), 4, "some providers take no other");
-        assert_eq!(first_outbound(SEVEN, "charge", PLACE, &message(2, "e-1", "{}")), first, "the namespace is its own");
+        assert_eq!(first_outbound(SEVEN, "charge", PLACE, &message(2, "e-1", "{}")), first, "its number may change");
     }
 
     #[test]

@@ -107,8 +107,7 @@ WHERE id = ?1 AND state = 'dead' AND outbound = ?5 AND (?3 IS NOT NULL OR answer
     AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
 
 /// The namespace is the default of its column, a random value.
-const STORE_NAMESPACE: &str =
-    r#"INSERT INTO "idem_call_namespaces" (handler_id) VALUES (?1) ON CONFLICT DO NOTHING"#;
+const STORE_NAMESPACE: &str = r#"INSERT INTO "idem_call_namespaces" (handler_id) VALUES (?1) ON CONFLICT DO NOTHING"#;
 
 const NAMESPACE: &str = r#"SELECT namespace FROM "idem_call_namespaces" WHERE handler_id = ?1"#;
 

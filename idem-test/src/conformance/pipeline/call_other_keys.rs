@@ -113,7 +113,7 @@ pub async fn a_conflict_that_is_replayed_under_another_key_is_charged<W: World>(
     is_charged_twice(&paying);
 }
 
-/// It is registered anew behind the restore, and gets another namespace. A second charge is found; a missing one is not.
+/// The restored database has no namespace for it, so a worker makes another one. A second charge is found; a missing one is not.
 pub async fn a_handler_that_is_newer_than_the_backup_calls_under_other_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     comes(&paying, paying.start(), order_at(PLACE)).await;
@@ -124,7 +124,7 @@ pub async fn a_handler_that_is_newer_than_the_backup_calls_under_other_keys<W: W
     is_charged_twice(&paying);
 }
 
-/// It is another handler, whose effects are its own.
+/// It is another handler, so the effects of the renamed one do not count for it.
 pub async fn a_handler_under_a_name_that_another_one_has_left_calls_under_other_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     comes(&paying, paying.start(), order_at(PLACE)).await;
@@ -146,7 +146,7 @@ pub async fn a_handler_with_another_call_calls_under_other_keys<W: World>(world:
     is_charged_twice(&paying);
 }
 
-/// A test system that began as a copy uses the same account of the provider, and has messages of its own.
+/// It uses the same account of the provider as the original, and has to charge as well.
 pub async fn a_copy_whose_namespaces_were_deleted_calls_under_other_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     comes(&paying, paying.start(), order_at(PLACE)).await;

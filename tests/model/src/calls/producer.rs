@@ -1,4 +1,4 @@
-//! The producer publishes another message with the same key and content, which is to have an effect of its own.
+//! The producer publishes another message with the same key and content, for which the provider has to charge, too.
 
 use super::defect::Defect;
 use super::state::{Row, Stage, WORKERS};
