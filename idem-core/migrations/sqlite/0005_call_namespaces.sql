@@ -12,8 +12,8 @@
 -- call by its key.
 CREATE TABLE "idem_call_namespaces" (
     -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
-    -- number and another value. The command-line shell of SQLite checks foreign keys only after `PRAGMA foreign_keys = ON`: if you delete
-    -- a handler there, delete its row here, too.
+    -- number and another value. The command-line shell of SQLite follows foreign keys only after `PRAGMA foreign_keys = ON`:
+    -- if you delete a handler without it, delete its row here, too.
     handler_id INTEGER PRIMARY KEY REFERENCES "idem_handlers" (id) ON DELETE CASCADE,
     namespace  BLOB    NOT NULL DEFAULT (randomblob(16))
 ) STRICT;
