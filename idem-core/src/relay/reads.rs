@@ -9,7 +9,7 @@ use super::level::Covered;
 use super::queue::Queue;
 use super::room::Here;
 
-/// What a read asks for.
+/// The request of a read.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     /// The keys whose messages it leaves out, and their lanes. In these it visits what it leaves out.

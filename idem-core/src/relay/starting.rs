@@ -127,7 +127,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.floors.read_whole(&lanes, now);
         let few = self.has_too_many_delayed();
         if few {
-            // What was woken is in front of all that is unread in its lane, without the keys that go on anyway.
+            // A woken message is in front of all unread ones of its lane. Keys that go on anyway are left out.
             let woken = self.queue.woken();
             lanes.retain(|lane| woken.contains_key(lane));
             limit = woken.values().copied().max().unwrap_or(1);
@@ -141,7 +141,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             let all = lanes.len();
             lanes.retain(|lane| !with_keys.contains(lane) || behind.contains_key(lane));
             if lanes.len() < all {
-                // What was staged there meanwhile does not wait for the poll.
+                // Messages that were staged there meanwhile do not wait for the poll.
                 self.next.read = poll.min(until);
             }
         }

@@ -52,7 +52,7 @@ pub(super) struct Model {
     pub(super) publishing: Vec<Entry>,
     pub(super) refused: Vec<Entry>,
     confirmed: Vec<Entry>,
-    /// What the read that runs has found, with its beginning; and the rows that were deleted since.
+    /// The rows that the running read has found, with its beginning; and those that were deleted since.
     pub(super) read: Option<(Instant, OutboxFound)>,
     deleted: HashSet<i64>,
     /// Whether ids are in the order of commits, as those of SQLite are.
