@@ -30,7 +30,7 @@ pub(crate) enum Conclusion {
     Busy,
     /// No message is charged; the claim shows whether it committed.
     Broke(StoreError),
-    /// Nothing of it has run. A suspect comes first.
+    /// The handler was not called, since a suspect comes first: run it again when that has run.
     PutOff,
     Stopped,
 }

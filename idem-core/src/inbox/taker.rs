@@ -30,8 +30,8 @@ impl<S: Store> Taker<S> {
     }
 
     /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
-    /// the database is back, and can then begin. Until then no suspect of another database waits for them: they have no
-    /// `permit`.
+    /// the database is back, and can then begin. Until then the `permit` is given up, since no suspect of another database may
+    /// wait for the end of the outage.
     pub(super) async fn take(
         &self,
         kind: RowKind,
