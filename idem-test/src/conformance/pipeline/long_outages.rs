@@ -41,7 +41,7 @@ impl Refusing {
         &self,
         held_up: &'static str,
         key: Option<&'static str>,
-    ) -> impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static {
+    ) -> impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static + use<> {
         let it = self.clone();
         move |method, of| {
             let is_refused = method == "poll_due" || (method == "claim" && of.starts_with(b"refused"));
@@ -155,10 +155,9 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
     let refusing = Refusing::new();
-    let health = refusing.shown(&settings).health;
+    let (hook, health) = (refusing.hook("", None), refusing.shown(&settings).health);
     let linger = Duration::from_millis(200);
-    let worker =
-        line.start_over(refusing.hook("", None), Settings { concurrency: 1, linger, health, ..settings.clone() });
+    let worker = line.start_over(hook, Settings { concurrency: 1, linger, health, ..settings.clone() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     refusing.go_away().await;
     let left = suspect_for(&neighbour, 2, Duration::ZERO).await;

@@ -77,7 +77,8 @@ pub async fn a_suspect_that_is_put_off_is_told_of_once_a_minute<W: World>(world:
         let (table, due) = (line.world.own("inbox_messages"), W::earlier("due_at", hour));
         line.world.run(&format!("UPDATE {table} SET due_at = {due} WHERE id = {id}")).await;
         for n in 1..=2 {
-            token = row_becomes(&line, "suspect", |row| row.token.is_some() && row.token != token).await.token;
+            let left = token;
+            token = row_becomes(&line, "suspect", |row| row.token.is_some() && row.token != left).await.token;
             refusing.refuse();
             line.publish(Order::ok(&format!("refused {n}")));
             soon(released.subscribe().wait_for(|times| *times >= n)).await.unwrap();
