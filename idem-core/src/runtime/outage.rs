@@ -13,6 +13,7 @@ use super::count::Count;
 use super::health::Health;
 use super::rate::Rate;
 use super::running::Workload;
+use super::suspect_lock::SuspectLock;
 use super::waits::{Damped, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
@@ -61,15 +62,15 @@ const TELL: Duration = Duration::from_secs(10);
 const ASK: Duration = Duration::from_secs(1);
 
 impl Outage {
-    /// Creates the outage state of a worker with this health and this maximum of unsettled deliveries.
-    pub(crate) fn new(health: Health, unsettled: usize) -> Self {
+    /// Creates the outage state of a worker with this health, this maximum of unsettled deliveries, and the lock of its process.
+    pub(crate) fn new(health: Health, unsettled: usize, lock: SuspectLock) -> Self {
         Self {
             state: watch::Sender::new(Database::Up),
             up: AtomicBool::new(true),
             trial: Semaphore::new(0),
             refused: Count::of(unsettled),
             health,
-            workload: Workload::default(),
+            workload: Workload::new(lock),
             told: Rate::default(),
             asked: Rate::default(),
         }

@@ -87,7 +87,7 @@ pub(crate) struct Pipeline<S: Store> {
 impl<S: Store> Pipeline<S> {
     /// Begins a piece of work.
     pub(crate) fn running(&self, permit: Permit) -> Running<'_> {
-        self.outage.workload.run(&self.suspect_lock, permit)
+        self.outage.workload.run(permit)
     }
 
     /// Lets the inbox look for rows at once.

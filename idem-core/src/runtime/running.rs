@@ -10,9 +10,13 @@ use super::suspect_lock::{Direct, InboxPermit, Isolated, SuspectLock, Turn};
 /// Each piece of work has a permit until its outcome is written, so that no suspect can end the process before that. While
 /// the database is unavailable no outcome can be written, and a suspect of another database would wait for as long as the
 /// outage. So work then has its permit only while its user code runs. Without a permit, it goes on to write its outcome.
-/// It runs more user code only if it gets a permit at once, and is put off if a suspect runs or waits.
-#[derive(Debug, Default)]
-pub(super) struct Workload(Mutex<State>);
+/// It runs more user code only if it gets a permit at once, and is put off if a suspect runs or waits. When the database is
+/// available again, work has a permit again unless a suspect runs or waits.
+#[derive(Debug)]
+pub(super) struct Workload {
+    lock: SuspectLock,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -24,6 +28,8 @@ struct State {
 #[derive(Debug)]
 struct Work {
     permit: Option<Permit>,
+    /// Acquires another permit, if there is one at once.
+    another: fn(&SuspectLock) -> Option<Permit>,
     /// How many handlers, codecs and calls run.
     user_code: usize,
 }
@@ -41,10 +47,7 @@ pub(crate) enum Permit {
 #[must_use]
 pub(crate) struct Running<'a> {
     workload: &'a Workload,
-    lock: &'a SuspectLock,
     id: u64,
-    /// Acquires another permit, if there is one at once.
-    acquire: fn(&SuspectLock) -> Option<Permit>,
 }
 
 /// User code of a piece of work, which runs until this is dropped. No suspect runs beside it.
@@ -52,9 +55,13 @@ pub(crate) struct Running<'a> {
 pub(crate) struct UserCode<'a>(&'a Running<'a>);
 
 impl Workload {
+    pub(super) fn new(lock: SuspectLock) -> Self {
+        Self { lock, state: Mutex::default() }
+    }
+
     /// Adds a piece of work.
-    pub(super) fn run<'a>(&'a self, lock: &'a SuspectLock, permit: Permit) -> Running<'a> {
-        let acquire: fn(&SuspectLock) -> Option<Permit> = match permit {
+    pub(super) fn run(&self, permit: Permit) -> Running<'_> {
+        let another: fn(&SuspectLock) -> Option<Permit> = match permit {
             Permit::Direct(_) => |lock| lock.try_direct().map(Permit::Direct),
             Permit::Inbox(_) => |lock| lock.try_inbox().map(Permit::Inbox),
             // It would have to wait until it is isolated again.
@@ -62,30 +69,40 @@ impl Workload {
         };
         let mut state = self.state();
         state.last += 1;
-        let (id, mut work) = (state.last, Work { permit: Some(permit), user_code: 0 });
+        let (id, mut work) = (state.last, Work { permit: Some(permit), another, user_code: 0 });
         if state.is_unavailable {
             work.release();
         }
         state.works.insert(id, work);
-        Running { workload: self, lock, id, acquire }
+        Running { workload: self, id }
     }
 
     /// Records whether the database is unavailable.
     pub(super) fn set_unavailable(&self, is_unavailable: bool) {
         let mut state = self.state();
-        state.is_unavailable = is_unavailable;
+        let was_unavailable = std::mem::replace(&mut state.is_unavailable, is_unavailable);
         if is_unavailable {
             state.works.values_mut().for_each(Work::release);
+        } else if was_unavailable {
+            for work in state.works.values_mut() {
+                work.acquire(&self.lock);
+            }
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Numbers and permits are consistent at all times.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Work {
+    /// Returns whether it has a permit now.
+    fn acquire(&mut self, lock: &SuspectLock) -> bool {
+        self.permit = self.permit.take().or_else(|| (self.another)(lock));
+        self.permit.is_some()
+    }
+
     fn release(&mut self) {
         if self.user_code == 0 {
             self.permit = None;
@@ -99,8 +116,8 @@ impl Running<'_> {
     pub(crate) fn user_code(&self) -> Option<UserCode<'_>> {
         let mut state = self.workload.state();
         let work = state.works.get_mut(&self.id)?;
-        if work.permit.is_none() {
-            work.permit = Some((self.acquire)(self.lock)?);
+        if !work.acquire(&self.workload.lock) {
+            return None;
         }
         work.user_code += 1;
         Some(UserCode(self))
@@ -157,10 +174,11 @@ mod tests {
 
     #[tokio::test]
     async fn work_has_its_permit_until_it_ends_unless_its_database_is_unavailable() {
-        let (lock, workload) = (SuspectLock::new(), Workload::default());
+        let lock = SuspectLock::new();
+        let workload = Workload::new(lock.clone());
         let turn = lock.turn().await;
-        let direct = workload.run(&lock, Permit::Direct(lock.direct().await));
-        let row = workload.run(&lock, Permit::Inbox(lock.inbox().await));
+        let direct = workload.run(Permit::Direct(lock.direct().await));
+        let row = workload.run(Permit::Inbox(lock.inbox().await));
         assert!(waits(turn.isolate(SuspectIsolation::Process)).await);
         workload.set_unavailable(true);
         let isolated = turn.isolate(SuspectIsolation::Process).await;
@@ -176,10 +194,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_keeps_its_permit_while_its_user_code_runs() {
-        let (lock, workload) = (SuspectLock::new(), Workload::default());
+    async fn work_has_a_permit_again_when_its_database_is_available() {
+        let lock = SuspectLock::new();
+        let workload = Workload::new(lock.clone());
         let turn = lock.turn().await;
-        let rows = workload.run(&lock, Permit::Inbox(lock.inbox().await));
+        let direct = workload.run(Permit::Direct(lock.direct().await));
+        workload.set_unavailable(true);
+        assert!(!waits(turn.isolate(SuspectIsolation::Process)).await);
+        workload.set_unavailable(false);
+        assert!(waits(turn.isolate(SuspectIsolation::Process)).await, "its outcome is being written");
+        drop(direct);
+        assert!(!waits(turn.isolate(SuspectIsolation::Process)).await);
+    }
+
+    #[tokio::test]
+    async fn work_keeps_its_permit_while_its_user_code_runs() {
+        let lock = SuspectLock::new();
+        let workload = Workload::new(lock.clone());
+        let turn = lock.turn().await;
+        let rows = workload.run(Permit::Inbox(lock.inbox().await));
         let (one, other) = (rows.user_code(), rows.user_code());
         workload.set_unavailable(true);
         drop(one);
@@ -191,10 +224,11 @@ mod tests {
 
     #[tokio::test]
     async fn user_code_begins_in_an_outage_if_no_suspect_waits() {
-        let (lock, workload) = (SuspectLock::new(), Workload::default());
+        let lock = SuspectLock::new();
+        let workload = Workload::new(lock.clone());
         workload.set_unavailable(true);
         let turn = lock.turn().await;
-        let direct = workload.run(&lock, Permit::Direct(lock.direct().await));
+        let direct = workload.run(Permit::Direct(lock.direct().await));
         let user_code = direct.user_code();
         assert!(user_code.is_some());
         let mut isolate = Box::pin(turn.isolate(SuspectIsolation::Process));
@@ -206,10 +240,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_suspect_that_lost_its_isolation_has_lost_its_turn_and_runs_no_more_user_code() {
-        let (lock, workload) = (SuspectLock::new(), Workload::default());
+        let lock = SuspectLock::new();
+        let workload = Workload::new(lock.clone());
         let turn = lock.turn().await;
         let isolated = turn.isolate(SuspectIsolation::Process).await;
-        let suspect = workload.run(&lock, Permit::Suspect(turn, Some(isolated)));
+        let suspect = workload.run(Permit::Suspect(turn, Some(isolated)));
         assert!(suspect.user_code().is_some());
         assert!(waits(lock.turn()).await && waits(lock.direct()).await);
         workload.set_unavailable(true);
@@ -221,13 +256,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_suspect_that_has_run_leaves_its_turn_and_its_isolation() {
-        let (lock, workload) = (SuspectLock::new(), Workload::default());
+        let lock = SuspectLock::new();
+        let workload = Workload::new(lock.clone());
         let turn = lock.turn().await;
         let isolated = turn.isolate(SuspectIsolation::Process).await;
-        let suspect = workload.run(&lock, Permit::Suspect(turn, Some(isolated)));
+        let suspect = workload.run(Permit::Suspect(turn, Some(isolated)));
         let (turn, isolated) = suspect.into_suspect().unwrap();
         assert!(waits(lock.direct()).await);
-        let suspect = workload.run(&lock, Permit::Suspect(turn, isolated));
+        let suspect = workload.run(Permit::Suspect(turn, isolated));
         suspect.end_isolation();
         assert!(!waits(lock.direct()).await && waits(lock.turn()).await);
         assert!(suspect.into_suspect().is_some_and(|(_, isolated)| isolated.is_none()));

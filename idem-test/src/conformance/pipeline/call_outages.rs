@@ -6,7 +6,7 @@ use crate::conformance::store::World;
 use crate::provider::Fault;
 
 use super::line::Line;
-use super::long_outages::{Refusing, suspect_alone};
+use super::long_outages::{Silent, suspect_alone};
 use super::neighbours::{has_effect, one_process};
 use super::paying::{MINUTE, Paying};
 
@@ -15,24 +15,24 @@ use super::paying::{MINUTE, Paying};
 pub async fn a_call_behind_a_question_is_made_beside_no_suspect<W: World>(world: W) {
     let Some(other) = W::make().await else { return };
     let (paying, neighbour) = (Paying::<W, false, true>::new(world).await, Line::new(other).await);
-    let (settings, refusing) = (one_process(), Refusing::new());
+    let (settings, silent) = (one_process(), Silent::new());
     paying.publish("a", [Fault::LoseRequest]);
     let worker = paying.start();
     paying.row(|row| row.attempts == 1).await;
     worker.stop().await;
     paying.time_passes(MINUTE).await;
-    let worker = paying.start_over_with(refusing.hook("date_call", None), refusing.shown(&settings));
-    refusing.reached().await;
-    refusing.go_away().await;
+    let worker = paying.start_over_with(silent.hook("date_call", None), silent.shown(&settings));
+    silent.reached().await;
+    silent.go_away().await;
     let beside = suspect_alone(&neighbour, settings).await;
-    refusing.open();
+    silent.open();
     paying.row(|row| row.token.is_none()).await;
     // There is no signal that it is not made.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(paying.counts("a").await, (0, 1, 0), "the first request was lost");
     neighbour.desk.go.send_replace(true);
     has_effect(&neighbour, "suspect").await;
-    refusing.come_back();
+    silent.come_back();
     paying.completed("a").await;
     worker.stop().await;
     beside.stop().await;

@@ -20,17 +20,17 @@ use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
 
-/// A database that a test makes unavailable. It then refuses to look for due rows, and each claim of `refused`; all other
-/// statements work. A statement that the hook holds up waits for the test.
+/// A database that a test makes unavailable. Pings, looks for due rows, and claims of `unanswered` messages then get no answer.
+/// Other statements do, as on connections that are open. A statement that the hook holds up waits for the test.
 #[derive(Clone)]
-pub(super) struct Refusing {
+pub(super) struct Silent {
     is_away: Arc<AtomicBool>,
     reached: watch::Sender<bool>,
     gate: watch::Sender<bool>,
     health: watch::Sender<Option<Health>>,
 }
 
-impl Refusing {
+impl Silent {
     pub(super) fn new() -> Self {
         let (reached, gate) = (watch::Sender::new(false), watch::Sender::new(false));
         Self { is_away: Arc::default(), reached, gate, health: watch::Sender::new(None) }
@@ -44,9 +44,9 @@ impl Refusing {
     ) -> impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static + use<> {
         let it = self.clone();
         move |method, of| {
-            let is_refused = method == "poll_due" || (method == "claim" && of.starts_with(b"refused"));
-            if is_refused && it.is_away.load(SeqCst) {
-                return Do::Fail(StoreError::Unavailable("the disk is full".into()));
+            let fails = matches!(method, "ping" | "poll_due") || (method == "claim" && of.starts_with(b"unanswered"));
+            if fails && it.is_away.load(SeqCst) {
+                return Do::Fail(StoreError::ConnectionLost("no answer".into()));
             }
             if method != held_up || key.is_some_and(|key| key.as_bytes() != of) {
                 return Do::Work;
@@ -72,13 +72,13 @@ impl Refusing {
         self.gate.send_replace(true);
     }
 
-    pub(super) fn refuse(&self) {
+    pub(super) fn fall_silent(&self) {
         self.is_away.store(true, SeqCst);
     }
 
     /// Makes the database unavailable, and waits until its worker knows.
     pub(super) async fn go_away(&self) {
-        self.refuse();
+        self.fall_silent();
         self.knows(false).await;
     }
 
@@ -121,26 +121,26 @@ pub(super) async fn row_becomes<W: World>(line: &Line<W>, id: &str, is_it: impl 
     .await
 }
 
-/// The database refuses some of the work, and the messages get what they wait for while the suspect runs.
+/// Their statements get an answer while the suspect runs.
 pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: World>(world: W) {
     let Some(other) = W::make().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     let ids = ["a", "b"];
     ids.iter().for_each(|id| line.publish(Order::ok(id)));
-    let refusing = Refusing::new();
+    let silent = Silent::new();
     let (concurrency, linger) = (if W::BATCH > 1 { 1 } else { 2 }, Duration::from_millis(200));
-    let hook = refusing.hook(if W::INBOX { "start" } else { "claim" }, None);
-    let worker = line.start_over(hook, Settings { concurrency, linger, ..refusing.shown(&settings) });
-    refusing.reached().await;
-    refusing.go_away().await;
+    let hook = silent.hook(if W::INBOX { "start" } else { "claim" }, None);
+    let worker = line.start_over(hook, Settings { concurrency, linger, ..silent.shown(&settings) });
+    silent.reached().await;
+    silent.go_away().await;
     let beside = suspect_alone(&neighbour, settings).await;
-    refusing.open();
+    silent.open();
     for id in ids {
         never_runs(&line, id).await;
     }
     neighbour.desk.go.send_replace(true);
     has_effect(&neighbour, "suspect").await;
-    refusing.come_back();
+    silent.come_back();
     for id in ids {
         has_effect(&line, id).await;
     }
@@ -154,12 +154,12 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
-    let refusing = Refusing::new();
-    let (hook, health) = (refusing.hook("", None), refusing.shown(&settings).health);
+    let silent = Silent::new();
+    let (hook, health) = (silent.hook("", None), silent.shown(&settings).health);
     let linger = Duration::from_millis(200);
     let worker = line.start_over(hook, Settings { concurrency: 1, linger, health, ..settings.clone() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-    refusing.go_away().await;
+    silent.go_away().await;
     let left = suspect_for(&neighbour, 2, Duration::ZERO).await;
     let beside = neighbour.start_with(settings);
     row_becomes(&neighbour, "suspect", |row| row.token.is_some() && row.token != left).await;
@@ -169,7 +169,7 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     never_runs(&line, "b").await;
     neighbour.desk.go.send_replace(true);
     has_effect(&neighbour, "suspect").await;
-    refusing.come_back();
+    silent.come_back();
     for id in ["a", "b"] {
         has_effect(&line, id).await;
     }
@@ -177,24 +177,24 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     beside.stop().await;
 }
 
-/// Both workers share a store with one connection for handlers. The batch has it, and no permit when its database is
-/// available again, and the suspect waits for the connection.
+/// Both workers share a store with one connection for handlers. The suspect waits for it, and the batch has it, but no permit
+/// when its database is available again.
 pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         // The batch has the only writer, so the suspect is not found.
         return;
     }
     let line = Line::with(world, Setup { connections: Some(2), ..Setup::default() }).await;
-    let (settings, refusing) = (one_process(), Refusing::new());
+    let (settings, silent) = (one_process(), Silent::new());
     let handler = schedule(&line, "shipping", Order::ok("suspect")).await;
     crash_on(&line, handler, 2, Duration::ZERO).await;
     let ids = ["a", "b"];
     ids.iter().for_each(|id| line.publish(Order::ok(id)));
     let linger = Duration::from_millis(200);
-    let hook = refusing.hook("claim", None);
-    let worker = line.start_over(hook, Settings { concurrency: 1, linger, ..refusing.shown(&settings) });
-    refusing.reached().await;
-    refusing.go_away().await;
+    let hook = silent.hook("claim", None);
+    let worker = line.start_over(hook, Settings { concurrency: 1, linger, ..silent.shown(&settings) });
+    silent.reached().await;
+    silent.go_away().await;
     let beside = line.start_at(line.broker.queue("other"), Settings { consumer: "shipping", ..settings });
     let counted = format!("SELECT count(*) FROM {} WHERE starts = 3", line.world.own("inbox_messages"));
     soon(async {
@@ -203,9 +203,9 @@ pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: Worl
         }
     })
     .await;
-    refusing.come_back();
-    refusing.knows(true).await;
-    refusing.open();
+    silent.come_back();
+    silent.knows(true).await;
+    silent.open();
     for id in ["suspect", "a", "b"] {
         has_effect(&line, id).await;
     }
@@ -224,22 +224,22 @@ pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: Wor
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     suspect_for(&line, 1, Duration::ZERO).await;
     line.desk.go.send_replace(true);
-    let refusing = Refusing::new();
-    let worker = line.start_over(refusing.hook("start", Some("suspect")), refusing.shown(&settings));
-    refusing.reached().await;
-    refusing.refuse();
-    line.publish(Order::ok("refused"));
-    refusing.knows(false).await;
+    let silent = Silent::new();
+    let worker = line.start_over(silent.hook("start", Some("suspect")), silent.shown(&settings));
+    silent.reached().await;
+    silent.fall_silent();
+    line.publish(Order::ok("unanswered"));
+    silent.knows(false).await;
     let beside = suspect_alone(&neighbour, settings).await;
-    refusing.open();
+    silent.open();
     let given_back = row_becomes(&line, "suspect", |row| row.token.is_none()).await;
     never_runs(&line, "suspect").await;
     assert_eq!(given_back.starts, 1);
     neighbour.desk.go.send_replace(true);
     has_effect(&neighbour, "suspect").await;
-    refusing.come_back();
+    silent.come_back();
     has_effect(&line, "suspect").await;
-    has_effect(&line, "refused").await;
+    has_effect(&line, "unanswered").await;
     worker.stop().await;
     beside.stop().await;
 }

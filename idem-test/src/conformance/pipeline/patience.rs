@@ -13,7 +13,7 @@ use crate::conformance::store::World;
 use super::call_log::{lines, with_log};
 use super::crashes::{schedule, suspect_for};
 use super::line::Line;
-use super::long_outages::{Refusing, row_becomes};
+use super::long_outages::{Silent, row_becomes};
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -64,13 +64,13 @@ pub async fn a_suspect_that_is_put_off_is_told_of_once_a_minute<W: World>(world:
         let mut token = suspect_for(&line, 1, hour).await;
         let id = line.scheduled().await[0].id;
         schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
-        let (refusing, released) = (Refusing::new(), watch::Sender::new(0));
-        let (hook, told) = (refusing.hook("", None), released.clone());
+        let (silent, released) = (Silent::new(), watch::Sender::new(0));
+        let (hook, told) = (silent.hook("", None), released.clone());
         let counting = move |method: &'static str, key: &[u8]| {
             told.send_modify(|times| *times += usize::from(method == "record_result"));
             hook(method, key)
         };
-        let health = refusing.shown(&Settings::default()).health;
+        let health = silent.shown(&Settings::default()).health;
         let worker = line.start_over(counting, Settings { health, ..Settings::default() });
         soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
         // Due only now that the other message runs.
@@ -79,10 +79,10 @@ pub async fn a_suspect_that_is_put_off_is_told_of_once_a_minute<W: World>(world:
         for n in 1..=2 {
             let left = token;
             token = row_becomes(&line, "suspect", |row| row.token.is_some() && row.token != left).await.token;
-            refusing.refuse();
-            line.publish(Order::ok(&format!("refused {n}")));
+            silent.fall_silent();
+            line.publish(Order::ok(&format!("unanswered {n}")));
             soon(released.subscribe().wait_for(|times| *times >= n)).await.unwrap();
-            refusing.come_back();
+            silent.come_back();
             assert_eq!(line.outcomes(n).await, vec!["processed"; n]);
         }
         assert_eq!(lines(&log, "is put off until its database can be used").len(), 1, "{log}");
