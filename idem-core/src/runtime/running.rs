@@ -37,7 +37,9 @@ struct Work {
 /// The part of the suspect lock that a piece of work has.
 #[derive(Debug)]
 pub(crate) enum Permit {
+    #[expect(dead_code, reason = "it only has to be dropped")]
     Direct(Direct),
+    #[expect(dead_code, reason = "it only has to be dropped")]
     Inbox(InboxPermit),
     /// The isolation of a suspect may end before its turn.
     Suspect(Turn, Option<Isolated>),
