@@ -114,6 +114,7 @@ impl<S: Store> Runner<S> {
         self.taker.looks.taken(began, &rows);
         // Without an answer, the take has not kept suspects waiting, and one of them may run by now.
         let Some(permit) = permit.or_else(|| self.pipeline.suspect_lock.try_inbox()) else {
+            let _held = self.pipeline.leases.hold(&rows);
             join_all(rows.iter().map(|row| self.pipeline.put_off(row))).await;
             return Ok(true);
         };

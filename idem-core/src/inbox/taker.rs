@@ -53,8 +53,10 @@ impl<S: Store> Taker<S> {
             Err(fault @ StoreError::ConnectionLost(_)) if kind == RowKind::Ordinary => {
                 self.pipeline.outage.report(&fault);
                 *permit = None;
+                // A lost connection is no outage until a ping fails, so the first read may come too early.
+                let found = self.pipeline.outage.insist(&self.pipeline.stop, || store.rows_by_token(token));
                 tokio::select! {
-                    () = self.pipeline.outage.over() => store.rows_by_token(token).await,
+                    found = found => Ok(found.unwrap_or_default()),
                     () = self.pipeline.draining.begun() => Ok(Vec::new()),
                 }
             }

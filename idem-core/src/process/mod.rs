@@ -132,7 +132,7 @@ impl<S: Store> Pipeline<S> {
                         delivery.refused = Refused::default();
                         return Some(Waiting::Busy(delivery, acker, carried));
                     }
-                    extended(&mut acker, self.hold(hold, delivery.holds - 1)).await;
+                    extended(&mut acker, self.hold(hold, delivery.holds.saturating_sub(1))).await;
                 }
             }
         };
@@ -153,7 +153,8 @@ impl<S: Store> Pipeline<S> {
         // A process or a connection may have died on it, so it now runs from the inbox.
         delivery.redelivered |= hold == HoldReason::Broke;
         self.meters(delivery).held();
-        delivery.holds += 1;
+        // Work that is put off has met no problem of its own.
+        delivery.holds += usize::from(hold != HoldReason::Again);
     }
 
     /// Settles, then reports. The database has responded, and nothing depends on the result.

@@ -152,6 +152,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        self.tap.before("rows_by_token", &[]).await?;
         let rows = self.within.rows_by_token(token).await?;
         self.takes.found(token, &rows);
         Ok(rows)
