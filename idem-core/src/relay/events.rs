@@ -198,7 +198,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         found.rows.retain(|row| !deleted.contains(&row.id));
         self.queue.covered(&covered);
         let new = self.queue.add(found.rows, now);
-        self.pause.end(began, now, new);
+        self.pause.end(began, now, &lanes);
         if new > 0 || self.queue.reads_on(&covered) {
             // There may be more.
             self.next.read = self.next.read.min(self.next.early);
