@@ -48,6 +48,7 @@ macro_rules! relay_suite {
             a_key_with_many_messages_stops_no_other
             many_keys_with_many_messages_stop_no_other
             a_message_that_is_staged_in_a_pause_waits_for_no_poll
+            a_key_with_many_messages_does_not_wait_for_the_poll
             // leases
             a_drain_waits_for_its_confirms_and_gives_its_lanes_back
             two_relays_share_the_lanes
