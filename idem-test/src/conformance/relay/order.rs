@@ -188,3 +188,28 @@ pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W)
     assert_eq!(line.published(1).await, ["next"]);
     relay.crash().await;
 }
+
+/// A read is full of messages of a key that has failed since it began: it brings none of them. Another message is behind them.
+pub async fn a_message_behind_a_key_that_fails_does_not_wait_for_the_poll<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refuse = watch::Sender::new(false);
+    let refused = refuse.subscribe();
+    line.sink.on_publish(move |message| match text(message).as_str() {
+        "0" => Reply::RefuseWhen(refused.clone()),
+        _ => Reply::Confirm,
+    });
+    let reads = FewReads::new(1);
+    let store = TappedStore::new(line.store.clone(), reads.clone());
+    let long = std::time::Duration::from_secs(600);
+    // With 8 at a time, a read brings 16 of a lane.
+    line.stage((0..32).map(|n| message(n).key("k")).chain([message("other")])).await;
+    let retry = idem_core::RetryPolicy::new().max_attempts(3).min_delay(long).max_delay(long);
+    let relay = line.relay(store, line.sink.clone()).concurrency(8).retry(retry).publish_timeout(long);
+    let relay = line.start_with(relay.poll_interval(long));
+    soon(reads.asked.subscribe().wait_for(|asked| *asked >= 2)).await.unwrap();
+    refuse.send_replace(true);
+    soon(reads.recorded.subscribe().wait_for(|recorded| *recorded >= 1)).await.unwrap();
+    reads.permits.add_permits(100);
+    assert_eq!(line.published(1).await, ["other"]);
+    relay.crash().await;
+}
