@@ -26,8 +26,8 @@ impl Pause {
         self.until.filter(|until| now < *until)
     }
 
-    /// Records the lanes that the read which begins visits for others, although it leaves out keys there. A lane that it reads
-    /// for keys is not one of them.
+    /// Records the lanes that the read which begins visits for others, although it leaves out keys there. A lane that it
+    /// reads for keys is not one of them.
     pub(super) fn begin(&mut self, visits: BTreeSet<u8>) {
         self.visits = visits;
     }

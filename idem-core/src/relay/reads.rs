@@ -22,8 +22,8 @@ pub(super) struct Asks {
 impl Queue {
     /// Returns what the read that begins now asks for. `few`: it is to bring messages that were woken, and no others.
     /// `is_paused`: a read that is for no key in particular is not wanted in the lanes of keys that are left out. If neither,
-    /// reads of a lane for keys and reads for all others take turns, so that neither can hinder the other. Nor can a key with a
-    /// backlog in front of another one's: if a read has brought none of a key, the next one is for such keys, and no others.
+    /// reads of a lane for keys and reads for all others take turns, so that neither can hinder the other. Nor can a key
+    /// with a backlog in front of another one's: if a read has brought none of a key, the next one is for such keys alone.
     pub(super) fn ask(&mut self, few: bool, is_paused: bool) -> Asks {
         let (mut asks, here) = (Asks::default(), self.here());
         let missed = self.keys.values().filter(|of_key| of_key.is_missed()).map(|of_key| of_key.lane);

@@ -189,7 +189,8 @@ pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W)
     relay.crash().await;
 }
 
-/// A read is full of messages of a key that has failed since it began: it brings none of them. Another message is behind them.
+/// A read is full of messages of a key that has failed since it began, and brings none of them. Another message is behind
+/// them.
 pub async fn a_message_behind_a_key_that_fails_does_not_wait_for_the_poll<W: World>(world: W) {
     let line = Line::new(world).await;
     let refuse = watch::Sender::new(false);

@@ -21,7 +21,7 @@ impl Model {
                 // The oldest ones stay open for long.
                 (0, Some(transaction)) if some > 2 || self.random(20) == 0 => self.commit(*transaction),
                 (1 | 2, Some(transaction)) => {
-                    let (key, messages) = (self.random(KEYS.len()), 1 + self.random(4));
+                    let (key, messages) = (self.random(KEYS.len()), 1 + self.random(8));
                     self.stage(*transaction, key, messages);
                 }
                 _ => {
