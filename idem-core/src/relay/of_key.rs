@@ -28,6 +28,9 @@ impl OfKey {
 
     /// Adds a message in its place. If that is more than may be kept, returns the last one, which is unread then.
     pub(super) fn insert(&mut self, entry: Entry, here: Here) -> Option<Entry> {
+        if let Some(unread) = &mut self.unread {
+            unread.missed = false;
+        }
         let place = self.waiting.partition_point(|other| other.id < entry.id);
         self.waiting.insert(place, entry);
         if self.waiting.len() <= self.most(here) {
@@ -54,6 +57,11 @@ impl OfKey {
     /// Returns whether there are unread messages that can be read: none waits for its next attempt, and few are here.
     pub(super) fn reads_on(&self) -> bool {
         self.held.is_none() && self.unread.as_ref().is_some_and(|unread| self.waiting.len() <= unread.kept / 2)
+    }
+
+    /// Returns whether there are unread messages that can be read, and the last read for them has brought none.
+    pub(super) fn is_missed(&self) -> bool {
+        self.reads_on() && self.unread.as_ref().is_some_and(|unread| unread.missed)
     }
 
     /// Returns whether there is no message.
