@@ -77,6 +77,20 @@ pub async fn another_message_with_the_key_of_a_pruned_claim_is_charged<W: World>
     is_charged_twice(&paying);
 }
 
+/// The producer has published it twice. Behind the restored backup only the second copy comes, and nothing tells it from another
+/// message.
+pub async fn another_copy_of_a_message_calls_under_another_key<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    let worker = paying.start();
+    paying.0.publish(order_at(PLACE));
+    paying.completed("a").await;
+    comes(&paying, worker, order_at(LATER)).await;
+    assert_eq!(paying.counts("a").await, (1, 1, 1));
+    forget(&paying).await;
+    comes(&paying, paying.start(), order_at(LATER)).await;
+    is_charged_twice(&paying);
+}
+
 /// Nothing tells it from one that comes again, so it counts as another one.
 pub async fn another_message_without_a_position_is_charged<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;

@@ -152,6 +152,7 @@ macro_rules! pipeline_suite {
             a_message_that_comes_again_behind_a_restored_backup_is_charged_once
             a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
             another_message_with_the_key_of_a_pruned_claim_is_charged
+            another_copy_of_a_message_calls_under_another_key
             another_message_without_a_position_is_charged
             a_conflict_that_is_replayed_under_another_key_is_charged
             a_row_that_is_left_to_its_call_has_the_key_of_its_message
