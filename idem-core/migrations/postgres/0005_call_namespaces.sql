@@ -9,10 +9,10 @@
 --
 --   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
 
--- A random value for each handler that makes an external call. The first worker with the handler inserts it. The first key of
--- a message from a stream is a hash of this value and of the place of the message in the stream, so a message that comes
--- again behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated
--- call by its key.
+-- A random value for each handler that makes an external call, which the first worker in which it makes one inserts. The first
+-- key of a message from a stream is a hash of this value and of the position of the message, so a message that comes again
+-- behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated call by
+-- its key.
 CREATE TABLE call_namespaces (
     -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
     -- number and another value.
