@@ -1,6 +1,7 @@
 //! The keys of messages that come again from a rewound stream, behind a backup that was restored.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use idem_core::{BoxError, CalledBy, Delivery, Handler, Key, KeyError, State, Worker};
 
@@ -83,26 +84,39 @@ pub async fn a_message_that_comes_again_behind_a_restored_backup_is_charged_once
     assert!(paying.has_one_key("a"));
 }
 
-/// The events come again that start the payments. There are two, which run together where deliveries do.
+/// Starts a worker that starts payments for events, and takes all events together that are there, if it takes batches.
+fn start_for_events<W: World>(line: &Line<W>) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = worker.handler::<Starts<W>>().handler::<Pays<W, true, true>>();
+    let together = Settings { concurrency: 1, linger: Duration::from_millis(100), ..Settings::default() };
+    line.run_until_stopped(worker, together)
+}
+
+/// The events come again that start the payments. There are two, which come together at first, and one after the other behind the
+/// restored backup.
 pub async fn a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    for is_restored in [false, true] {
-        if is_restored {
-            forget(&paying).await;
-        }
-        let line = &paying.0;
-        for (id, position) in [("a", PLACE), ("b", "ORDERS/8@1700000000000000000")] {
-            line.publish_raw(Publication::from(Order::ok(id)).event_type("Start").position(position));
-        }
-        let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-        let worker = worker.handler::<Starts<W>>().handler::<Pays<W, true, true>>();
-        let worker = line.run_until_stopped(worker, Settings::default());
-        paying.completed("a").await;
-        paying.completed("b").await;
-        soon(line.queue.idle()).await;
-        worker.stop().await;
+    let line = &paying.0;
+    let publish = |(id, position): (&str, &str)| {
+        line.publish_raw(Publication::from(Order::ok(id)).event_type("Start").position(position));
+    };
+    let events = [("a", PLACE), ("b", "ORDERS/8@1700000000000000000")];
+    events.into_iter().for_each(publish);
+    let worker = start_for_events(line);
+    for (id, _) in events {
+        paying.completed(id).await;
     }
-    for id in ["a", "b"] {
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    forget(&paying).await;
+    let worker = start_for_events(line);
+    for event in events {
+        publish(event);
+        paying.completed(event.0).await;
+    }
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    for (id, _) in events {
         assert_eq!(paying.counts(id).await, (1, 2, 1), "{id}");
         assert!(paying.has_one_key(id), "{id}");
     }
