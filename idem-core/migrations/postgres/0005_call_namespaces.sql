@@ -13,11 +13,16 @@
 -- key of a message from a stream is a hash of this value and of the position of the message, so a message that comes again
 -- behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated call by
 -- its key.
+--
+-- The foreign key needs the table `handlers` for a moment, in which statements of workers wait behind it. If another
+-- transaction keeps it longer than five seconds, this migration is left out, and the next start tries again.
+SET LOCAL lock_timeout = '5s';
 CREATE TABLE call_namespaces (
     -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
     -- number and another value.
     handler_id int  PRIMARY KEY REFERENCES handlers (id) ON DELETE CASCADE,
     namespace  uuid NOT NULL DEFAULT gen_random_uuid()
 );
+SET LOCAL lock_timeout = 0;
 
 INSERT INTO migrations (version, name, supports) VALUES (5, 'call_namespaces', 1);

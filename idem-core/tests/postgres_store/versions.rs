@@ -4,7 +4,7 @@ use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use crate::world::{World, world};
+use crate::world::{DEADLINE, World, world};
 
 impl World {
     async fn run(&mut self, sql: &str) {
@@ -191,6 +191,25 @@ async fn the_namespaces_of_calls_are_added_beside_workers_of_the_version_before(
     assert_eq!(world.calls().await, None);
     assert_eq!(world.number("SELECT max(supports)::bigint FROM migrations").await, 1, "each version may use the tables");
     world.store.register("billing", &["ships"]).await.unwrap();
+    world.end().await;
+}
+
+/// Statements of workers wait behind the migration while it waits, so it waits for a few seconds only. Workers that do without the
+/// table start, and a later start migrates.
+#[tokio::test]
+async fn the_namespaces_of_calls_are_left_out_while_somebody_keeps_the_handlers_locked() {
+    let Some(mut world) = world().await else { return };
+    world.run("DROP TABLE call_namespaces; DELETE FROM migrations WHERE version = 5").await;
+    let mut person = PgConnection::connect(&world.url).await.unwrap();
+    let update = format!("BEGIN; UPDATE {}.handlers SET retention = '8 days'", world.schema);
+    person.execute(sqlx::raw_sql(AssertSqlSafe(update))).await.unwrap();
+    let start = Postgres::options(&world.url).schema(&world.schema).connect();
+    tokio::time::timeout(DEADLINE, start).await.unwrap().unwrap();
+    let why = world.calls().await.unwrap();
+    assert!(why.contains("0005_call_namespaces.sql"), "{why}");
+    person.execute("COMMIT").await.unwrap();
+    assert_eq!(world.starts().await, None, "it migrates");
+    assert_eq!(world.calls().await, None);
     world.end().await;
 }
 
