@@ -60,8 +60,8 @@ pub(super) async fn run(
     let explain = |failure: Failure| match failure.code() {
         Some(DENIED) => Error::Config(format!(
             "the role {role:?} may not create idem's tables in the schema {schema:?} ({}): run the SQL of \
-             `Postgres::migrations()` as a role that may (the comment at the top of the SQL shows the command), then {}; and \
-             connect with `.verify_only()`",
+             `Postgres::migrations()` as a role that may, and that owns idem's other tables (the comment at the top of the SQL \
+             shows the command), then {}; and connect with `.verify_only()`",
             failure.into_error(),
             grants(schema, role)
         )),
@@ -99,7 +99,8 @@ pub(super) async fn run(
         let files = missing.iter().map(|migration| migration.name).collect::<Vec<_>>().join(", ");
         return Err(Error::Config(format!(
             "the schema {schema:?} lacks {files}: run the SQL of `Postgres::migrations()` as a role that may create \
-             tables (the comment at the top of the SQL shows the command), or connect once as that role without `.verify_only()`; then {}",
+             tables, and that owns idem's other tables (the comment at the top of the SQL shows the command), or connect once \
+             as that role without `.verify_only()`; then {}",
             grants(schema, role)
         )));
     }

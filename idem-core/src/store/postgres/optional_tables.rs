@@ -56,7 +56,7 @@ fn not_migrated(schema: &str, role: &str, wanted: &OptionalTables, found: &Found
         ),
         None => format!(
             "the schema {schema:?} lacks {file}, and {needed_by} needs its tables: run that SQL of \
-             `Postgres::migrations()` as a role that may create tables (the comment at the top of the SQL shows the \
+             `Postgres::migrations()` as the owner of idem's tables (the comment at the top of the SQL shows the \
              command), then {}",
             grants_on(tables, schema, role)
         ),
