@@ -70,8 +70,9 @@ pub trait Source: Send + 'static {
         ReplayWindow::Unknown
     }
 
-    /// Whether its deliveries have a [`position`](Delivery::position). If not, a worker refuses to start with a handler
-    /// whose key needs one, because all of its messages would become dead letters.
+    /// Whether its deliveries have a [`position`](Delivery::position); [`with_position`](Delivery::with_position) defines what
+    /// one must be. If not, a worker refuses to start with a handler whose key needs one, because all of its messages would
+    /// become dead letters.
     fn has_positions(&self) -> bool {
         true
     }

@@ -111,7 +111,7 @@ impl Source for Queue {
         self.shared.look(|state| state.unsettled_limit)
     }
 
-    /// A message has a position only if its publication sets one.
+    /// A message has a position only if its publication sets one, so a handler whose key is the position is refused.
     fn has_positions(&self) -> bool {
         false
     }
