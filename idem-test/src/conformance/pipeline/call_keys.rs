@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use idem_core::{BoxError, CalledBy, Delivery, Handler, Key, KeyError, State, Worker};
+use idem_core::store::Replayed;
+use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Key, KeyError, Reason, State, Worker};
 
 use crate::Publication;
 use crate::conformance::soon;
@@ -120,6 +121,39 @@ pub async fn a_local_message_that_comes_again_behind_a_restored_backup_is_charge
         assert_eq!(paying.counts(id).await, (1, 2, 1), "{id}");
         assert!(paying.has_one_key(id), "{id}");
     }
+}
+
+/// It was too large for the worker to which it came again. Its row gets a key of the message, and one of the call, as it is
+/// replayed.
+pub async fn an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    comes(&paying, paying.start(), order_at(PLACE)).await;
+    forget(&paying).await;
+    paying.0.publish(order_at(PLACE));
+    let worker = paying.start_with(Settings { max_payload: 10, ..Settings::default() });
+    let unfit = paying.dead().await;
+    worker.stop().await;
+    assert_eq!((unfit.reason, unfit.outbound), (Some(Reason::TooLarge), None));
+    assert_eq!(paying.0.inbox().replay(unfit.id).await.unwrap(), Replayed::Due);
+    let worker = paying.start();
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 2, 1));
+    assert!(paying.has_one_key("a"));
+}
+
+/// The worker has an order, and the broker marks the message as redelivered. Its row is an ordinary one until its turn.
+pub async fn a_message_that_is_stored_ahead_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    comes(&paying, paying.start(), order_at(PLACE)).await;
+    forget(&paying).await;
+    paying.0.publish_redelivered(order_at(PLACE)).await;
+    let worker = paying.start_with(Settings { order: DeliveryOrder::Key, ..Settings::default() });
+    paying.completed("a").await;
+    soon(paying.0.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 2, 1));
+    assert!(paying.has_one_key("a"));
 }
 
 /// A version of the service without the call has stored it, or an older version of idem, which gave it no key.

@@ -107,13 +107,7 @@ pub async fn a_conflict_that_is_replayed_under_another_key_is_charged<W: World>(
     comes(&paying, paying.start(), order_at(PLACE)).await;
     let worker = paying.start();
     paying.0.publish(Publication::from(Order::new("a", &[Act::Ok, Act::Ok])).position(LATER));
-    soon(async {
-        while paying.0.dead().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    let conflict = paying.0.one_dead().await;
+    let conflict = paying.dead().await;
     assert_eq!(conflict.reason, Some(Reason::Conflict));
     let second = Key::of("a, the second").unwrap();
     assert_eq!(paying.0.inbox().replay_as(conflict.id, &second).await.unwrap(), Replayed::Due);

@@ -155,6 +155,8 @@ macro_rules! pipeline_suite {
             another_copy_of_a_message_calls_under_another_key
             another_message_without_a_position_is_charged
             a_conflict_that_is_replayed_under_another_key_is_charged
+            an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charged_once
+            a_message_that_is_stored_ahead_behind_a_restored_backup_is_charged_once
             a_row_that_is_left_to_its_call_has_the_key_of_its_message
             a_renamed_handler_calls_under_the_same_keys
             a_handler_that_is_newer_than_the_backup_calls_under_other_keys

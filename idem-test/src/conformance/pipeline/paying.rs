@@ -125,6 +125,17 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
         .await
     }
 
+    /// Waits for the only dead letter.
+    pub(super) async fn dead(&self) -> Row {
+        soon(async {
+            while self.0.dead().await.is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        self.0.one_dead().await
+    }
+
     /// How often this order was charged, requested, and completed.
     pub(super) async fn counts(&self, id: &str) -> (usize, usize, i64) {
         let (provider, effects) = (self.provider(), self.0.world.name("effects"));
