@@ -101,8 +101,7 @@ impl<S: Store> Pipeline<S> {
                     return self.give_back(row, fault).await;
                 }
             }
-            let message = (&row.identity, &row.delivery);
-            let ran = self.execute(running, route, message, job, txn, Instant::now()).await;
+            let ran = self.execute(running, route, (&row.identity, &row.delivery), job, txn, Instant::now()).await;
             return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
