@@ -224,7 +224,7 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
         }
         let why = refusal(store.call_namespace(HandlerId(1)).await);
         let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".call_namespaces TO");
-        for part in [&schema, "0005_call_namespaces.sql", "external call", "owner of idem's tables", &grants, &role.name] {
+        for part in [&schema, "0005_call_namespaces.sql", "external call", "owner of idem", &grants, &role.name] {
             assert!(why.contains(part), "{part} is not in {why}");
         }
         if verify {

@@ -189,7 +189,7 @@ async fn the_namespaces_of_calls_are_added_beside_workers_of_the_version_before(
     assert!(why.contains("0005_call_namespaces.sql") && why.contains("external call"), "{why}");
     assert_eq!(world.starts().await, None, "it migrates");
     assert_eq!(world.calls().await, None);
-    assert_eq!(world.number("SELECT max(supports)::bigint FROM migrations").await, 1, "each version may use the tables");
+    assert_eq!(world.number("SELECT max(supports)::bigint FROM migrations").await, 1, "all versions may use them");
     world.store.register("billing", &["ships"]).await.unwrap();
     world.end().await;
 }
