@@ -6,11 +6,11 @@ use uuid::Uuid;
 
 use crate::{BoxError, Extract, Extraction, Param, permanent};
 
-/// The key under which another system knows a call: a UUID, from which nobody can tell the message. It is made when the message
+/// The key under which another system knows a call: a UUID, which says nothing about the message. It is made when the message
 /// is stored for a handler, and all calls for these two are made under it. Only a person replaces it, by
 /// [`Resolution::CallAgain`](crate::store::Resolution::CallAgain). For a message with a
 /// [position](crate::Delivery::position) it is a hash of that and of a random value in the database, so a message that a rewound
-/// stream delivers once more has the same key, also after its claim is gone.
+/// stream delivers again has the same key, even after its claim is gone.
 ///
 /// As a parameter, it is that of the call, or that of the call which was made for this handler.
 ///

@@ -1,21 +1,20 @@
-//! The keys of external calls: hashes that look like random UUIDs, so that a backup that is restored leads to the same keys
-//! again.
+//! The keys of external calls: hashes in the form of random UUIDs, so that a restored backup leads to the same keys again.
 
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
 use super::Identity;
 
-/// Returns the key under which a message from a stream is called for first. `namespace` is that of its handler, `call` the name
-/// of the call, and `place` the source and the position of the message.
+/// Returns the first key of the call for a message from a stream. `namespace` is that of its handler, `call` the name of the
+/// call, and `at` the source and the position of the message.
 ///
-/// A rewound stream delivers the message at the same place, so behind a restored backup it gets the same key, and the provider
-/// recognizes a call that was made since. No other message is ever at that place, so no two messages have one key: also one
-/// with the same key and content, which is published after the claim of this one was pruned, has its own effect. The name of
-/// the call is part of the hash, because another call is another effect. So are the key and the fingerprint: a handler can
-/// make several local messages of one message.
-pub(crate) fn first_outbound(namespace: Uuid, call: &str, place: (&str, &str), message: &Identity) -> Uuid {
-    let (source, position) = (place.0.as_bytes(), place.1.as_bytes());
+/// A rewound stream delivers the message at the same position. So it has the same key behind a restored backup, and the
+/// provider recognizes a call that was made since. No other message is ever at that position
+/// ([`with_position`](crate::Delivery::with_position)). So one with the same key and content, which comes after the claim of
+/// this one was pruned, has another key and its own effect. The name of the call is part of the hash because another call is
+/// another effect; the key and the fingerprint are, because a handler can make several local messages of one message.
+pub(crate) fn first_outbound(namespace: Uuid, call: &str, at: (&str, &str), message: &Identity) -> Uuid {
+    let (source, position) = (at.0.as_bytes(), at.1.as_bytes());
     let parts = [call.as_bytes(), source, position, message.key.as_bytes(), message.fingerprint.as_bytes()];
     derived("idem: the first key of an external call", namespace, &parts)
 }
@@ -59,7 +58,7 @@ mod tests {
     use crate::{Fingerprint, Key};
 
     const SEVEN: Uuid = Uuid::from_u128(7);
-    const PLACE: (&str, &str) = ("ORDERS", "ORDERS/7@1700000000000000000");
+    const AT: (&str, &str) = ("ORDERS", "ORDERS/7@1700000000000000000");
 
     fn message(handler: i32, key: &str, payload: &str) -> Identity {
         let (key, fingerprint) = (Key::of(key).unwrap(), Fingerprint::of(payload.as_bytes()));
@@ -70,26 +69,26 @@ mod tests {
     #[test]
     fn the_first_key_is_the_same_for_ever() {
         let paid = message(1, "e-1", "{}");
-        let first = first_outbound(SEVEN, "charge", PLACE, &paid);
+        let first = first_outbound(SEVEN, "charge", AT, &paid);
         assert_eq!(first.to_string(), "b78dead2-8a48-4a62-8b4a-e58ad28eec56");
         assert_eq!(first.get_version_num(), 4, "some providers take no other");
-        assert_eq!(first_outbound(SEVEN, "charge", PLACE, &message(2, "e-1", "{}")), first, "its number may change");
+        assert_eq!(first_outbound(SEVEN, "charge", AT, &message(2, "e-1", "{}")), first, "its number may change");
     }
 
     #[test]
     fn the_first_key_is_that_of_one_message_one_handler_and_one_call() {
         let paid = message(1, "e-1", "{}");
         let keys = [
-            first_outbound(SEVEN, "charge", PLACE, &paid),
-            first_outbound(Uuid::nil(), "charge", PLACE, &paid),
-            first_outbound(SEVEN, "refund", PLACE, &paid),
-            first_outbound(SEVEN, "charge", ("ORDERS_EU", PLACE.1), &paid),
+            first_outbound(SEVEN, "charge", AT, &paid),
+            first_outbound(Uuid::nil(), "charge", AT, &paid),
+            first_outbound(SEVEN, "refund", AT, &paid),
+            first_outbound(SEVEN, "charge", ("ORDERS_EU", AT.1), &paid),
             first_outbound(SEVEN, "charge", ("ORDERS", "ORDERS/8@1700000000000000000"), &paid),
             first_outbound(SEVEN, "charge", ("ORDERS", "ORDERS/7@1800000000000000000"), &paid),
-            first_outbound(SEVEN, "charge", PLACE, &message(1, "e-2", "{}")),
-            first_outbound(SEVEN, "charge", PLACE, &message(1, "e-1", "[]")),
+            first_outbound(SEVEN, "charge", AT, &message(1, "e-2", "{}")),
+            first_outbound(SEVEN, "charge", AT, &message(1, "e-1", "[]")),
             // No byte moves from one part to the next.
-            first_outbound(SEVEN, "chargeO", ("RDERS", PLACE.1), &paid),
+            first_outbound(SEVEN, "chargeO", ("RDERS", AT.1), &paid),
         ];
         let distinct: std::collections::HashSet<Uuid> = keys.into_iter().collect();
         assert_eq!(distinct.len(), keys.len(), "{keys:?}");

@@ -9,7 +9,7 @@ use crate::conformance::soon;
 use crate::conformance::store::World;
 use crate::provider::Fault;
 
-use super::call_keys::{PLACE, order_at};
+use super::call_keys::{POSITION, order_at};
 use super::desk::Desk;
 use super::orders::Order;
 use super::paying::Paying;
@@ -85,7 +85,7 @@ pub async fn a_message_of_several_handlers_calls_for_one_of_them<W: World>(world
 /// Under one key, the provider would take the second call for a repeat of the first.
 pub async fn each_handler_of_a_message_calls_under_its_own_key<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    paying.0.publish(order_at(PLACE));
+    paying.0.publish(order_at(POSITION));
     let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
     let worker = worker.handler::<Pays<W, true, true>>().handler::<PaysTax<W>>().fan_out();
     let worker = paying.0.run_until_stopped(worker, Settings::default());

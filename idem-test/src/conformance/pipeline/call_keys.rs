@@ -19,7 +19,7 @@ use super::running::Running;
 use super::settings::Settings;
 
 /// A position in a stream.
-pub(super) const PLACE: &str = "ORDERS/7@1700000000000000000";
+pub(super) const POSITION: &str = "ORDERS/7@1700000000000000000";
 
 /// The order `a` at this position.
 pub(super) fn order_at(position: &str) -> Publication {
@@ -78,9 +78,9 @@ fn start_renamed<W: World>(line: &Line<W>) -> Running {
 /// The backup is from before the order came. The stream is rewound to get it back, and the provider recognizes the key.
 pub async fn a_message_that_comes_again_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
 }
@@ -93,15 +93,15 @@ fn start_for_events<W: World>(line: &Line<W>) -> Running {
     line.run_until_stopped(worker, together)
 }
 
-/// The events come again that start the payments. There are two, which come together at first, and one after the other behind the
-/// restored backup.
+/// The events come again that start the payments. There are two, which come together at first, and one after the other behind
+/// the restored backup.
 pub async fn a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     let line = &paying.0;
     let publish = |(id, position): (&str, &str)| {
         line.publish_raw(Publication::from(Order::ok(id)).event_type("Start").position(position));
     };
-    let events = [("a", PLACE), ("b", "ORDERS/8@1700000000000000000")];
+    let events = [("a", POSITION), ("b", "ORDERS/8@1700000000000000000")];
     events.into_iter().for_each(publish);
     let worker = start_for_events(line);
     for (id, _) in events {
@@ -123,13 +123,13 @@ pub async fn a_local_message_that_comes_again_behind_a_restored_backup_is_charge
     }
 }
 
-/// It was too large for the worker to which it came again. Its row gets a key of the message, and one of the call, as it is
-/// replayed.
+/// It was too large for the worker to which it came again, so its row has no key of the message, and none of the call. It gets
+/// both when it is replayed.
 pub async fn an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
-    paying.0.publish(order_at(PLACE));
+    paying.0.publish(order_at(POSITION));
     let worker = paying.start_with(Settings { max_payload: 10, ..Settings::default() });
     let unfit = paying.dead().await;
     worker.stop().await;
@@ -145,9 +145,9 @@ pub async fn an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charg
 /// The worker has an order, and the broker marks the message as redelivered. Its row is an ordinary one until its turn.
 pub async fn a_message_that_is_stored_ahead_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
-    paying.0.publish_redelivered(order_at(PLACE)).await;
+    paying.0.publish_redelivered(order_at(POSITION)).await;
     let worker = paying.start_with(Settings { order: DeliveryOrder::Key, ..Settings::default() });
     paying.completed("a").await;
     soon(paying.0.queue.idle()).await;
@@ -159,7 +159,7 @@ pub async fn a_message_that_is_stored_ahead_behind_a_restored_backup_is_charged_
 /// A version of the service without the call has stored it, or an older version of idem, which gave it no key.
 pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    paying.0.publish(order_at(PLACE));
+    paying.0.publish(order_at(POSITION));
     let (worker, _) = paying.start_that_hangs_in("take_calls");
     let stored = paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
@@ -174,10 +174,10 @@ pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>
 /// It keeps its number, and with it its claims and the namespace of its calls.
 pub async fn a_renamed_handler_calls_under_the_same_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     rename(&paying).await;
     forget(&paying).await;
-    comes(&paying, start_renamed(&paying.0), order_at(PLACE)).await;
+    comes(&paying, start_renamed(&paying.0), order_at(POSITION)).await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
 }

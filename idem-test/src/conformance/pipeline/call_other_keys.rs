@@ -13,7 +13,7 @@ use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
-use super::call_keys::{PLACE, comes, forget, order_at, rename};
+use super::call_keys::{POSITION, comes, forget, order_at, rename};
 use super::desk::Desk;
 use super::orders::{Act, Order};
 use super::paying::Paying;
@@ -71,18 +71,18 @@ fn is_charged_twice<W: World>(paying: &Paying<W>) {
 /// It also has the same content, as an event that tells of the next month. The provider remembers the key of the first one.
 pub async fn another_message_with_the_key_of_a_pruned_claim_is_charged<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
     comes(&paying, paying.start(), order_at(LATER)).await;
     is_charged_twice(&paying);
 }
 
-/// The producer has published it twice. Behind the restored backup only the second copy comes, and nothing tells it from another
+/// The producer has published it twice. Behind the restored backup only the second copy comes, which cannot be told from another
 /// message.
 pub async fn another_copy_of_a_message_calls_under_another_key<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     let worker = paying.start();
-    paying.0.publish(order_at(PLACE));
+    paying.0.publish(order_at(POSITION));
     paying.completed("a").await;
     comes(&paying, worker, order_at(LATER)).await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
@@ -91,7 +91,7 @@ pub async fn another_copy_of_a_message_calls_under_another_key<W: World>(world: 
     is_charged_twice(&paying);
 }
 
-/// Nothing tells it from one that comes again, so it counts as another one.
+/// It cannot be told from one that comes again, so it counts as another one.
 pub async fn another_message_without_a_position_is_charged<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     for _ in 0..2 {
@@ -104,7 +104,7 @@ pub async fn another_message_without_a_position_is_charged<W: World>(world: W) {
 /// A person has decided that it is another message.
 pub async fn a_conflict_that_is_replayed_under_another_key_is_charged<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     let worker = paying.start();
     paying.0.publish(Publication::from(Order::new("a", &[Act::Ok, Act::Ok])).position(LATER));
     let conflict = paying.dead().await;
@@ -124,43 +124,44 @@ pub async fn a_conflict_that_is_replayed_under_another_key_is_charged<W: World>(
 /// The restored database has no namespace for it, so a worker makes another one. A second charge is found; a missing one is not.
 pub async fn a_handler_that_is_newer_than_the_backup_calls_under_other_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
     let handlers = paying.0.world.own("handlers");
     paying.0.world.run(&format!("DELETE FROM {handlers}")).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     is_charged_twice(&paying);
 }
 
 /// It is another handler, so the effects of the renamed one do not count for it.
 pub async fn a_handler_under_a_name_that_another_one_has_left_calls_under_other_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     rename(&paying).await;
     forget(&paying).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     is_charged_twice(&paying);
 }
 
 /// A capture is not the authorization that the handler made before.
 pub async fn a_handler_with_another_call_calls_under_other_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
     let line = &paying.0;
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let worker = line.run_until_stopped(worker.handler::<Captures<W>>(), Settings::default());
-    comes(&paying, worker, order_at(PLACE)).await;
+    comes(&paying, worker, order_at(POSITION)).await;
     is_charged_twice(&paying);
 }
 
-/// It uses the same account of the provider as the original, and has to charge as well.
+/// It uses the same account of the provider as the original, and has to charge as well. A handler that got its call after the
+/// backup is in the same state.
 pub async fn a_copy_whose_namespaces_were_deleted_calls_under_other_keys<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
     let namespaces = paying.0.world.own("call_namespaces");
     paying.0.world.run(&format!("DELETE FROM {namespaces}")).await;
-    comes(&paying, paying.start(), order_at(PLACE)).await;
+    comes(&paying, paying.start(), order_at(POSITION)).await;
     is_charged_twice(&paying);
 }

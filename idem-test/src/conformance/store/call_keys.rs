@@ -133,6 +133,6 @@ pub async fn a_namespace_is_deleted_with_its_handler<W: World>(world: W) {
     let stored = format!("SELECT count(*) FROM {}", stage.world.own("call_namespaces"));
     assert_eq!(stage.world.number(&stored).await, 0);
     stage.store.call_namespace(stage.handler).await.unwrap_err();
-    let anew = register(&stage.store, "billing", "order_paid").await;
-    assert_ne!(stage.store.call_namespace(anew).await.unwrap(), namespace);
+    let again = register(&stage.store, "billing", "order_paid").await;
+    assert_ne!(stage.store.call_namespace(again).await.unwrap(), namespace);
 }

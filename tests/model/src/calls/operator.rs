@@ -79,7 +79,7 @@ fn back_up(steps: &mut Steps<'_>) {
 }
 
 /// The database is as it was before the message came, and the stream is rewound: the message is stored again, with the key that
-/// follows from its place in the stream.
+/// follows from its position.
 fn rewind(steps: &mut Steps<'_>) {
     let (world, state) = (steps.world, steps.state);
     if state.left.rewinds == 0 || state.flying.iter().any(Option::is_some) {

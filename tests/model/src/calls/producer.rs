@@ -4,7 +4,7 @@ use super::defect::Defect;
 use super::state::{Row, Stage, WORKERS};
 use super::steps::Steps;
 
-/// The first message is completed, and its claim was pruned. The other one is at another place in the stream, so its key is
+/// The first message is completed, and its claim was pruned. The other one is at another position in the stream, so its key is
 /// another one. From now on, charges and completions are those of the other message.
 pub(super) fn steps(steps: &mut Steps<'_>) {
     let (world, state) = (steps.world, steps.state);

@@ -6,7 +6,8 @@ use crate::traces::line::Line;
 use crate::traces::names::number;
 use crate::traces::seen::Seen;
 
-/// Every failure may come, and none of them runs out: after each step there are as many left. No backup is restored, and the message is the only one.
+/// Every failure may come, and none of them runs out: after each step there are as many left. No backup is restored, and the
+/// message is the only one.
 pub(super) const LEFT: Left = Left {
     kills: 9,
     pauses: 9,
