@@ -36,9 +36,8 @@ pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> V
             None => batched.push((route, vec![place], vec![job])),
         }
     }
-    let joined = |(route, places, jobs): (&'a Route<S>, _, _)| {
-        route.handler.join(jobs).map(|job| Call { places, route, job })
-    };
+    let joined =
+        |(route, places, jobs): (&'a Route<S>, _, _)| route.handler.join(jobs).map(|job| Call { places, route, job });
     calls.extend(batched.into_iter().filter_map(joined));
     calls
 }
