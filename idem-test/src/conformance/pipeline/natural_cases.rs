@@ -1,6 +1,6 @@
 //! The list of the cases of natural handlers and latest versions, which run in every mode.
 
-/// Generates these cases for worlds that this expression makes, in one mode.
+/// Generates these cases. Each test awaits `$world`, a future of its world in one mode.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __natural_cases_in_every_mode {

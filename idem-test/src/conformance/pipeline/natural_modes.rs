@@ -1,6 +1,6 @@
 //! The list of the cases of the suite that also run with natural handlers.
 
-/// Generates these cases for worlds that this expression makes, in one mode.
+/// Generates these cases. Each test awaits `$world`, a future of its world in one mode.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __pipeline_of_natural_handlers {
