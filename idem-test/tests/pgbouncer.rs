@@ -64,13 +64,13 @@ async fn sessions_that_are_read_only_are_no_warning() {
 }
 
 mod batch {
-    use idem_test::conformance::pipeline::{self, InBatches, InInboxBatches, World};
+    use idem_test::conformance::pipeline::{self, Mode};
 
     macro_rules! cases {
-        ($world:ty: $($name:ident)*) => {$(
+        ($world:expr, $($name:ident)*) => {$(
             #[tokio::test]
             async fn $name() {
-                if let Some(world) = <$world>::make().await {
+                if let Some(world) = $world.await {
                     pipeline::$name(world).await;
                 }
             }
@@ -78,11 +78,11 @@ mod batch {
     }
 
     mod read_only {
-        use super::{InBatches, World, pipeline};
+        use super::{Mode, pipeline};
         use crate::world::PgBouncerWorld;
 
         cases! {
-            InBatches<PgBouncerWorld>:
+            Mode::<PgBouncerWorld>::in_batches(),
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -106,11 +106,11 @@ mod batch {
 
     /// The sessions may write outside of idem's transactions, so a handler's own writes after its ROLLBACK remain.
     mod writable {
-        use super::{InBatches, World, pipeline};
+        use super::{Mode, pipeline};
         use crate::world::PgBouncerWorld;
 
         cases! {
-            InBatches<PgBouncerWorld<true>>:
+            Mode::<PgBouncerWorld<true>>::in_batches(),
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -134,11 +134,11 @@ mod batch {
 
     /// The same sessions, for messages that were stored first.
     mod stored {
-        use super::{InInboxBatches, World, pipeline};
+        use super::{Mode, pipeline};
         use crate::world::PgBouncerWorld;
 
         cases! {
-            InInboxBatches<PgBouncerWorld<true>>:
+            Mode::<PgBouncerWorld<true>>::in_inbox_batches(),
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             a_write_behind_a_rollback_runs_at_most_twice

@@ -47,15 +47,14 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("nothing came within 20 seconds")
 }
 
-/// Generates one test per case.
+/// Generates one test per case. Each test awaits `$world`, a future of its world.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __suite {
-    ($world:ty, $suite:ident: $($case:ident)*) => {$(
+    ($world:expr, $suite:ident: $($case:ident)*) => {$(
         #[::tokio::test(flavor = "multi_thread")]
         async fn $case() {
-            let world = <$world as $crate::conformance::$suite::World>::make().await;
-            $crate::conformance::run(world, $crate::conformance::$suite::$case).await;
+            $crate::conformance::run($world.await, $crate::conformance::$suite::$case).await;
         }
     )*};
 }

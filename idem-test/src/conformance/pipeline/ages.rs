@@ -75,7 +75,7 @@ pub async fn a_message_younger_than_the_pruned_claims_is_processed<W: World>(wor
     line.publish(ago(Order::ok("fresh"), Duration::ZERO));
     line.publish(Order::ok("without a clock"));
     // Storing a redelivered message is an outcome unless every message is stored.
-    line.run(8 - usize::from(W::INBOX)).await;
+    line.run(8 - usize::from(line.world.inbox())).await;
     for id in ["beyond the margin", "older than the retention", "redelivered", "fresh", "without a clock"] {
         assert_eq!(line.effects(id).await, 1, "{id}");
     }

@@ -79,7 +79,7 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
     away.away.store(false, Relaxed);
     // A returned message may have started, so it is stored first. A held batch runs with what it has, and its
     // redelivered messages are then duplicates.
-    let again = if W::INBOX { 0 } else { held };
+    let again = if line.world.inbox() { 0 } else { held };
     let outcomes = line.outcomes(3 + again).await;
     let known = outcomes.iter().filter(|outcome| matches!(outcome.as_str(), "scheduled 0" | "duplicate")).count();
     let processed = outcomes.iter().filter(|outcome| *outcome == "processed").count();

@@ -13,7 +13,7 @@ use super::paying::{MINUTE, Paying};
 /// Its date is written while the suspect runs. If the suspect ended the process in a call that follows, the call would be in
 /// doubt.
 pub async fn a_call_behind_a_question_is_made_beside_no_suspect<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (paying, neighbour) = (Paying::<W, false, true>::new(world).await, Line::new(other).await);
     let (settings, silent) = (one_process(), Silent::new());
     paying.publish("a", [Fault::LoseRequest]);

@@ -23,7 +23,7 @@ pub async fn a_message_calls_once_and_completes_with_the_answer<W: World>(world:
     }
     paying.publish("b", []);
     let worker = paying.start();
-    let outcomes = paying.0.outcomes(if W::INBOX { 4 } else { 6 }).await;
+    let outcomes = paying.0.outcomes(if paying.0.world.inbox() { 4 } else { 6 }).await;
     assert_eq!(outcomes.iter().filter(|it| *it == "processed").count(), 2, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|it| *it == "duplicate").count(), 2, "{outcomes:?}");
     assert!(!outcomes.contains(&"scheduled 1".to_owned()), "the handler has run without an answer: {outcomes:?}");
@@ -92,7 +92,7 @@ pub async fn a_call_holds_no_transaction_and_no_connection<W: World>(world: W) {
     let claim = paying.0.world.own("processed_messages");
     paying.0.world.run(&format!("DELETE FROM {claim} WHERE processed_at IS NOT NULL")).await;
     paying.provider().release();
-    paying.0.outcomes(if W::INBOX { number } else { 2 * number }).await;
+    paying.0.outcomes(if paying.0.world.inbox() { number } else { 2 * number }).await;
     worker.stop().await;
     for n in 0..number {
         assert_eq!(paying.counts(&n.to_string()).await, (1, 1, 1), "{n}");
@@ -108,7 +108,7 @@ pub async fn calls_are_limited<W: World>(world: W) {
     let worker = paying.start_with(Settings { calls: 2, ..Settings::default() });
     soon(paying.provider().waits(2)).await;
     paying.provider().release();
-    paying.0.outcomes(if W::INBOX { 6 } else { 12 }).await;
+    paying.0.outcomes(if paying.0.world.inbox() { 6 } else { 12 }).await;
     worker.stop().await;
     assert_eq!(paying.0.desk.most_at_once(), 2);
 }
@@ -223,7 +223,7 @@ pub async fn an_answer_over_the_limit_is_dead_and_is_asked_for_again<W: World>(w
 
 /// With an order, what comes behind it waits until it is completed.
 pub async fn a_call_keeps_the_order<W: World>(world: W) {
-    if W::INBOX || W::BATCH > 1 {
+    if world.inbox() || world.batch() > 1 {
         return;
     }
     let paying = Paying::<W>::new(world).await;

@@ -10,8 +10,8 @@
 #[macro_export]
 macro_rules! pipeline_suite {
     ($world:ty, inbox) => {
-        $crate::__pipeline_in_every_mode!($crate::conformance::pipeline::InInbox<$world>);
-        $crate::__suite! { $crate::conformance::pipeline::InInbox<$world>, pipeline:
+        $crate::__pipeline_in_every_mode!($crate::conformance::pipeline::Mode::<$world>::in_inbox());
+        $crate::__suite! { $crate::conformance::pipeline::Mode::<$world>::in_inbox(), pipeline:
             an_order_refuses_the_inbox
             // batches
             a_copy_in_a_batch_is_a_duplicate
@@ -46,8 +46,8 @@ macro_rules! pipeline_suite {
         }
     };
     ($world:ty, batch) => {
-        $crate::__pipeline_in_every_mode!($crate::conformance::pipeline::InBatches<$world>);
-        $crate::__suite! { $crate::conformance::pipeline::InBatches<$world>, pipeline:
+        $crate::__pipeline_in_every_mode!($crate::conformance::pipeline::Mode::<$world>::in_batches());
+        $crate::__suite! { $crate::conformance::pipeline::Mode::<$world>::in_batches(), pipeline:
             // together
             a_failure_in_a_batch_costs_one_more_round
             a_race_that_a_handler_loses_by_itself_costs_one_more_round
@@ -88,19 +88,19 @@ macro_rules! pipeline_suite {
         }
     };
     ($world:ty, inbox batch) => {
-        $crate::__pipeline_in_every_mode!($crate::conformance::pipeline::InInboxBatches<$world>);
-        $crate::__suite! { $crate::conformance::pipeline::InInboxBatches<$world>, pipeline:
+        $crate::__pipeline_in_every_mode!($crate::conformance::pipeline::Mode::<$world>::in_inbox_batches());
+        $crate::__suite! { $crate::conformance::pipeline::Mode::<$world>::in_inbox_batches(), pipeline:
             // hangs
             a_row_that_hangs_keeps_no_memory_from_others
             rows_are_taken_by_their_size
         }
     };
     ($world:ty, natural) => {
-        $crate::__pipeline_of_natural_handlers!($crate::conformance::pipeline::Natural<$world>);
+        $crate::__pipeline_of_natural_handlers!($crate::conformance::pipeline::Mode::<$world, true>::natural());
     };
     ($world:ty, natural batch) => {
-        $crate::__pipeline_of_natural_handlers!($crate::conformance::pipeline::NaturalBatches<$world>);
-        $crate::__suite! { $crate::conformance::pipeline::NaturalBatches<$world>, pipeline:
+        $crate::__pipeline_of_natural_handlers!($crate::conformance::pipeline::Mode::<$world, true>::natural_batches());
+        $crate::__suite! { $crate::conformance::pipeline::Mode::<$world, true>::natural_batches(), pipeline:
             // together
             a_failure_in_a_batch_costs_one_more_round
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -119,8 +119,8 @@ macro_rules! pipeline_suite {
         }
     };
     ($world:ty) => {
-        $crate::__pipeline_in_every_mode!($world);
-        $crate::__suite! { $world, pipeline:
+        $crate::__pipeline_in_every_mode!($crate::conformance::pipeline::Mode::<$world>::single());
+        $crate::__suite! { $crate::conformance::pipeline::Mode::<$world>::single(), pipeline:
             // duplicates
             a_duplicate_of_a_processed_message_needs_no_second_look
             // external calls

@@ -39,7 +39,7 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     let lease = Duration::from_secs(2);
     line.broker.lease(Some(lease));
-    let order = if W::BATCH == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
+    let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |order: Order, key| line.publish(Publication::from(order).ordering_key(key));
     let slow = Order::new("a", &[Act::Wait]);
     let worker = line.start_with(Settings { concurrency: 2, order, ..Settings::default() });
@@ -75,7 +75,7 @@ pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(wor
     let lease = Duration::from_secs(4);
     line.broker.lease(Some(lease));
     let (other, elsewhere) = claimed_elsewhere(&line, "a").await;
-    let order = if W::BATCH == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
+    let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |id: &str, key| line.publish(Publication::from(Order::ok(id)).ordering_key(key));
     let worker = line.start_with(Settings { concurrency: 1, order, ..Settings::default() });
     publish("a", 0);

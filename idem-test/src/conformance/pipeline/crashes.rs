@@ -25,13 +25,14 @@ pub(super) async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store
 where
     W::Store: HasConnection<W::Connection>,
 {
+    let (inbox, batch) = (world.inbox(), world.batch());
     let connect = move || {
         let world = world.clone();
         async move { world.store(Setup::default()).await }
     };
     let trial = Trial::new(connect).state(desk);
-    let trial = if W::INBOX { trial.inbox() } else { trial };
-    let trial = trial.batch(W::BATCH);
+    let trial = if inbox { trial.inbox() } else { trial };
+    let trial = trial.batch(batch);
     trial.handler::<Orders<W>>().await.unwrap()
 }
 
@@ -70,7 +71,7 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
     let line = Line::new(world).await;
     let trial = trial(line.world.clone(), line.desk.clone()).await;
     trial.publish(&order(Order::ok("killer")));
-    for _ in 0..if W::INBOX { 4 } else { 5 } {
+    for _ in 0..if line.world.inbox() { 4 } else { 5 } {
         let process = trial.start(Some(Crash::InHandler), 4).unwrap();
         soon(process.fate.sealed()).await;
         drop(process);
@@ -108,7 +109,7 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
 
 /// One crash, as each forced deployment causes for many rows, does not stop direct deliveries.
 pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world: W) {
-    if !W::FEATURES.concurrent || W::INBOX {
+    if !W::FEATURES.concurrent || world.inbox() {
         return;
     }
     let line = Line::new(world).await;

@@ -42,7 +42,7 @@ pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W)
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     worker.stop().await;
     let counts = line.queue.counts();
-    let acks = usize::from(W::INBOX);
+    let acks = usize::from(line.world.inbox());
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (acks, 1 - acks, 0));
     assert_eq!(line.effects("a").await, 0);
     line.desk.go.send_replace(true);
@@ -59,12 +59,12 @@ pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
     line.broker.disconnect();
     line.desk.go.send_replace(true);
     // A stored message is acked before it runs, so it is not redelivered.
-    let expected = if W::INBOX { &["processed"][..] } else { &["duplicate", "processed"] };
+    let expected = if line.world.inbox() { &["processed"][..] } else { &["duplicate", "processed"] };
     let mut outcomes = line.outcomes(expected.len()).await;
     soon(line.queue.idle()).await;
     outcomes.sort();
     assert_eq!(outcomes, expected);
-    let stale = usize::from(!W::INBOX);
+    let stale = usize::from(!line.world.inbox());
     assert_eq!(line.queue.counts().stale, stale, "the first ack came too late, and settled nothing");
     line.publish(Order::ok("b"));
     line.outcomes(expected.len() + 1).await;

@@ -77,7 +77,7 @@ pub async fn copies_at_once_are_handled_once<W: World>(world: W) {
     for _ in 0..50 {
         assert_eq!(line.world.waiting().await.unwrap_or_default(), 0);
     }
-    match W::INBOX {
+    match line.world.inbox() {
         true => soon(line.queue.settled(5)).await,
         false => assert_eq!(line.queue.counts().acks, 0, "nothing is acked on a claim that is not committed"),
     }
@@ -99,7 +99,7 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
     let workers = [line.start_with(settings.clone()), line.start_with(settings)];
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     soon(line.queue.delivered(2)).await;
-    match W::INBOX {
+    match line.world.inbox() {
         true => soon(line.queue.settled(2)).await,
         false => assert_eq!(line.queue.counts().acks, 0),
     }

@@ -229,7 +229,7 @@ async fn waits<W: World>(line: &Line<W>, any: bool) {
 /// A failure that cannot be recorded at once: only the recording is retried, never the handler. The delivery is held
 /// meanwhile.
 pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>(world: W) {
-    if !W::FEATURES.concurrent || W::INBOX {
+    if !W::FEATURES.concurrent || world.inbox() {
         return;
     }
     let line = Line::new(world).await;
@@ -251,7 +251,7 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
 
 /// A drain releases the delivery.
 pub async fn a_drain_releases_a_failure_that_is_not_recorded<W: World>(world: W) {
-    if !W::FEATURES.concurrent || W::INBOX {
+    if !W::FEATURES.concurrent || world.inbox() {
         return;
     }
     let line = Line::new(world).await;

@@ -1,10 +1,10 @@
 //! The list of the cases of the suite that run in every mode.
 
-/// Generates these cases for a world.
+/// Generates these cases. Each test awaits `$world`, a future of its world in one mode.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __pipeline_in_every_mode {
-    ($world:ty) => {
+    ($world:expr) => {
         $crate::__natural_cases_in_every_mode!($world);
         $crate::__suite! { $world, pipeline:
             // duplicates

@@ -74,7 +74,7 @@ fn start<W: World>(line: &Line<W>) -> super::running::Running {
 
 /// Waits for these outcomes, besides those of storing a message, and returns them sorted.
 async fn outcomes<W: World>(line: &Line<W>, stored: usize, others: usize) -> Vec<String> {
-    let expected = if W::INBOX { others } else { stored + others };
+    let expected = if line.world.inbox() { others } else { stored + others };
     let mut outcomes = line.outcomes(expected).await;
     outcomes.retain(|outcome| outcome != "scheduled 0");
     outcomes.sort();

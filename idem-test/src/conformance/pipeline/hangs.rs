@@ -37,7 +37,7 @@ pub async fn a_row_that_hangs_keeps_no_memory_from_others<W: World>(world: W) {
     orders.insert(0, Order::new("hangs", &[Act::Wait]));
     schedule(&line, &orders).await;
     let worker = line.start_with(Settings { handler_timeout: Duration::from_secs(120), ..Settings::default() });
-    line.outcomes(ROWS - W::BATCH).await;
+    line.outcomes(ROWS - line.world.batch()).await;
     assert_eq!(line.effects("hangs").await, 0);
     line.desk.go.send_replace(true);
     assert!(line.outcomes(ROWS).await.iter().all(|outcome| outcome == "processed"));

@@ -149,11 +149,11 @@ impl<W: World> Line<W> {
         worker: Worker<S, Src, Desk, C, WithHandlers>,
         settings: Settings,
     ) -> Running {
-        let (observed, changed) = (self.observed.clone(), self.changed.clone());
+        let (observed, changed, inbox) = (self.observed.clone(), self.changed.clone(), self.world.inbox());
         let observe = move |delivery: &Delivery, outcome: &Outcome| {
             let word = word(outcome);
             // Storing a message is not an outcome where every message is stored.
-            if !W::INBOX || word != "scheduled 0" {
+            if !inbox || word != "scheduled 0" {
                 observed.lock().unwrap().push(word);
             }
             changed.send_replace(());
@@ -163,9 +163,9 @@ impl<W: World> Line<W> {
             Some(header) => worker.event_type(header),
             None => worker,
         };
-        let worker = if W::INBOX { worker.inbox() } else { worker };
+        let worker = if inbox { worker.inbox() } else { worker };
         let worker = worker
-            .batch(W::BATCH)
+            .batch(self.world.batch())
             .linger(settings.linger)
             .concurrency(settings.concurrency)
             .inbox_concurrency(2)
@@ -224,7 +224,8 @@ impl<W: World> Line<W> {
     /// outcome, which is not expected where every message is stored.
     pub(super) async fn runs_to(&self, settings: Settings, further: &[&str]) {
         let known = self.outcomes(0).await.len();
-        let further: Vec<_> = further.iter().filter(|outcome| !W::INBOX || **outcome != "scheduled 0").collect();
+        let inbox = self.world.inbox();
+        let further: Vec<_> = further.iter().filter(|outcome| !inbox || **outcome != "scheduled 0").collect();
         let outcomes = self.run_with(settings, known + further.len()).await;
         assert_eq!(outcomes[known..].iter().collect::<Vec<_>>(), further);
     }

@@ -192,7 +192,7 @@ pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_mess
     let worker = Worker::new("billing", handing.0.store.clone(), handing.0.queue.clone()).state(handing.0.desk.clone());
     let worker = worker.handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
-    let further = if W::INBOX { 2 } else { 3 };
+    let further = if handing.0.world.inbox() { 2 } else { 3 };
     assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");
     worker.stop().await;
     assert_eq!((handing.0.effects("receipt large").await, handing.0.dead().await.len()), (1, 0));
@@ -217,7 +217,7 @@ pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<
     }
     let worker = handing.start(Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() });
     // More often than a lost race is retried before it is charged. It may have run in two batches before.
-    let often = if W::BATCH > 1 { 9 } else { 7 };
+    let often = if handing.0.world.batch() > 1 { 9 } else { 7 };
     let runs_often = async {
         while handing.0.desk.runs("a") < often {
             tokio::time::sleep(Duration::from_millis(20)).await;

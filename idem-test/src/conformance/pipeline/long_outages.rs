@@ -123,14 +123,14 @@ pub(super) async fn row_becomes<W: World>(line: &Line<W>, id: &str, is_it: impl 
 
 /// Their statements get an answer while the suspect runs.
 pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     // With a free slot the inbox polls, and finds that the database is unavailable.
-    let ids: &[&str] = if W::INBOX { &["a"] } else { &["a", "b"] };
+    let ids: &[&str] = if line.world.inbox() { &["a"] } else { &["a", "b"] };
     ids.iter().for_each(|id| line.publish(Order::ok(id)));
     let silent = Silent::new();
-    let (concurrency, linger) = (if W::BATCH > 1 { 1 } else { 2 }, Duration::from_millis(200));
-    let hook = silent.hook(if W::INBOX { "start" } else { "claim" }, None);
+    let (concurrency, linger) = (if line.world.batch() > 1 { 1 } else { 2 }, Duration::from_millis(200));
+    let hook = silent.hook(if line.world.inbox() { "start" } else { "claim" }, None);
     let worker = line.start_over(hook, Settings { concurrency, linger, ..silent.shown(&settings) });
     silent.reached().await;
     silent.go_away().await;
@@ -151,7 +151,7 @@ pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: Wo
 
 /// The first handler of the batch runs, and the suspect waits for it, and for no other one.
 pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
@@ -221,7 +221,7 @@ pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: Wor
         // The suspect has the only writer, so no other message finds that the database is unavailable.
         return;
     }
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     suspect_for(&line, 1, Duration::ZERO).await;
     line.desk.go.send_replace(true);
@@ -248,7 +248,7 @@ pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: Wor
 /// To write an outcome needs no permit. If it waited for the suspect, its lease could end meanwhile, and the failure would be
 /// lost.
 pub async fn a_failure_is_recorded_beside_a_suspect_of_another_database<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     schedule(&line, "billing", Order::new("row", &[Act::WaitFail, Act::Ok])).await;
     let away = Away::start(line, settings.clone(), "rollback");
@@ -268,7 +268,7 @@ pub async fn a_failure_is_recorded_beside_a_suspect_of_another_database<W: World
 /// The take of the rows got no answer, and the database became unavailable. The rows are found when it is available again.
 /// Beside a suspect, they are given back, uncharged.
 pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     schedule(&line, "billing", Order::ok("row")).await;
     let (is_away, was_away) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));

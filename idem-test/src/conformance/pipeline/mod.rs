@@ -131,7 +131,7 @@ pub use leases::*;
 pub use local::*;
 pub use long_outages::*;
 pub use looks::*;
-pub use mode::{InBatches, InInbox, InInboxBatches, Mode, Natural, NaturalBatches};
+pub use mode::Mode;
 pub use natural::*;
 pub use natural_fan_out::*;
 pub use natural_order::*;

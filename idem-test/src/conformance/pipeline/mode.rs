@@ -1,4 +1,4 @@
-//! The same world with workers in another mode.
+//! A world whose workers run in one of the modes of the suite.
 
 use std::time::Duration;
 
@@ -6,56 +6,101 @@ use idem_core::{BoxError, Error, Latest};
 
 use crate::conformance::store::{End, Features, Setup, World};
 
-/// A world whose workers run with `.inbox()`, or with `.batch(..)`, or with both, or have natural handlers.
+/// How many messages run together in the modes with batches.
+const BATCH: usize = 16;
+
+/// A world whose workers run in one of the modes of the suite.
+// A mode is a value, so that each case is compiled once. Natural handlers are a type, since they say so by a constant.
 #[derive(Debug)]
-pub struct Mode<W, const INBOX: bool, const BATCH: usize, const NATURAL: bool = false>(W);
+pub struct Mode<W, const NATURAL: bool = false> {
+    world: W,
+    inbox: bool,
+    batch: usize,
+}
 
-/// Messages are stored before they run.
-pub type InInbox<W> = Mode<W, true, 1>;
+/// A new world in each mode. Each prints a line and returns `None` if the database is not available and not required.
+impl<W: World> Mode<W> {
+    /// Each message runs as it is delivered, by itself.
+    pub async fn single() -> Option<Self> {
+        Self::of(false, 1).await
+    }
 
-/// Messages run in batches.
-pub type InBatches<W> = Mode<W, false, 16>;
+    /// Messages are stored before they run.
+    pub async fn in_inbox() -> Option<Self> {
+        Self::of(true, 1).await
+    }
 
-/// Messages are stored before they run, and then run in batches.
-pub type InInboxBatches<W> = Mode<W, true, 16>;
+    /// Messages run in batches.
+    pub async fn in_batches() -> Option<Self> {
+        Self::of(false, BATCH).await
+    }
 
-/// The handlers are natural.
-pub type Natural<W> = Mode<W, false, 1, true>;
+    /// Messages are stored before they run, and then run in batches.
+    pub async fn in_inbox_batches() -> Option<Self> {
+        Self::of(true, BATCH).await
+    }
+}
 
-/// The handlers are natural, and their messages run in batches.
-pub type NaturalBatches<W> = Mode<W, false, 16, true>;
+/// A new world in each mode of natural handlers.
+impl<W: World> Mode<W, true> {
+    /// The handlers are natural.
+    pub async fn natural() -> Option<Self> {
+        Self::of(false, 1).await
+    }
 
-impl<W: World, const INBOX: bool, const BATCH: usize, const NATURAL: bool> World for Mode<W, INBOX, BATCH, NATURAL> {
+    /// The handlers are natural, and their messages run in batches.
+    pub async fn natural_batches() -> Option<Self> {
+        Self::of(false, BATCH).await
+    }
+}
+
+impl<W: World, const NATURAL: bool> Mode<W, NATURAL> {
+    async fn of(inbox: bool, batch: usize) -> Option<Self> {
+        W::make().await.map(|world| Self { world, inbox, batch })
+    }
+}
+
+impl<W: World, const NATURAL: bool> World for Mode<W, NATURAL> {
     type Store = W::Store;
     type Connection = W::Connection;
 
     const FEATURES: Features = W::FEATURES;
-    const INBOX: bool = INBOX;
-    const BATCH: usize = BATCH;
     const NATURAL: bool = NATURAL;
 
     async fn make() -> Option<Self> {
-        W::make().await.map(Self)
+        Self::of(false, 1).await
+    }
+
+    async fn another(&self) -> Option<Self> {
+        Self::of(self.inbox, self.batch).await
+    }
+
+    fn inbox(&self) -> bool {
+        self.inbox
+    }
+
+    fn batch(&self) -> usize {
+        self.batch
     }
 
     async fn store(&self, setup: Setup) -> Result<W::Store, Error> {
-        self.0.store(setup).await
+        self.world.store(setup).await
     }
 
     fn own(&self, table: &str) -> String {
-        self.0.own(table)
+        self.world.own(table)
     }
 
     fn name(&self, table: &str) -> String {
-        self.0.name(table)
+        self.world.name(table)
     }
 
     async fn run(&self, sql: &str) {
-        self.0.run(sql).await;
+        self.world.run(sql).await;
     }
 
     async fn number(&self, sql: &str) -> i64 {
-        self.0.number(sql).await
+        self.world.number(sql).await
     }
 
     async fn execute(tx: &mut W::Connection, sql: &str) -> Result<(), BoxError> {
@@ -75,14 +120,14 @@ impl<W: World, const INBOX: bool, const BATCH: usize, const NATURAL: bool> World
     }
 
     fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String {
-        self.0.refuse(what, table, key)
+        self.world.refuse(what, table, key)
     }
 
     fn allow(&self, table: &str) -> String {
-        self.0.allow(table)
+        self.world.allow(table)
     }
 
     async fn waiting(&self) -> Option<i64> {
-        self.0.waiting().await
+        self.world.waiting().await
     }
 }

@@ -1,10 +1,10 @@
 //! The list of the cases of natural handlers and latest versions, which run in every mode.
 
-/// Generates these cases for a world.
+/// Generates these cases. Each test awaits `$world`, a future of its world in one mode.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __natural_cases_in_every_mode {
-    ($world:ty) => {
+    ($world:expr) => {
         $crate::__suite! { $world, pipeline:
             // natural handlers
             a_copy_of_a_natural_message_runs_again

@@ -1,10 +1,10 @@
 //! The list of the cases of the suite that also run with natural handlers.
 
-/// Generates these cases for a world.
+/// Generates these cases. Each test awaits `$world`, a future of its world in one mode.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __pipeline_of_natural_handlers {
-    ($world:ty) => {
+    ($world:expr) => {
         $crate::__suite! { $world, pipeline:
             // duplicates
             a_message_is_processed_and_acked

@@ -90,7 +90,7 @@ async fn held_back<W: World>(line: &Line<W>) -> String {
 
 /// The suspect runs. The other worker goes on as soon as it is known that its outcome cannot be written.
 pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     failing_suspect(&line).await;
     // Its failure cannot be recorded before the database is back.
@@ -110,7 +110,7 @@ pub async fn a_suspect_whose_database_is_away_stops_no_worker_of_another_one<W: 
 /// The other worker has a suspect as well, which waits for its turn until the first one has run. Neither it nor the other rows
 /// wait until its outcome is written.
 pub async fn a_suspect_whose_database_is_away_stops_no_rows_of_another_one<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     failing_suspect(&line).await;
     suspect_for(&neighbour, 1, Duration::ZERO).await;
@@ -136,7 +136,7 @@ pub async fn a_suspect_waits_for_no_run_whose_database_is_away<W: World>(world: 
         // The running message has the only writer.
         return;
     }
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     let hour = Duration::from_secs(3600);
     suspect_for(&line, 1, hour).await;
@@ -163,7 +163,7 @@ pub async fn a_suspect_waits_for_no_run_whose_database_is_away<W: World>(world: 
 /// The suspect waits for a run of the other database, and runs as soon as no handler does. The end of that run is known later,
 /// when its database is back.
 pub async fn a_suspect_waits_for_no_run_of_another_database_that_is_away<W: World>(world: W) {
-    let Some(other) = W::make().await else { return };
+    let Some(other) = world.another().await else { return };
     let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
     line.publish(Order::new("cut off", &[Act::WaitFail, Act::Ok]));
     let away = Away::start(line, settings.clone(), "");

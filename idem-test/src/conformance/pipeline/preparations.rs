@@ -110,7 +110,7 @@ pub async fn a_drain_releases_what_its_codec_prepares_for<W: World>(world: W) {
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (1, 1, 0), "{counts:?}");
     registry.answers("v1", Answer::Known);
     let worker = line.start_with_codec(registry.codec(), patient());
-    line.outcomes(if W::INBOX { 3 } else { 4 }).await;
+    line.outcomes(if line.world.inbox() { 3 } else { 4 }).await;
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!((line.effects("a").await, line.effects("row").await, line.scheduled().await.len()), (1, 1, 0));

@@ -21,7 +21,7 @@ pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: Wo
     let line = Line::new(world).await;
     line.refuse("INSERT", "processed_messages", None).await;
     let (settings, shown) = watched(1);
-    let all = 2 * W::BATCH;
+    let all = 2 * line.world.batch();
     let worker = line.start_with(settings);
     let health = shown.borrow().clone().unwrap();
     is_ready(&health, true).await;
@@ -44,7 +44,7 @@ pub async fn several_queues_may_hold_more_refused_messages_than_one<W: World>(wo
     let (settings, shown) = watched(1);
     let worker = line.start_at(Tapped::new(line.queue.clone(), TwoQueues), settings);
     let watched = Watched::of(shown.clone()).await;
-    let of_one = if W::BATCH > 1 { 2 * W::BATCH } else { 1 };
+    let of_one = if line.world.batch() > 1 { 2 * line.world.batch() } else { 1 };
     (0..of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
     soon(line.queue.delivered(of_one)).await;
     // There is no signal that all have been refused.
@@ -123,7 +123,7 @@ impl Tap for Room {
 /// that lasts, and tries one message at a time, less and less often.
 pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<W: World>(world: W) {
     let line = Line::new(world).await;
-    let all = 40 * W::BATCH;
+    let all = 40 * line.world.batch();
     (0..all).for_each(|n| line.publish(Order::ok(&n.to_string())));
     let (tries, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
     let hook = {
@@ -183,7 +183,7 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
     for n in 0..20 {
         line.publish(Order::ok(&n.to_string()));
     }
-    line.outcomes(if W::INBOX { 21 } else { 22 }).await;
+    line.outcomes(if line.world.inbox() { 21 } else { 22 }).await;
     soon(async {
         while line.effects("breaker").await == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -70,7 +70,7 @@ pub async fn a_delivery_that_is_retried_keeps_its_lease<W: World>(world: W) {
     tokio::time::sleep(lease + lease / 2).await;
     assert!(held.load(SeqCst) > 4);
     locked.store(false, SeqCst);
-    line.outcomes(if W::INBOX { 2 } else { 3 }).await;
+    line.outcomes(if line.world.inbox() { 2 } else { 3 }).await;
     soon(line.queue.idle()).await;
     worker.stop().await;
     let counts = line.queue.counts();
@@ -141,7 +141,7 @@ pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
 
 /// A failure whose row is refused: the message is stored as soon as possible, and its handler does not run before that.
 pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: World>(world: W) {
-    if W::INBOX {
+    if world.inbox() {
         return;
     }
     let line = Line::new(world).await;
@@ -184,7 +184,7 @@ pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) 
     let (settings, shown) = watched(2);
     let worker = line.start_with(settings);
     let watched = Watched::of(shown).await;
-    let first = usize::from(!W::INBOX);
+    let first = usize::from(!line.world.inbox());
     for n in 0..50 {
         line.publish(Order::ok(&n.to_string()));
     }

@@ -21,7 +21,7 @@ fn one_lane() -> Settings {
 
 /// Starts a worker that takes these messages together: they arrive while it runs an earlier one. One more follows them.
 pub(super) async fn taken_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
-    if W::INBOX {
+    if line.world.inbox() {
         return stored_together(line, orders).await;
     }
     let worker = blocked(line).await;

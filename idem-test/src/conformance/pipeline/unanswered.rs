@@ -32,7 +32,7 @@ fn lost(method: &'static str) -> (Arc<AtomicBool>, impl Fn(&'static str, &[u8]) 
 async fn costs_no_lane<W: World>(world: W, method: &'static str, bad: Order) {
     let line = Line::new(world).await;
     let (lost, hook) = lost(method);
-    let order = if W::BATCH == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
+    let order = if line.world.batch() == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
     let publish = |order: Order, key| line.publish(Publication::from(order).ordering_key(key));
     publish(bad, 1);
     for n in 0..14 {

@@ -46,7 +46,7 @@ pub async fn a_codec_that_needs_nothing_is_never_prepared<W: World>(world: W) {
     line.publish_redelivered(Order::ok("b")).await;
     let worker = start();
     line.publish(Publication::new("no JSON"));
-    let outcomes = line.outcomes(if W::INBOX { 4 } else { 5 }).await;
+    let outcomes = line.outcomes(if line.world.inbox() { 4 } else { 5 }).await;
     assert!(outcomes.contains(&"dead: undecodable".to_owned()), "{outcomes:?}");
     soon(line.queue.idle()).await;
     worker.stop().await;
@@ -91,7 +91,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
     assert_eq!((counts.unsettled, counts.ready), (3, 0), "{counts:?}");
     assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
     registry.answers("v1", Answer::Known);
-    line.outcomes(if W::INBOX { 23 } else { 24 }).await;
+    line.outcomes(if line.world.inbox() { 23 } else { 24 }).await;
     soon(line.queue.idle()).await;
     worker.stop().await;
     for id in ["a", "b", "again"] {

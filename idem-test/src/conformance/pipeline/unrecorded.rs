@@ -51,7 +51,7 @@ async fn are_dead<W: World>(line: &Line<W>, number: usize) {
 /// A handler has committed, and its dead letter is refused. The only lane goes on, and the dead letter is written as
 /// soon as nothing refuses it.
 pub async fn a_dead_letter_that_is_refused_costs_no_lane<W: World>(world: W) {
-    if W::FEATURES.refuses_commit || W::INBOX {
+    if W::FEATURES.refuses_commit || world.inbox() {
         return;
     }
     let line = Line::new(world).await;
@@ -179,7 +179,7 @@ pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W
     assert!(scheduled.iter().all(|row| row.attempts == 0 && row.breaks == 0), "{scheduled:?}");
     let runs = ["bad 1", "bad 2"].map(|id| line.desk.runs(id));
     // In a batch it has run once more, uncharged.
-    let most = if W::BATCH > 1 { 2 } else { 1 };
+    let most = if line.world.batch() > 1 { 2 } else { 1 };
     assert!(runs.iter().all(|runs| *runs <= most), "{runs:?}");
     line.world.run(&format!("ALTER TABLE {table} DROP CONSTRAINT untried")).await;
     processed(&line, &["bad 1", "bad 2"]).await;

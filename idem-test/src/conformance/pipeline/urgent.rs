@@ -26,7 +26,7 @@ pub async fn a_message_delivered_five_times_is_stored_before_others<W: World>(wo
     let store = SlowStore::default();
     let worker = store.start(&line, Settings { concurrency: 2 * OTHERS, ..Settings::default() });
     // In inbox mode two batches are stored at once, if the database has several writers.
-    let busy = if W::INBOX && W::FEATURES.concurrent { 2 } else { 1 };
+    let busy = if line.world.inbox() && W::FEATURES.concurrent { 2 } else { 1 };
     for n in 0..busy {
         line.publish(Order::ok(&format!("busy {n}")));
         soon(store.claims.subscribe().wait_for(|claims| claims.len() > n)).await.unwrap();

@@ -24,7 +24,7 @@ pub use order::*;
 #[macro_export]
 macro_rules! relay_suite {
     ($world:ty) => {
-        $crate::__suite! { $world, relay:
+        $crate::__suite! { <$world as $crate::conformance::relay::World>::make(), relay:
             // order
             staged_messages_are_published_and_deleted
             a_relay_is_woken_by_a_commit_of_its_process

@@ -19,7 +19,7 @@ pub use world::World;
 #[macro_export]
 macro_rules! sink_suite {
     ($world:ty) => {
-        $crate::__suite! { $world, sink:
+        $crate::__suite! { <$world as $crate::conformance::sink::World>::make(), sink:
             a_message_arrives_with_its_facts
             a_message_without_facts_arrives_without_them
             a_cloud_event_arrives_as_one

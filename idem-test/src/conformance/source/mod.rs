@@ -21,7 +21,7 @@ pub use world::{Features, World};
 #[macro_export]
 macro_rules! source_suite {
     ($world:ty) => {
-        $crate::__suite! { $world, source:
+        $crate::__suite! { <$world as $crate::conformance::source::World>::make(), source:
             payload_headers_and_properties_arrive_unchanged
             the_facts_of_a_message_arrive
             a_cloud_event_arrives_as_one

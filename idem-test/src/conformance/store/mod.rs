@@ -60,7 +60,7 @@ pub use world::{End, Features, Setup, World};
 #[macro_export]
 macro_rules! store_suite {
     ($world:ty) => {
-        $crate::__suite! { $world, store:
+        $crate::__suite! { <$world as $crate::conformance::store::World>::make(), store:
             // claims
             first_claim_is_new
             a_committed_claim_is_found

@@ -14,20 +14,30 @@ pub trait World: Sized + Send + Sync + 'static {
     /// The features of the database.
     const FEATURES: Features;
 
-    /// Whether workers of the pipeline suite store their messages before they run them.
-    #[doc(hidden)]
-    const INBOX: bool = false;
-
-    /// How many messages workers of the pipeline suite run together.
-    #[doc(hidden)]
-    const BATCH: usize = 1;
-
     /// Whether the handlers of orders in the pipeline suite are natural.
     #[doc(hidden)]
     const NATURAL: bool = false;
 
     /// Creates a new world. Prints a line and returns `None` if the database is not available and not required.
     fn make() -> impl Future<Output = Option<Self>> + Send;
+
+    /// Like [`make`](Self::make), for a world whose workers run in the pipeline suite as those of this one.
+    #[doc(hidden)]
+    fn another(&self) -> impl Future<Output = Option<Self>> + Send {
+        Self::make()
+    }
+
+    /// Whether workers of the pipeline suite store their messages before they run them.
+    #[doc(hidden)]
+    fn inbox(&self) -> bool {
+        false
+    }
+
+    /// How many messages workers of the pipeline suite run together.
+    #[doc(hidden)]
+    fn batch(&self) -> usize {
+        1
+    }
 
     /// A store in this world that shares no connection with others, as one in a separate process.
     fn store(&self, setup: Setup) -> impl Future<Output = Result<Self::Store, Error>> + Send;
