@@ -18,8 +18,19 @@ pub(super) struct Entry {
     pub(super) staged: Option<Instant>,
     /// How often it was published without an answer, in a row.
     pub(super) tries: u32,
-    /// It takes one of the places for messages that may get no answer.
-    pub(super) doubtful: bool,
+    pub(super) place: Place,
+}
+
+/// The place in which a message is published. One that gets no answer keeps its place for the timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Any,
+    /// One of those for messages of which an earlier attempt got no answer.
+    Again,
+    /// One of those for messages that were set aside, because their destination hangs.
+    Aside,
+    /// Any, although it was set aside: its destination has confirmed others.
+    GoesOn,
 }
 
 impl Entry {
@@ -29,5 +40,10 @@ impl Entry {
 
     pub(super) fn row(&self) -> RowRef {
         RowRef { lane: self.lane, id: self.id, message_id: self.message.id() }
+    }
+
+    /// Returns the bytes of its payload.
+    pub(super) fn size(&self) -> usize {
+        self.message.payload().len()
     }
 }

@@ -9,7 +9,7 @@ use crate::outbox::Sink;
 use crate::store::{LaneLeases, OutboxFound, PublishFailure, RowRef, StoreError};
 use crate::{Error, Store};
 
-use super::entry::Entry;
+use super::entry::{Entry, Place};
 use super::lanes::Permit;
 use super::state::Running;
 use super::work::{Answer, Event, Failed};
@@ -85,8 +85,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
 
     fn published(&mut self, permit: Permit, entry: Entry, began: Instant, answer: Answer) {
         self.publishing = self.publishing.saturating_sub(1);
-        self.unanswered = self.unanswered.saturating_sub(usize::from(entry.doubtful));
+        self.unanswered = self.unanswered.saturating_sub(usize::from(entry.place == Place::Again));
+        self.aside = self.aside.saturating_sub(usize::from(entry.place == Place::Aside));
         let (ours, now) = (self.lanes.published(&permit), Instant::now());
+        let late = self.heard(&entry, began, now, &answer);
         match &answer {
             Answer::Confirmed | Answer::Refused(_) => {
                 self.panics.answered();
@@ -109,12 +111,12 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         }
         // Otherwise the message belongs to another relay, and is published again.
         if ours {
-            self.settle(permit, entry, answer, now);
+            self.settle(permit, entry, answer, now, late);
         }
     }
 
-    /// Applies the answer to a message whose lane is still held.
-    fn settle(&mut self, permit: Permit, entry: Entry, answer: Answer, now: Instant) {
+    /// Applies the answer to a message whose lane is still held; `late` says that there was none in time.
+    fn settle(&mut self, permit: Permit, entry: Entry, answer: Answer, now: Instant, late: bool) {
         match answer {
             Answer::Confirmed => {
                 self.health.progress();
@@ -130,6 +132,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 self.refused(permit, entry, format!("the sink panicked: {text}"));
             }
             _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
+            Answer::Away(_) | Answer::Late(_) if late && self.queue.sets_aside(&entry) => self.queue.set_aside(entry),
             Answer::Away(_) | Answer::Late(_) => {
                 self.queue.delay_unanswered(&entry, now + self.broker.delay(entry.tries));
             }

@@ -8,7 +8,9 @@
 //! | `queue`, `of_key`, `entry` | the messages that are read; those of one key; one of them |
 //! | `known`, `unread` | those that need not be read again; those of a key that are not kept |
 //! | `room` | how many messages may be here, and how many of one key |
-//! | `ready`, `delays` | the messages that can be published; those that wait for their next attempt |
+//! | `ready` | the messages that can be published |
+//! | `delays`, `waking` | those that wait for their next attempt, and when they are read again |
+//! | `destinations`, `hanging` | those whose destination hangs, and which ones do |
 //! | `floors`, `level` | from where lanes are read |
 //! | `reads`, `pause` | the keys that a read leaves out; when it is not worth its time |
 //! | `lanes` | the lanes that are leased |
@@ -19,9 +21,11 @@
 mod broker;
 mod builder;
 mod delays;
+mod destinations;
 mod entry;
 mod events;
 mod floors;
+mod hanging;
 mod known;
 mod lanes;
 mod level;
@@ -40,6 +44,7 @@ mod settings;
 mod starting;
 mod state;
 mod unread;
+mod waking;
 mod work;
 
 pub use builder::Relay;

@@ -8,6 +8,7 @@ use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
 
+use super::entry::Place;
 use super::reads::Asks;
 use super::state::{AGAIN, Running};
 use super::work::{self, Look};
@@ -60,16 +61,20 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             return;
         }
         let (most, unanswered) = self.broker.places(self.settings.concurrency, now);
+        // A few find out whether a destination that hangs answers again.
+        let aside = (unanswered / 4).max(1);
         while self.publishing < most
-            && let Some(entry) = self.queue.next(self.unanswered < unanswered)
+            && let Some(entry) = self.queue.next_to_publish(self.unanswered < unanswered, self.aside < aside)
         {
             let Some(permit) = self.lanes.publish(entry.lane) else {
                 // The lane is being given back, and the relay that takes it reads the message.
+                self.queue.destinations.ended(&entry);
                 self.queue.leave(&entry);
                 continue;
             };
             self.publishing += 1;
-            self.unanswered += usize::from(entry.doubtful);
+            self.unanswered += usize::from(entry.place == Place::Again);
+            self.aside += usize::from(entry.place == Place::Aside);
             self.work.push(work::publish(self.sink, permit, entry, self.settings.publish_timeout));
         }
     }
@@ -149,8 +154,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             return;
         }
         self.pause.begin(lanes.iter().any(|lane| with_keys.contains(lane)));
-        let known = self.queue.known();
         let (lanes, marks) = (self.floors.look(&lanes, limit, &behind), self.floors.wants_mark(now));
+        let known = self.queue.known(&lanes);
         self.busy.reading = true;
         self.work.push(work::read(self.store, self.outbox, Look { lanes, blocked: keys, known, marks }));
     }

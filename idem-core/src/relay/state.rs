@@ -52,8 +52,10 @@ pub(super) struct Running<'a, S, K> {
     pub(super) pause: Pause,
     pub(super) broker: Broker,
     pub(super) publishing: usize,
-    /// Those of them that may get no answer.
+    /// Those of them of which an earlier attempt got no answer.
     pub(super) unanswered: usize,
+    /// Those of them whose destination hangs.
+    pub(super) aside: usize,
     /// Confirmed and not deleted.
     pub(super) confirmed: Vec<RowRef>,
     /// Refused and not recorded.
@@ -126,6 +128,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
             broker: Broker::default(),
             publishing: 0,
             unanswered: 0,
+            aside: 0,
             confirmed: Vec::new(),
             failures: Vec::new(),
             busy: Busy::default(),
@@ -175,7 +178,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         self.queue.delayed() >= self.settings.concurrency.saturating_mul(DELAYED).max(DELAYED_AT_LEAST)
     }
 
-    /// How many more messages may be published that may get no answer.
+    /// How many more messages may be published of which an earlier attempt got no answer.
     pub(super) fn places(&self, now: Instant) -> usize {
         self.broker.places(self.settings.concurrency, now).1.saturating_sub(self.unanswered)
     }
