@@ -5,17 +5,17 @@ use std::collections::{HashMap, VecDeque};
 use super::entry::{Entry, Place};
 use super::room::{ASIDE_BYTES, Room};
 
-/// A destination hangs if so many more of its messages got no answer than were confirmed. Fewer may be messages to which
-/// the broker never answers, or a part of the destination.
+/// A destination hangs if so many more of its messages got no answer than were confirmed. Fewer may be messages that never
+/// get one, or those of a part of the destination.
 const LATE: usize = 16;
 
 /// How many destinations are known at most of which a message got no answer.
 const KNOWN: usize = 1000;
 
 /// The destinations that give no answer, and the messages that were set aside because theirs hangs. Such a destination is
-/// tried in few places, in turn with others, until it confirms a message. Then two go on for each that it confirms: so one
-/// that answers again has all places soon, and one that is slow has as many as it can serve. It hangs no more when it
-/// confirms a message and no other one is aside.
+/// tried in few places, in turn with others. For each message that it confirms, two more go on in any place: so one that
+/// answers again has all places soon, and one that is slow has as many as it can serve. It hangs no more when it confirms a
+/// message while no other one waits.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     /// Those of which messages got no answer.
@@ -43,7 +43,7 @@ impl Destinations {
     }
 
     /// Records that a message got no answer in time. Returns whether its destination hangs because of it, and did not
-    /// before. Only the first attempt of a message shows that: the broker may never answer to one that got no answer before.
+    /// before. Only the first attempt of a message shows that: one that got no answer before may never get one.
     pub(super) fn late(&mut self, entry: &Entry) -> bool {
         let to = entry.message.to();
         if entry.tries > 0 {

@@ -19,8 +19,7 @@ const FEW: usize = 4;
 const LONG: Duration = Duration::from_secs(5);
 
 impl<S: Store, K: Sink> Running<'_, S, K> {
-    /// Records the end of a call, and whether the destination of its message hangs. Returns whether there was no answer in
-    /// time.
+    /// Records the end of a call, and whether the destination of its message hangs. Returns whether it got no answer in time.
     pub(super) fn heard(&mut self, entry: &Entry, began: Instant, now: Instant, answer: &Answer) -> bool {
         self.queue.destinations.ended(entry);
         let to = entry.message.to();
@@ -47,8 +46,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
 }
 
 impl Queue {
-    /// Takes the next message to publish, and sets aside those in front of it whose destination hangs. `doubtful` and `aside`
-    /// say whether there is a place for one of which an earlier attempt got no answer, and for one that was set aside.
+    /// Takes the next message to publish, and sets aside those in front of it whose destination hangs. `doubtful` and
+    /// `aside` say whether there is a place for one of which an earlier attempt got no answer, and for one that was set aside.
     pub(super) fn next_to_publish(&mut self, doubtful: bool, aside: bool) -> Option<Entry> {
         loop {
             if let Some(entry) = self.destinations.next(aside) {
@@ -68,8 +67,8 @@ impl Queue {
         self.destinations.hangs(entry.message.to()) && self.destinations.has_room(self.room)
     }
 
-    /// Lets a message that is under way wait, because its destination hangs. It stays in front of its key. Messages behind it
-    /// are forgotten, and read again later.
+    /// Lets a message that is under way wait, because its destination hangs. It stays in front of its key. Messages behind
+    /// it are forgotten, and read again later.
     pub(super) fn set_aside(&mut self, entry: Entry) {
         if let Some(key) = entry.key()
             && let Some(of_key) = self.keys.get_mut(key)

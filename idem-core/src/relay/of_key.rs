@@ -19,8 +19,8 @@ pub(super) struct OfKey {
     pub(super) held: Option<i64>,
     /// Those that are not kept, if there may be some.
     pub(super) unread: Option<Unread>,
-    /// Whether the one under way was set aside, or the last one was and its destination still hangs. None is kept behind one
-    /// that is aside, and one at a time is read of a key whose next one may be.
+    /// Whether the one under way was set aside, or one in front of it was, and its destination still hangs. No message is
+    /// kept behind one that is aside, and one at a time is read of a key whose next one may be.
     pub(super) is_aside: bool,
 }
 

@@ -60,6 +60,7 @@ async fn a_message_that_is_set_aside_keeps_those_behind_it() {
     assert_eq!((first.id, asks(&mut queue).1), (1, None), "it may get no answer for long");
     queue.destinations.ended(&first);
     queue.advance(&first);
+    queue.forget([first.id]);
     assert!(queue.goes_on());
     let look = queue.ask(false, false).behind[&0];
     assert_eq!((look.floor, look.limit), (2, 1), "the destination hangs, and the next one may be for it");
