@@ -13,9 +13,9 @@ const LATE: usize = 16;
 const KNOWN: usize = 1000;
 
 /// The destinations that give no answer, and the messages that were set aside because theirs hangs. Such a destination is
-/// tried in few places, in turn with others. For each message that it confirms, two more go on in any place: so one that
-/// answers again has all places soon, and one that is slow has as many as it can serve. It hangs no more when it confirms a
-/// message while no other one waits.
+/// tried in few places, in turn with others. For each message that it confirms, two more go on in places that are left: so
+/// one that answers again has all of these soon, and one that is slow has as many as it can serve. It hangs no more when it
+/// confirms a message while no other one waits.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     /// Those of which messages got no answer.
@@ -65,7 +65,10 @@ impl Destinations {
     pub(super) fn confirmed(&mut self, to: &str) -> bool {
         let Some(of) = self.of.get_mut(to) else { return false };
         if !of.waiting.is_empty() {
-            self.go_on.extend([to.to_owned(), to.to_owned()]);
+            // It may confirm more than there are places for.
+            if self.go_on.len() < self.messages {
+                self.go_on.extend([to.to_owned(), to.to_owned()]);
+            }
             return false;
         }
         let hung = of.late >= LATE;
@@ -93,12 +96,15 @@ impl Destinations {
         of.waiting.push_back(entry);
     }
 
-    /// Takes the next message that can be published; `place` says whether there is one for a destination that hangs.
-    pub(super) fn next(&mut self, place: bool) -> Option<Entry> {
-        if place && let Some(to) = self.turns.pop_front() {
-            self.turns.push_back(to.clone());
-            return Some(Entry { place: Place::Aside, ..self.take(&to)? });
-        }
+    /// Takes the first message of the destination whose turn is next.
+    pub(super) fn next_in_turn(&mut self) -> Option<Entry> {
+        let to = self.turns.pop_front()?;
+        self.turns.push_back(to.clone());
+        Some(Entry { place: Place::Aside, ..self.take(&to)? })
+    }
+
+    /// Takes a message that may go on, because its destination has confirmed others.
+    pub(super) fn next_to_go_on(&mut self) -> Option<Entry> {
         while let Some(to) = self.go_on.pop_front() {
             if let Some(entry) = self.take(&to) {
                 return Some(Entry { place: Place::GoesOn, ..entry });

@@ -202,7 +202,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.queue.covered(&covered);
         let new = self.queue.add(found.rows, now);
         self.pause.end(began, now, new);
-        if new > 0 || self.queue.reads_on(&covered) {
+        let is_cut = covered.values().any(|covered| covered.to.is_some());
+        if new > 0 || is_cut || self.queue.reads_on(&covered) {
             // There may be more.
             self.next.read = self.next.read.min(self.next.early);
         }

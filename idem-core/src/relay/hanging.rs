@@ -50,14 +50,14 @@ impl Queue {
     /// `aside` say whether there is a place for one of which an earlier attempt got no answer, and for one that was set aside.
     pub(super) fn next_to_publish(&mut self, doubtful: bool, aside: bool) -> Option<Entry> {
         loop {
-            if let Some(entry) = self.destinations.next(aside) {
+            if aside && let Some(entry) = self.destinations.next_in_turn() {
                 return Some(entry);
             }
-            let entry = self.next(doubtful)?;
-            if !self.sets_aside(&entry) {
-                return Some(entry);
+            match self.next(doubtful) {
+                Some(entry) if self.sets_aside(&entry) => self.set_aside(entry),
+                Some(entry) => return Some(entry),
+                None => return self.destinations.next_to_go_on(),
             }
-            self.set_aside(entry);
         }
     }
 
