@@ -114,3 +114,14 @@ async fn messages_are_published_as_others_when_too_many_are_aside() {
     queue.add((1..=7).map(|id| row(id, None)).collect(), now);
     assert_eq!(to_publish(&mut queue, false), [6, 7]);
 }
+
+#[tokio::test]
+async fn messages_of_others_go_before_those_that_go_on() {
+    let (mut queue, now) = (hanging(), Instant::now());
+    queue.add(vec![row(1, None), row(2, None), row(3, None)], now);
+    assert!(to_publish(&mut queue, false).is_empty());
+    queue.destinations.confirmed("a");
+    let message = StagedMessage::new(Uuid::nil(), Outgoing::new("b", ""));
+    queue.add(vec![row(4, None), OutboxRow { message, ..row(5, None) }], now);
+    assert_eq!(to_publish(&mut queue, false), [5, 1, 2]);
+}

@@ -19,8 +19,10 @@ fn to(destination: &str, text: impl ToString) -> Outgoing {
 
 /// Waits until so many messages are published that are not for a destination that hangs.
 async fn good<W: World>(line: &Line<W>, number: usize) {
-    let is_good = |message: &StagedMessage| text(message).starts_with("good");
-    let enough = |sink: &MemorySink| sink.published().iter().filter(|message| is_good(message)).count() >= number;
+    let enough = |sink: &MemorySink| {
+        let published = sink.published();
+        published.iter().filter(|message| text(message).starts_with("good")).count() >= number
+    };
     soon(line.sink.wait_for(enough)).await;
 }
 
