@@ -155,7 +155,7 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     late.commit().await.unwrap();
-    // What finds these has found the late ones.
+    // A read that finds these has found the late ones.
     for _ in 0..3 {
         outbox.stage(&mut second, [message("other".to_owned(), "l")]).await.unwrap();
         others += 1;

@@ -66,6 +66,8 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
         installed.join().map_err(|_| anyhow!("the installation of the servers panicked"))??;
         linted
     })?;
+    // Only a few mutants are built below. Behind `cargo doc`, whose dependencies this takes.
+    mutants::run(&mutants::Options::compile()?)?;
     // All the following checks share the servers.
     let servers = Up::new(false)?;
     if options.full {

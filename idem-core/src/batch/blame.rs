@@ -45,6 +45,7 @@ impl<S: Store> Pipeline<S> {
                 self.outage.report(&fault);
                 TransactionResult::Broke
             }
+            RunResult::PutOff => TransactionResult::PutOff,
             RunResult::Stopped => TransactionResult::Stopped,
         })
     }

@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::process::Waiting;
 use crate::record::committed_early;
-use crate::runtime::{Arrival, Carried, HoldReason, Pipeline, Queue, UNANSWERED, extended_all};
+use crate::runtime::{Arrival, Carried, HoldReason, Permit, Pipeline, Queue, Running, UNANSWERED, extended_all};
 use crate::store::{Row, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -90,31 +90,31 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn delivery_verdicts(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Verdict> {
-        let _beside = self.suspect_lock.direct().await;
+        let beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries, carried);
         let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
-        self.verdicts(items, &facts, Opening::Claims).await
+        self.verdicts(items, &facts, Opening::Claims, &self.running(Permit::Direct(beside))).await
     }
 
     /// Runs rows taken from the inbox, none of them a suspect, in one transaction, and returns their verdicts. Extends
     /// their leases if it takes long.
-    pub(crate) async fn row_verdicts(&self, rows: &[Row]) -> Vec<Verdict> {
+    pub(crate) async fn row_verdicts(&self, rows: &[Row], running: &Running<'_>) -> Vec<Verdict> {
+        let opening = Opening::Rows(rows);
         let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
-        self.verdicts(self.rows(rows), &facts, Opening::Rows(rows)).await
-    }
-
-    /// Returns the verdict of items that have not run yet while a suspect waits for running messages to end: rows are
-    /// given back, and deliveries wait for the suspect, each alone. `None` if no suspect waits.
-    fn yields_to_suspect(&self, opening: Opening<'_>) -> Option<Verdict> {
-        let waited_for = self.suspect_lock.wanted() >= opening.stage();
-        waited_for.then_some(match opening {
-            Opening::Claims => Verdict::Single,
-            Opening::Rows(_) => Verdict::Stopped,
-        })
+        match running.user_code().map(|_user_code| self.rows(rows)) {
+            Some(items) => self.verdicts(items, &facts, opening, running).await,
+            None => vec![opening.put_off(); rows.len()],
+        }
     }
 
     /// Returns a verdict for each of `facts`, in their order; those that are not items are to be processed alone.
-    async fn verdicts(&self, items: Vec<Item<'_, S>>, facts: &[&Delivery], opening: Opening<'_>) -> Vec<Verdict> {
+    async fn verdicts(
+        &self,
+        items: Vec<Item<'_, S>>,
+        facts: &[&Delivery],
+        opening: Opening<'_>,
+        running: &Running<'_>,
+    ) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Single; facts.len()];
         let _turn = self.throttle.turn().await;
         let mut rounds = Groups { groups: vec![(items, false)], holds: 0, opening };
@@ -126,14 +126,14 @@ impl<S: Store> Pipeline<S> {
             }
             let instead = match self.draining.has_begun() {
                 true => Some(Verdict::Stopped),
-                false => self.yields_to_suspect(opening).filter(|_| !first),
+                false => (!first && self.suspect_lock.wanted() >= opening.stage()).then(|| opening.put_off()),
             };
             if let Some(verdict) = instead {
                 set_verdict(&mut verdicts, &items, &verdict);
                 continue;
             }
             first = false;
-            let round = self.run_transaction(&mut items, facts, opening).await;
+            let round = self.run_transaction(&mut items, facts, opening, running).await;
             if let Opening::Rows(rows) = opening
                 && !matches!(round, TransactionResult::Done(_))
                 && extended.elapsed() >= self.settings.lease / 4
@@ -185,11 +185,8 @@ impl<S: Store> Pipeline<S> {
                 self.hold(hold, rounds.holds).await;
                 rounds.holds += 1;
                 // One of them may be the message that takes too long.
-                if hold == HoldReason::Lost && rounds.holds > UNANSWERED {
-                    rounds.halve((items, failed));
-                } else {
-                    rounds.groups.push((items, failed));
-                }
+                let splits = hold == HoldReason::Lost && rounds.holds > UNANSWERED;
+                if splits { rounds.halve((items, failed)) } else { rounds.groups.push((items, failed)) }
             }
             TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),
             // All others keep the verdict that they have from the start: each is processed alone.
@@ -206,6 +203,7 @@ impl<S: Store> Pipeline<S> {
                     set_verdict(verdicts, &items[place..=place], &verdict);
                 }
             }
+            TransactionResult::PutOff => set_verdict(verdicts, &items, &rounds.opening.put_off()),
             TransactionResult::Stopped => set_verdict(verdicts, &items, &Verdict::Stopped),
         }
     }
@@ -236,6 +234,15 @@ impl Opening<'_> {
         match self {
             Self::Claims => SuspectIsolation::Process,
             Self::Rows(_) => SuspectIsolation::Inbox,
+        }
+    }
+
+    /// Returns the verdict of items that have not run, because a suspect comes first: rows are given back, and deliveries
+    /// wait for the suspect, each alone.
+    fn put_off(&self) -> Verdict {
+        match self {
+            Self::Claims => Verdict::Single,
+            Self::Rows(_) => Verdict::Stopped,
         }
     }
 }

@@ -49,6 +49,8 @@ pub(super) enum TransactionResult {
     /// A handler ran COMMIT in this transaction, and the database has not refused it: of these items, which are new, the
     /// claims stand, if they have claims, and perhaps some of the effects. What their handlers have staged is lost.
     CommittedEarly(Vec<usize>, Box<Ticket>),
+    /// A suspect runs or waits, and so no further handler is called.
+    PutOff,
     /// The worker is stopping.
     Stopped,
 }

@@ -7,7 +7,7 @@ use tracing::{Instrument, Span};
 
 use crate::execute::{Staged, Unhandled};
 use crate::routes::Route;
-use crate::runtime::Pipeline;
+use crate::runtime::{Pipeline, Running};
 use crate::store::{Identity, Row, StoreError, TxnState};
 use crate::{Delivery, Outcome, Store, telemetry};
 
@@ -23,9 +23,12 @@ impl<S: Store> Pipeline<S> {
         items: &mut [Item<'_, S>],
         facts: &[&Delivery],
         opening: Opening<'_>,
+        running: &Running<'_>,
     ) -> TransactionResult {
-        if let Err(place) = self.decode_again(items, facts) {
-            return TransactionResult::Without(vec![place]);
+        match running.user_code().map(|_user_code| self.decode_again(items, facts)) {
+            Some(Ok(())) => {}
+            Some(Err(place)) => return TransactionResult::Without(vec![place]),
+            None => return TransactionResult::PutOff,
         }
         let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
@@ -53,7 +56,7 @@ impl<S: Store> Pipeline<S> {
             return self.rolled_back(txn, TransactionResult::Without(new)).await;
         }
         let mut staged = Staged::default();
-        let last = match self.call_all(&mut txn, calls, &messages, &mut staged).await {
+        let last = match self.call_all(&mut txn, calls, &messages, &mut staged, running).await {
             Ok(last) => last,
             Err(Failed { unhandled, places, is_first_to_end }) => {
                 let ran = match unhandled {
@@ -114,13 +117,15 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Calls the handlers, one after another, and collects what they stage. Returns the items of the last call if it is
-    /// known that all calls before it have left the transaction open: if it has ended, then by that call.
+    /// known that all calls before it have left the transaction open: if it has ended, then by that call. If a suspect comes
+    /// first, no further handler is called.
     async fn call_all(
         &self,
         txn: &mut S::Txn,
         calls: Vec<Call<'_, S>>,
         messages: &[(&Identity, &Delivery)],
         staged: &mut Staged,
+        running: &Running<'_>,
     ) -> Result<Vec<usize>, Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
         for Call { places, route, key, job } in calls {
@@ -139,6 +144,9 @@ impl<S: Store> Pipeline<S> {
                     }
                 }
             }
+            let Some(_user_code) = running.user_code() else {
+                return Err(Failed { unhandled: Some(Unhandled::PutOff), places: before, is_first_to_end: false });
+            };
             let span =
                 if route.handler.takes_batch() { Span::none() } else { self.call_span(route, messages[places[0]]) };
             let began = Instant::now();

@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
+use crate::registry::Unfit;
 use crate::runtime::Pipeline;
 use crate::{BoxError, Store};
 
@@ -15,6 +16,10 @@ use super::taken::{Taken, polled_while};
 pub(super) enum Ended {
     Replied(CallReply),
     Failed(Doubt, BoxError),
+    /// It did not begin, because its message can never be read.
+    Unfit(Unfit),
+    /// It did not begin, because its codec has to prepare first.
+    Unprepared,
     /// The worker stops.
     Stopped,
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
-use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation};
+use crate::runtime::{FORGOTTEN, Permit, Pipeline, RowPreparation};
 use crate::store::{Row, called_for};
 use crate::{Outcome, PrepareError, Reason, Store};
 
@@ -19,15 +19,6 @@ use super::taken::Taken;
 
 /// How often it is told at most that calls begin too late.
 const TELLS_AFTER: Duration = Duration::from_secs(60);
-
-/// Whether a row can be called or asked about.
-enum Begun {
-    Calling(Calling),
-    /// Its codec has to prepare first.
-    Unprepared,
-    /// Its result is recorded.
-    Done(Option<Outcome>),
-}
 
 impl<S: Store> Pipeline<S> {
     /// Makes the call of a taken row, or asks what became of it, and records the result. In every case a result is recorded, or
@@ -42,7 +33,7 @@ impl<S: Store> Pipeline<S> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = route.external.as_ref()?;
         // A suspect that has the process to itself could end it, and leave the call in doubt.
-        let beside = self.suspect_lock.direct().await;
+        let running = self.running(Permit::Direct(self.suspect_lock.direct().await));
         if !limits.is_of(row) {
             let now = limits.kept_name();
             let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
@@ -62,16 +53,21 @@ impl<S: Store> Pipeline<S> {
                 Step::GiveBack => return self.give_back_late(row, is_first).await,
                 Step::Dead(reason) => return self.end_call(row, reason, why_dead(limits, row, reason)).await,
             };
-            let calling = match self.begin_call(route, limits, row, (asks, is_first)).await {
-                Begun::Calling(calling) => calling,
-                Begun::Unprepared => {
-                    drop(beside);
+            let Some(user_code) = running.user_code() else {
+                return self.give_back_call(row, is_first, Duration::ZERO).await;
+            };
+            let ended = match self.begin_call(route, row, asks) {
+                Ok(calling) => self.reply(limits, calling, taken).await,
+                Err(unsent) => unsent,
+            };
+            drop(user_code);
+            match ended {
+                Ended::Unprepared => {
+                    drop(running);
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
                     return self.prepare_call(route, row, is_first, left).await;
                 }
-                Begun::Done(outcome) => return outcome,
-            };
-            match self.reply(limits, calling, taken).await {
+                Ended::Unfit(unfit) => return self.end_unsent(row, unfit, is_first).await,
                 Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(row, answer).await,
                 Ended::Replied(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
@@ -105,24 +101,15 @@ impl<S: Store> Pipeline<S> {
         self.give_back_call(row, is_first, Duration::ZERO).await
     }
 
-    /// Decodes the message, extracts the parameters, and begins the call or the question.
-    async fn begin_call(
-        &self,
-        route: &Route<S>,
-        limits: &CallLimits,
-        row: &Row,
-        (asks, is_first): (bool, bool),
-    ) -> Begun {
+    /// Decodes the message, extracts the parameters, and begins the call or the question. An error is its end: nothing was
+    /// sent.
+    fn begin_call(&self, route: &Route<S>, row: &Row, asks: bool) -> Result<Calling, Ended> {
         let fits = self.limit(&row.delivery).map_err(NoJob::from);
-        let begun = fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks));
-        Begun::Done(match begun {
-            Ok(Ok(calling)) => return Begun::Calling(calling),
-            Ok(Err(error)) if asks => self.question_failed((route, limits), row, error).await,
-            // Nothing was sent.
-            Ok(Err(error)) => self.call_failed((route, limits), row, (Doubt::NotDone, error), is_first).await,
-            Err(NoJob::Unfit(unfit)) => self.end_unsent(row, unfit, is_first).await,
-            Err(NoJob::Unprepared | NoJob::Several) => return Begun::Unprepared,
-        })
+        match fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks)) {
+            Ok(begun) => begun.map_err(|error| Ended::Failed(Doubt::NotDone, error)),
+            Err(NoJob::Unfit(unfit)) => Err(Ended::Unfit(unfit)),
+            Err(NoJob::Unprepared | NoJob::Several) => Err(Ended::Unprepared),
+        }
     }
 
     /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if the codec has just

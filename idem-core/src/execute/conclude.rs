@@ -30,6 +30,8 @@ pub(crate) enum Conclusion {
     Busy,
     /// No message is charged; the claim shows whether it committed.
     Broke(StoreError),
+    /// The handler was not called, since a suspect comes first: run it again when that has run.
+    PutOff,
     Stopped,
 }
 
@@ -62,6 +64,7 @@ impl RunResult {
             Self::Failed(failure) => charge(failure),
             Self::CommittedEarly(ticket) => Conclusion::CommittedEarly { attempts, ticket },
             Self::Broke(fault) => Conclusion::Broke(fault),
+            Self::PutOff => Conclusion::PutOff,
             Self::Stopped => Conclusion::Stopped,
         }
     }
@@ -105,6 +108,7 @@ mod tests {
             Conclusion::CommittedEarly { attempts, .. } => format!("committed after {attempts}"),
             Conclusion::Busy => "busy".to_owned(),
             Conclusion::Broke(_) => "broke".to_owned(),
+            Conclusion::PutOff => "put off".to_owned(),
             Conclusion::Stopped => "stopped".to_owned(),
         }
     }
@@ -145,6 +149,7 @@ mod tests {
             (RunResult::Busy("lock timeout".into()), 2, IN_PLACE, "busy"),
             (RunResult::CommittedEarly(Box::default()), 1, 0, "committed after 2"),
             (RunResult::Broke(StoreError::LockTimeout), 2, 0, "broke"),
+            (RunResult::PutOff, 2, 0, "put off"),
             (RunResult::Stopped, 2, 0, "stopped"),
         ];
         for (ran, attempts, rounds, expected) in table {

@@ -18,6 +18,8 @@ pub(crate) enum Unhandled {
     Failed(BoxError),
     /// It exceeded this timeout.
     Late(Duration),
+    /// It was not called, since a suspect runs or waits.
+    PutOff,
     /// The worker is stopping.
     Stopped,
 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::runtime::Pipeline;
+use crate::runtime::{Pipeline, Running};
 use crate::store::{CommitResult, Identity, RollbackResult};
 
 pub(crate) use conclude::Conclusion;
@@ -32,24 +32,25 @@ impl<S: Store> Pipeline<S> {
     /// Handle, guard and commit in a transaction that holds the claim. The handler timeout starts at `now`.
     pub(crate) async fn execute(
         &self,
+        running: &Running<'_>,
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
         mut txn: S::Txn,
         now: Instant,
     ) -> RunResult {
+        let Some(user_code) = running.user_code() else { return self.undo(txn, Unhandled::PutOff).await };
         let outbox = job.outbox().cloned();
-        let handled = self.handle(route, job, &mut txn, now).await;
+        let mut handled = self.handle(route, job, &mut txn, now).await;
         let ended = Instant::now();
         route.meters.handler.record(ended - now);
+        let mut staged = Staged::default();
+        if let (Ok(()), Some(outbox)) = (&handled, outbox) {
+            handled = self.stage(&mut staged, route, Some(&identity.key), &outbox).map_err(Unhandled::Failed);
+        }
+        drop(user_code);
         if let Err(unhandled) = handled {
             return self.undo(txn, unhandled).await;
-        }
-        let mut staged = Staged::default();
-        if let Some(outbox) = outbox
-            && let Err(error) = self.stage(&mut staged, route, Some(&identity.key), &outbox)
-        {
-            return self.undo(txn, Unhandled::Failed(error)).await;
         }
         let ran = self.commit(txn, staged).await;
         route.meters.commit.record(ended.elapsed());
@@ -78,8 +79,10 @@ impl<S: Store> Pipeline<S> {
     /// Ends the transaction of a handler that did not return `Ok`, and returns the result of the run.
     pub(crate) async fn undo(&self, txn: S::Txn, unhandled: Unhandled) -> RunResult {
         let ticket = self.store.ticket(&txn);
-        let error = match unhandled {
-            Unhandled::Failed(error) => error,
+        let rolled_back = match unhandled {
+            Unhandled::Failed(error) if self.store.lost_race(error.as_ref()) => RunResult::Retry(error),
+            Unhandled::Failed(error) => RunResult::Failed(Failure::of(&error)),
+            Unhandled::PutOff => RunResult::PutOff,
             // The handler was dropped at an arbitrary point, so the state of the connection is unknown: dropping the
             // transaction closes it.
             Unhandled::Late(timeout) => {
@@ -91,15 +94,19 @@ impl<S: Store> Pipeline<S> {
                 return self.cut_off(ticket, RunResult::Stopped).await;
             }
         };
-        let lost_race = self.store.lost_race(error.as_ref());
         match self.store.rollback(txn).await {
             Ok(RollbackResult::CommittedEarly) => RunResult::CommittedEarly(Box::new(ticket.unwrap_or_default())),
             Ok(RollbackResult::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
             Ok(RollbackResult::Ended) => RunResult::of(CommitResult::RolledBack),
-            Ok(RollbackResult::RolledBack) if lost_race => RunResult::Retry(error),
-            Ok(RollbackResult::RolledBack) => RunResult::Failed(Failure::of(&error)),
+            Ok(RollbackResult::RolledBack) => rolled_back,
             // Only our own statements detect an outage, whatever the handler returned.
-            Err(fault) => self.cut_off(ticket, RunResult::Broke(fault)).await,
+            Err(fault) => match rolled_back {
+                RunResult::PutOff => {
+                    self.outage.report(&fault);
+                    self.cut_off(ticket, RunResult::PutOff).await
+                }
+                _ => self.cut_off(ticket, RunResult::Broke(fault)).await,
+            },
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum RunResult {
     Busy(BoxError),
     /// The connection was lost, or COMMIT got no response. No message is charged; the claim shows whether it committed.
     Broke(StoreError),
+    /// Rolled back before the handler was called, since a suspect runs or waits.
+    PutOff,
     /// The run was cut off by the end of the worker.
     Stopped,
 }

@@ -3,19 +3,17 @@
 use std::slice;
 
 use crate::record::{Shares, committed};
-use crate::routes::Route;
 use crate::runtime::{Pipeline, Shared};
 use crate::store::{Row, StoreError};
 use crate::{Outcome, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Replaces a row without a key by one for each of these handlers. Reports the outcome of each of them.
-    pub(super) async fn readmit_to_all(&self, row: &Row, routes: &[&Route<S>]) -> Option<Outcome> {
-        let shares = self.share(&row.delivery, routes);
+    /// Replaces a row without a key by one for each of its handlers. Reports the outcome of each of them.
+    pub(super) async fn readmit_to_all(&self, row: &Row, shares: &Shares) -> Option<Outcome> {
         if shares.unprepared {
             return self.leave_to_prepare_row(row).await;
         }
-        match self.replace(row, &shares).await {
+        match self.replace(row, shares).await {
             Ok(Some(Shared { outcomes, .. })) => {
                 self.refusals.forget(row.id);
                 for (handler, outcome) in outcomes {

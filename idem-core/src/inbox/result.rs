@@ -90,6 +90,12 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
+    /// Gives back a row whose handler has not run: a suspect comes first, or the worker stops.
+    pub(super) async fn put_off(&self, row: &Row) -> Option<Outcome> {
+        self.record_result(row, &RowResult::GivenBack { due: Duration::ZERO }).await;
+        None
+    }
+
     /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer.
     pub(super) async fn leave_to_call(&self, row: &Row) {
         self.record_result(row, &RowResult::LeftToCall).await;

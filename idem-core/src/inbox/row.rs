@@ -12,7 +12,7 @@ use crate::external::{CallLimits, without_kind};
 use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Charge, Pipeline, Quiet, jittered};
+use crate::runtime::{Charge, Pipeline, Running, jittered};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
@@ -24,29 +24,18 @@ const BUSY: Duration = Duration::from_secs(1);
 impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
     /// lease expires.
-    pub(crate) async fn run_row(&self, row: &Row) {
-        self.finish_row(row, Verdict::Single).await;
-    }
-
-    /// Runs a suspect while its process stays quiet for it, until its outcome is written. If the run lost its
-    /// connection, and the row was not running when a process ended, other work resumes before that: the run is over,
-    /// and opening a new connection to write with takes a while.
-    pub(super) async fn run_isolated(&self, row: &Row, quiet: &Quiet) {
-        self.finish_row_in(row, Verdict::Single, quiet).await;
+    pub(super) async fn run_row(&self, row: &Row, running: &Running<'_>) {
+        self.finish_row(row, Verdict::Single, running).await;
     }
 
     /// Records the result that a batch has left to record for a row, or runs the row.
-    pub(crate) async fn finish_row(&self, row: &Row, verdict: Verdict) {
-        self.finish_row_in(row, verdict, &Quiet::default()).await;
-    }
-
-    async fn finish_row_in(&self, row: &Row, verdict: Verdict, quiet: &Quiet) {
+    pub(super) async fn finish_row(&self, row: &Row, verdict: Verdict, running: &Running<'_>) {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
             match verdict {
-                Verdict::Single if !row.identity.has_key() => self.readmit(row).await,
+                Verdict::Single if !row.identity.has_key() => self.readmit(row, running).await,
                 // A row has a claim, so it is never `Committed`.
-                Verdict::Single | Verdict::Committed => self.rerun(row, quiet).await,
+                Verdict::Single | Verdict::Committed => self.rerun(row, running).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
@@ -54,10 +43,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Verdict::Lost => self.refund_start(row).await,
                 Verdict::Broke => self.broke(row, "the connection was lost with a batch").await,
-                Verdict::Stopped => {
-                    self.record_result(row, &RowResult::GivenBack { due: Duration::ZERO }).await;
-                    None
-                }
+                Verdict::Stopped => self.put_off(row).await,
             }
         });
         self.report_row(row, work).await;
@@ -78,7 +64,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
-    async fn rerun(&self, row: &Row, quiet: &Quiet) -> Option<Outcome> {
+    async fn rerun(&self, row: &Row, running: &Running<'_>) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         if let Some((charge, since)) = self.unrecorded.take(row) {
             return self.charge_row(row, charge, since).await;
@@ -89,7 +75,9 @@ impl<S: Store> Pipeline<S> {
         let taken = Instant::now();
         for rounds in 0.. {
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
-            let job = match fits.and_then(|()| self.again(route, &row.delivery, &row.identity)) {
+            let again = |_user_code| fits.and_then(|()| self.again(route, &row.delivery, &row.identity));
+            let Some(decoded) = running.user_code().map(again) else { return self.put_off(row).await };
+            let job = match decoded {
                 Ok(job) => job,
                 Err(why) => return self.without_job(row, why).await,
             };
@@ -111,7 +99,7 @@ impl<S: Store> Pipeline<S> {
                     return self.give_back(row, fault).await;
                 }
             }
-            let ran = self.execute(route, &row.identity, job, txn, Instant::now()).await;
+            let ran = self.execute(running, route, &row.identity, job, txn, Instant::now()).await;
             return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
@@ -124,16 +112,14 @@ impl<S: Store> Pipeline<S> {
                     None
                 }
                 Conclusion::Broke(fault) => {
-                    // This run is the row's only start.
+                    // No process has ended on it, since this is its only start. Its run is over, and a new connection to write
+                    // with may take a while.
                     if row.starts == 1 {
-                        drop(quiet.end());
+                        running.end_isolation();
                     }
                     self.broke(row, &crate::error::text(&fault)).await
                 }
-                Conclusion::Stopped => {
-                    self.record_result(row, &RowResult::GivenBack { due: Duration::ZERO }).await;
-                    None
-                }
+                Conclusion::PutOff | Conclusion::Stopped => self.put_off(row).await,
             };
         }
         None
@@ -141,15 +127,19 @@ impl<S: Store> Pipeline<S> {
 
     /// Takes a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs like
     /// any other, or it is a duplicate or conflict of a message that was taken over meanwhile.
-    async fn readmit(&self, row: &Row) -> Option<Outcome> {
+    async fn readmit(&self, row: &Row, running: &Running<'_>) -> Option<Outcome> {
+        let Some(user_code) = running.user_code() else { return self.put_off(row).await };
         let routes = self.routes.takers_of_row(row);
         if routes.len() > 1 {
-            return self.readmit_to_all(row, &routes).await;
+            let shares = self.share(&row.delivery, &routes);
+            drop(user_code);
+            return self.readmit_to_all(row, &shares).await;
         }
         let keyed = self.limit(&row.delivery).map_err(NoJob::from).and_then(|()| {
             let route = routes.first().map_or_else(|| self.routes.find(&row.delivery), |route| Ok(*route))?;
             Ok((route, self.decode_for(route, &row.delivery)?.identity))
         });
+        drop(user_code);
         let (route, identity) = match keyed {
             Ok(keyed) => keyed,
             Err(why) => return self.without_job(row, why).await,

@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::Store;
 use crate::batch::Verdict;
-use crate::runtime::Pipeline;
+use crate::runtime::{Pipeline, Running};
 use crate::store::{Row, SuspectIsolation};
 
 impl<S: Store> Pipeline<S> {
@@ -15,24 +15,24 @@ impl<S: Store> Pipeline<S> {
     /// processed, its result is recorded, or its lease expires.
     ///
     /// Rows that have to run alone do so on the slot of this batch, and on free slots of `slots`.
-    pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore) {
+    pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore, running: &Running<'_>) {
         if let [row] = rows {
-            return self.run_row(row).await;
+            return self.run_row(row, running).await;
         }
         let _held = self.leases.hold(rows);
-        let verdicts = Box::pin(self.row_verdicts(rows)).await;
-        Box::pin(self.finish_rows(rows, verdicts, slots)).await;
+        let verdicts = Box::pin(self.row_verdicts(rows, running)).await;
+        Box::pin(self.finish_rows(rows, verdicts, slots, running)).await;
     }
 
     /// Finishes each row by its verdict: first those that are done, then the others, one at a time on the slot of their
     /// batch and on each free slot. Their leases are extended meanwhile.
     ///
     /// While a suspect waits, or the worker drains, rows that have not begun are given back instead.
-    async fn finish_rows(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore) {
+    async fn finish_rows(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore, running: &Running<'_>) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(verdicts).partition(|(_, verdict)| matches!(verdict, Verdict::Done(_)));
         for (row, verdict) in done {
-            self.finish_row(row, verdict).await;
+            self.finish_row(row, verdict, running).await;
         }
         let more = rest.len().saturating_sub(1);
         let rest = Mutex::new(rest.into_iter());
@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
             while let Some((row, verdict)) = next() {
                 let stops = self.draining.has_begun() || self.suspect_lock.wanted() >= SuspectIsolation::Inbox;
                 let verdict = if verdict == Verdict::Single && stops { Verdict::Stopped } else { verdict };
-                self.finish_row(row, verdict).await;
+                self.finish_row(row, verdict, running).await;
             }
         };
         let free = std::iter::from_fn(|| slots.try_acquire().ok()).take(more);

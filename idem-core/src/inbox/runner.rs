@@ -4,12 +4,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::join3;
+use futures_util::future::{join_all, join3};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Store;
-use crate::runtime::{Pipeline, jittered};
+use crate::runtime::{Permit, Pipeline, jittered};
 use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
 
 use super::memory::Memory;
@@ -47,27 +47,27 @@ struct Runner<S: Store> {
 
 impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
-        let mut running = JoinSet::new();
+        let mut tasks = JoinSet::new();
         while !self.pipeline.draining.has_begun() {
-            let round = self.round(&mut running).await;
+            let round = self.round(&mut tasks).await;
             let (more, failed) = (matches!(round, Ok(true)), round.is_err());
             if let Err(fault) = round {
                 self.pipeline.outage.report(&fault);
             }
-            while running.try_join_next().is_some() {}
+            while tasks.try_join_next().is_some() {}
             if !more {
                 self.polled = None;
                 self.rest(failed).await;
             }
         }
-        while running.join_next().await.is_some() {}
+        while tasks.join_next().await.is_some() {}
     }
 
     /// Makes crashed rows dead letters, runs suspects, and starts as many ordinary rows as there is room for. Returns
     /// whether more may be due at once.
-    async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
+    async fn round(&mut self, tasks: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.polled.is_some_and(|at| at.elapsed() < POLL_DUE) {
-            return self.ordinary(running).await;
+            return self.ordinary(tasks).await;
         }
         let store = &self.pipeline.store;
         let lease = self.pipeline.settings.lease;
@@ -85,13 +85,13 @@ impl<S: Store> Runner<S> {
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
         let suspects = due.suspect && self.taker.suspects(due.ordinary && !self.pipeline.is_outbox_full()).await?;
-        let ordinary = due.ordinary && self.ordinary(running).await?;
+        let ordinary = due.ordinary && self.ordinary(tasks).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
 
     /// Starts as many rows as can begin at once. Returns whether at least that many were due. While the outbox is full,
     /// no row starts, but suspects and crashed rows do not wait for it.
-    async fn ordinary(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
+    async fn ordinary(&mut self, tasks: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.pipeline.is_outbox_full() {
             return Ok(false);
         }
@@ -102,7 +102,7 @@ impl<S: Store> Runner<S> {
         }
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process.
-        let room = Arc::new(self.pipeline.suspect_lock.inbox().await);
+        let mut permit = Some(self.pipeline.suspect_lock.inbox().await);
         if self.pipeline.draining.has_begun() {
             return Ok(false);
         }
@@ -110,8 +110,14 @@ impl<S: Store> Runner<S> {
         let began = Instant::now();
         let (rows, bytes) = self.memory.limit(slots.len() * size);
         let wanted = TakeLimit { rows, bytes, since: self.taker.looks.take(began) };
-        let rows = self.taker.take(RowKind::Ordinary, wanted).await?;
+        let rows = self.taker.take(RowKind::Ordinary, wanted, &mut permit).await?;
         self.taker.looks.taken(began, &rows);
+        // Without an answer, the take has not kept suspects waiting, and one of them may run by now.
+        let Some(permit) = permit.or_else(|| self.pipeline.suspect_lock.try_inbox()) else {
+            let _held = self.pipeline.leases.hold(&rows);
+            join_all(rows.iter().map(|row| self.pipeline.put_off(row))).await;
+            return Ok(true);
+        };
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);
@@ -121,11 +127,12 @@ impl<S: Store> Runner<S> {
             let batch: Vec<Row> = rows.by_ref().take(size).collect();
             let Some(slot) = slots.next().filter(|_| !batch.is_empty()) else { break };
             // By batch: a handler that hangs holds only its own batch in memory.
-            let held = (room.clone(), self.memory.reserve(bytes_of(&batch)));
-            let (pipeline, slots) = (self.pipeline.clone(), self.slots.clone());
-            running.spawn(async move {
-                pipeline.defect.task("inbox", pipeline.run_rows(&batch, &slots)).await;
-                drop((slot, held));
+            let held = (slot, self.memory.reserve(bytes_of(&batch)));
+            let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
+            tasks.spawn(async move {
+                let running = pipeline.running(Permit::Inbox(permit));
+                pipeline.defect.task("inbox", pipeline.run_rows(&batch, &slots, &running)).await;
+                drop((running, held));
             });
         }
         Ok(all)

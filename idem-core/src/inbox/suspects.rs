@@ -6,10 +6,13 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use crate::Store;
-use crate::runtime::{Isolated, Quiet, Turn, at};
+use crate::runtime::{Isolated, Permit, Turn, at};
 use crate::store::{Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLimit};
 
 use super::taker::{POLL_DUE, Taker};
+
+/// The minimum interval between two log lines about suspects that are put off.
+const TELL: Duration = Duration::from_secs(60);
 
 /// A suspect that is given up before it begins is due at once.
 static RELEASED: RowResult = RowResult::Released { due: Duration::ZERO };
@@ -22,14 +25,17 @@ impl<S: Store> Taker<S> {
     /// is written. `ordinary`: other rows are due.
     pub(super) async fn suspects(&self, ordinary: bool) -> Result<bool, StoreError> {
         let draining = &self.pipeline.draining;
-        let Some(turn) = self.turn().await else { return Ok(false) };
+        let Some(mut turn) = self.turn().await else { return Ok(false) };
         let lease = self.pipeline.settings.lease;
         // The isolation that a suspect of the first stage leaves to the next one, and since when.
         let (began, mut shared, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         let mut closed = began;
         while !draining.has_begun() && (shared.is_some() || !turn.is_early(ordinary)) {
             let Some(mut row) = self.reserve().await? else { break };
-            if self.pipeline.suspect_left_to_prepare(&row).await {
+            let left = self.pipeline.suspect_left_to_prepare(&row);
+            let (left, Some(kept)) = self.unless_unavailable((turn, shared), left).await else { return Ok(true) };
+            (turn, shared) = kept;
+            if left {
                 (shared, any) = (None, true);
                 // However many of them wait for a registry, ordinary rows get their turn.
                 if began.elapsed() < POLL_DUE {
@@ -62,8 +68,8 @@ impl<S: Store> Taker<S> {
                 }
             }
             drop(held);
-            let isolated = self.run(&row, isolated).await;
-            any = true;
+            let Some((kept, isolated)) = self.run(&row, turn, isolated).await else { return Ok(true) };
+            (turn, any) = (kept, true);
             turn.ran(closed, since, lease);
             let keeps = isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE;
             shared = isolated.filter(|_| keeps).map(|isolated| (isolated, since));
@@ -74,54 +80,45 @@ impl<S: Store> Taker<S> {
         Ok(any)
     }
 
-    /// Runs a suspect until its outcome is written. Returns the isolation unless the run has ended it.
+    /// Runs a suspect until its outcome is written. Returns the turn, and the isolation unless the run has ended it; `None` if
+    /// both have ended in an outage.
     ///
-    /// If this worker's database fails meanwhile, the isolation ends: the outcome cannot be written, and workers of
-    /// other databases in this process would stand still for as long. Only their suspects wait. If the process ends
-    /// before the database is back, another message may be charged a start.
-    async fn run(&self, row: &Row, isolated: Isolated) -> Option<Isolated> {
-        let quiet = Quiet::new(isolated);
-        let mut run = pin!(self.pipeline.run_isolated(row, &quiet));
-        tokio::select! {
-            biased;
-            () = &mut run => {}
-            () = self.pipeline.outage.failed() => {
-                drop(quiet.end());
-                run.await;
-            }
-        }
-        quiet.end()
+    /// If this worker's database becomes unavailable meanwhile, they end as soon as no user code of the suspect runs: the
+    /// outcome cannot be written, and workers of other databases in this process would stand still for as long. Its handler
+    /// does not begin without them. If the process ends before the database is back, another message may be charged a start.
+    async fn run(&self, row: &Row, turn: Turn, isolated: Isolated) -> Option<(Turn, Option<Isolated>)> {
+        let running = self.pipeline.running(Permit::Suspect(turn, Some(isolated)));
+        self.pipeline.run_row(row, &running).await;
+        running.into_suspect()
     }
 
     /// Releases a suspect whose start may be counted, since its count had no answer. Until then it stays isolated: a
-    /// message that ended the process would charge it. If the database fails, the isolation ends, as while it runs. If it
-    /// has refused to count, for instance because the table is locked, nothing is counted, and nothing stands still.
+    /// message that ended the process would charge it. If the database becomes unavailable, the isolation ends, as while it
+    /// runs. If it has refused to count, for instance because the table is locked, nothing is counted, and nothing stands
+    /// still.
     async fn release(&self, row: &Row, isolated: (Isolated, Turn), fault: &StoreError) {
-        let mut released = pin!(self.pipeline.record_result(row, &RELEASED));
-        if fault.is_answered() {
-            drop(isolated);
-            released.await;
-            return;
-        }
+        let isolated = Some(isolated).filter(|_| !fault.is_answered());
+        self.unless_unavailable(isolated, self.pipeline.record_result(row, &RELEASED)).await;
+    }
+
+    /// Waits for `work`, and returns `kept` unless the database becomes unavailable meanwhile: the wait may then last as long as
+    /// the outage, and no suspect of another database may wait for that.
+    async fn unless_unavailable<K, T>(&self, kept: K, work: impl Future<Output = T>) -> (T, Option<K>) {
+        let mut work = pin!(work);
         tokio::select! {
             biased;
-            _ = &mut released => {}
-            () = self.pipeline.outage.failed() => {
-                drop(isolated);
-                released.await;
-            }
+            done = &mut work => return (done, Some(kept)),
+            () = self.pipeline.outage.failed() => drop(kept),
         }
+        (work.await, None)
     }
 
     /// Waits for the turn of this worker: one suspect per process, from its reservation to its outcome. Returns `None` if
-    /// the worker drains, or if a database of the process fails: the suspect whose turn it is may wait for its end, and
-    /// rows of this worker must not.
+    /// the worker drains.
     async fn turn(&self) -> Option<Turn> {
-        let lock = &self.pipeline.suspect_lock;
         tokio::select! {
             biased;
-            turn = lock.turn() => Some(turn),
-            () = lock.outage() => None,
+            turn = self.pipeline.suspect_lock.turn() => Some(turn),
             () = self.pipeline.draining.begun() => None,
         }
     }
@@ -130,23 +127,28 @@ impl<S: Store> Taker<S> {
     /// of the fleet does.
     async fn reserve(&self) -> Result<Option<Row>, StoreError> {
         let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
-        Ok(self.take(RowKind::Suspect, wanted).await?.pop())
+        Ok(self.take(RowKind::Suspect, wanted, &mut None).await?.pop())
     }
 
     /// Isolates a suspect. Returns when the wait began, or `None` if the suspect has to try again later: the worker
-    /// drains, or the wait has lasted so long that others may start first, or a database of the process fails. Work that
-    /// runs may then last as long as the outage, and nothing would start in workers of other databases meanwhile.
+    /// drains, or the wait has lasted so long that others may start first, or this worker's database is unavailable. The
+    /// suspect could not begin then, and nothing would start in workers of other databases meanwhile.
     async fn isolated(&self, turn: &Turn, isolation: SuspectIsolation) -> Option<(Isolated, Instant)> {
         let began = Instant::now();
         let limit = turn.limit(isolation, self.pipeline.settings.lease);
         tokio::select! {
             biased;
             () = self.pipeline.draining.begun() => None,
-            isolated = turn.isolate(isolation) => Some((isolated, began)),
-            () = self.pipeline.suspect_lock.outage() => {
-                tracing::debug!("a row that may have ended its process waits until each database can be used");
+            () = self.pipeline.outage.failed() => {
+                if self.put_off.allows(TELL) {
+                    tracing::info!(
+                        consumer = self.pipeline.consumer,
+                        "a row that may have ended its process is put off until its database can be used"
+                    );
+                }
                 None
             }
+            isolated = turn.isolate(isolation) => Some((isolated, began)),
             () = at(limit.and_then(|limit| tokio::time::Instant::from_std(began).checked_add(limit))) => {
                 turn.gave_up(began);
                 tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::Store;
-use crate::runtime::Pipeline;
+use crate::runtime::{InboxPermit, Pipeline, Rate};
 use crate::store::{HandlerId, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
@@ -16,6 +16,8 @@ pub(super) struct Taker<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
     pub(super) looks: Looks,
+    /// The log lines about suspects that are put off.
+    pub(super) put_off: Rate,
 }
 
 /// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
@@ -24,12 +26,18 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 impl<S: Store> Taker<S> {
     pub(super) fn new(pipeline: Arc<Pipeline<S>>) -> Self {
-        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default() }
+        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default(), put_off: Rate::default() }
     }
 
     /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
-    /// the database is back, and can then begin.
-    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit) -> Result<Vec<Row>, StoreError> {
+    /// the database is back, and can then begin. Until then the `permit` is given up, since no suspect of another database may
+    /// wait for the end of the outage.
+    pub(super) async fn take(
+        &self,
+        kind: RowKind,
+        limit: TakeLimit,
+        permit: &mut Option<InboxPermit>,
+    ) -> Result<Vec<Row>, StoreError> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
         let own = self.pipeline.own_statements.lock().await;
@@ -44,8 +52,11 @@ impl<S: Store> Taker<S> {
             // A reservation counts nothing, so it may lapse. Others wait while its turn is held.
             Err(fault @ StoreError::ConnectionLost(_)) if kind == RowKind::Ordinary => {
                 self.pipeline.outage.report(&fault);
+                *permit = None;
+                // A lost connection is no outage until a ping fails, so the first read may come too early.
+                let found = self.pipeline.outage.insist(&self.pipeline.stop, || store.rows_by_token(token));
                 tokio::select! {
-                    () = self.pipeline.outage.over() => store.rows_by_token(token).await,
+                    found = found => Ok(found.unwrap_or_default()),
                     () = self.pipeline.draining.begun() => Ok(Vec::new()),
                 }
             }

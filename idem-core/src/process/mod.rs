@@ -47,7 +47,7 @@ use crate::record::{Classified, committed_early};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
 use crate::runtime::{
-    Carried, Charge, Direct, HoldReason, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered,
+    Carried, Charge, Direct, HoldReason, Permit, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered,
 };
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
@@ -132,7 +132,7 @@ impl<S: Store> Pipeline<S> {
                         delivery.refused = Refused::default();
                         return Some(Waiting::Busy(delivery, acker, carried));
                     }
-                    extended(&mut acker, self.hold(hold, delivery.holds - 1)).await;
+                    extended(&mut acker, self.hold(hold, delivery.holds.saturating_sub(1))).await;
                 }
             }
         };
@@ -153,7 +153,8 @@ impl<S: Store> Pipeline<S> {
         // A process or a connection may have died on it, so it now runs from the inbox.
         delivery.redelivered |= hold == HoldReason::Broke;
         self.meters(delivery).held();
-        delivery.holds += 1;
+        // Work that is put off has met no problem of its own.
+        delivery.holds += usize::from(hold != HoldReason::Again);
     }
 
     /// Settles, then reports. The database has responded, and nothing depends on the result.
@@ -216,22 +217,26 @@ impl<S: Store> Pipeline<S> {
     /// a suspect runs. The error is a failure to charge; nothing of it is in the database.
     async fn run(
         &self,
-        beside: Option<Direct<'_>>,
+        beside: Option<Direct>,
         delivery: &Delivery,
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
     ) -> Result<Progress, Charge> {
-        let _beside = match beside {
+        let beside = match beside {
             Some(beside) => beside,
             None => self.suspect_lock.direct().await,
         };
         if self.draining.has_begun() {
             return Ok(Progress::Stopped);
         }
-        let mut job = Some(job);
+        let (running, mut job) = (self.running(Permit::Direct(beside)), Some(job));
         for rounds in 0.. {
-            let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
+            let again = || running.user_code().map(|_user_code| self.again(route, delivery, identity));
+            let Some(decoded) = job.take().map_or_else(again, |job| Some(Ok(job))) else {
+                return Ok(Progress::Hold(HoldReason::Again));
+            };
+            let ready = match decoded {
                 Ok(ready) => ready,
                 Err(NoJob::Unprepared | NoJob::Several) => return Ok(Progress::Unprepared),
                 Err(NoJob::Unfit(unfit)) => return Ok(self.dead_letter(delivery, unfit).await),
@@ -250,7 +255,7 @@ impl<S: Store> Pipeline<S> {
                 Err(step) => return Ok(step),
             };
             // Handle, guard, commit.
-            let ran = self.execute(route, identity, ready, txn, opened).await;
+            let ran = self.execute(&running, route, identity, ready, txn, opened).await;
             return match self.conclude(route, ran, 0, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
@@ -264,6 +269,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Conclusion::Busy => Ok(Progress::Hold(HoldReason::Busy)),
                 Conclusion::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),
+                Conclusion::PutOff => Ok(Progress::Hold(HoldReason::Again)),
                 Conclusion::Stopped => Ok(Progress::Stopped),
             };
         }

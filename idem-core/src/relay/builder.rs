@@ -62,7 +62,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
         Self { name: name.into(), store, sink, settings: RelaySettings::default(), health: Health::new() }
     }
 
-    /// Sets how many messages may be published at the same time; 500 by default. Of each key it is one. Up to 20 times as
+    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to about 20 times as
     /// many, and up to 1,000 in any case, are kept in memory, most of them behind others of their keys; and no more than about
     /// 64 MiB of payloads, beside those of one read. Those that wait because their destination hangs are not among these: up
     /// to 100 times as many, with up to 32 MiB.

@@ -201,7 +201,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         found.rows.retain(|row| !deleted.contains(&row.id));
         self.queue.covered(&covered);
         let new = self.queue.add(found.rows, now);
-        self.pause.end(began, now, new);
+        self.pause.end(began, now, &lanes);
         let is_cut = covered.values().any(|covered| covered.to.is_some());
         if new > 0 || is_cut || self.queue.reads_on(&covered) {
             // There may be more.

@@ -30,7 +30,8 @@ pub(super) struct Level {
     pub(super) highest: i64,
     /// Up to which id all was read.
     pub(super) read: Ids,
-    /// The lanes that were not read since the mark was drawn, nor by the read that has drawn it.
+    /// The lanes that were not read since the mark was drawn, nor by the read that has drawn it; or not since a transaction
+    /// below the mark has ended.
     pub(super) unread: BTreeSet<u8>,
     pub(super) is_settled: bool,
 }
@@ -54,13 +55,17 @@ impl Level {
 
     /// Lowers the ids above which something may be unread. Lanes that a read was not asked for stay as they are, unless a
     /// transaction below the mark has ended: it may have left rows there. A lane that is read for the first time since the
-    /// mark was drawn rises to what was the highest id then.
+    /// mark was drawn, or since such an end, rises to what was the highest id when the mark was drawn.
     pub(super) fn apply(&mut self, reading: &Reading<'_>) {
         let Reading { asked, base, last, ended } = *reading;
         let is_whole = ended.is_none_or(|ended| ended >= self.mark);
         for (lane, id) in &mut self.read {
             if asked.contains_key(lane) || !is_whole {
                 *id = known(*lane, *id, base, last);
+                if !last.contains_key(lane) {
+                    // A later read that covers it finds all that was left there, and it rises again.
+                    self.unread.insert(*lane);
+                }
             }
         }
         for (lane, last) in last {

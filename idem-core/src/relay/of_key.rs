@@ -31,6 +31,9 @@ impl OfKey {
 
     /// Adds a message in its place. If that is more than may be kept, returns the last one, which is unread then.
     pub(super) fn insert(&mut self, entry: Entry, here: Here) -> Option<Entry> {
+        if let Some(unread) = &mut self.unread {
+            unread.missed = false;
+        }
         let place = self.waiting.partition_point(|other| other.id < entry.id);
         self.waiting.insert(place, entry);
         if self.waiting.len() <= self.most(here) {
@@ -62,6 +65,11 @@ impl OfKey {
     pub(super) fn reads_on(&self) -> bool {
         let waits = self.held.is_some() || self.is_aside && self.under_way;
         !waits && self.unread.as_ref().is_some_and(|unread| self.waiting.len() <= unread.kept / 2)
+    }
+
+    /// Returns whether there are unread messages that can be read, and the last read for them has brought none.
+    pub(super) fn is_missed(&self) -> bool {
+        self.reads_on() && self.unread.as_ref().is_some_and(|unread| unread.missed)
     }
 
     /// Returns whether there is no message.

@@ -1,5 +1,6 @@
 //! The pause between reads that bring nothing and visit what they leave out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,8 +15,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// rises only if a message is found behind them. If there is none, no read in such a lane is worth its time.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
-    /// Whether the read that runs leaves out keys.
-    leaves_out: bool,
+    /// The lanes that the read which runs visits for others, although it leaves out keys there.
+    visits: BTreeSet<u8>,
     until: Option<Instant>,
 }
 
@@ -25,16 +26,18 @@ impl Pause {
         self.until.filter(|until| now < *until)
     }
 
-    /// Records whether the read that begins leaves out keys of its lanes.
-    pub(super) fn begin(&mut self, leaves_out: bool) {
-        self.leaves_out = leaves_out;
+    /// Records the lanes that the read which begins visits for others, although it leaves out keys there. A lane that it
+    /// reads for keys is not one of them.
+    pub(super) fn begin(&mut self, visits: BTreeSet<u8>) {
+        self.visits = visits;
     }
 
-    /// Records that a read has ended, which began at `began`, and how many messages it brought.
-    pub(super) fn end(&mut self, began: Instant, now: Instant, messages: usize) {
-        if self.leaves_out {
+    /// Records that a read has ended, which began at `began`, and the lanes in which it has found messages. Those of a key
+    /// with a backlog do not show that the visits of other lanes are worth their time.
+    pub(super) fn end(&mut self, began: Instant, now: Instant, lanes: &BTreeSet<u8>) {
+        if !self.visits.is_empty() {
             let pause = now.duration_since(began).saturating_mul(SELDOM).min(LONGEST);
-            self.until = (messages == 0).then_some(now + pause);
+            self.until = self.visits.is_disjoint(lanes).then_some(now + pause);
         }
     }
 }
@@ -46,25 +49,36 @@ mod tests {
     #[tokio::test]
     async fn reads_that_bring_nothing_take_a_fifth_of_the_time() {
         let (now, ms) = (Instant::now(), Duration::from_millis);
-        let mut pause = Pause::default();
-        pause.end(now, now + ms(10), 0);
+        let (mut pause, none, lane) = (Pause::default(), BTreeSet::new(), BTreeSet::from([0]));
+        pause.end(now, now + ms(10), &none);
         assert_eq!(pause.until(now + ms(10)), None, "it has left out no key");
-        pause.begin(true);
-        pause.end(now, now + ms(10), 1);
+        pause.begin(lane.clone());
+        pause.end(now, now + ms(10), &lane);
         assert_eq!(pause.until(now + ms(10)), None, "there may be more");
-        pause.end(now, now + ms(10), 0);
+        pause.end(now, now + ms(10), &none);
         assert_eq!((pause.until(now + ms(49)), pause.until(now + ms(50))), (Some(now + ms(50)), None));
         // Of another lane, meanwhile.
-        pause.begin(false);
-        pause.end(now, now + ms(20), 3);
+        pause.begin(none);
+        pause.end(now, now + ms(20), &BTreeSet::from([1]));
         assert_eq!(pause.until(now + ms(49)), Some(now + ms(50)));
+    }
+
+    #[tokio::test]
+    async fn messages_of_a_lane_that_is_read_for_a_key_end_no_pause() {
+        let (now, ms) = (Instant::now(), Duration::from_millis);
+        let mut pause = Pause::default();
+        pause.begin(BTreeSet::from([0, 2]));
+        pause.end(now, now + ms(10), &BTreeSet::from([1]));
+        assert_eq!(pause.until(now + ms(10)), Some(now + ms(50)));
+        pause.end(now, now + ms(10), &BTreeSet::from([1, 2]));
+        assert_eq!(pause.until(now + ms(10)), None);
     }
 
     #[tokio::test]
     async fn a_database_that_was_frozen_makes_no_long_pause() {
         let now = Instant::now();
-        let mut pause = Pause { leaves_out: true, until: None };
-        pause.end(now, now + Duration::from_secs(60), 0);
+        let mut pause = Pause { visits: BTreeSet::from([0]), until: None };
+        pause.end(now, now + Duration::from_secs(60), &BTreeSet::new());
         assert_eq!(pause.until(now + Duration::from_secs(60)), Some(now + Duration::from_secs(65)));
     }
 }

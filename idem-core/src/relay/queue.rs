@@ -137,7 +137,7 @@ impl Queue {
     pub(super) fn hold_key(&mut self, entry: &Entry) {
         let Some(key) = entry.key().cloned() else { return };
         let of_key = self.keys.entry(key).or_insert_with(|| OfKey::new(entry.lane));
-        // What is unread in front of it stays so.
+        // Messages in front of it that are unread stay unread.
         of_key.leave(entry.id);
         let behind = of_key.waiting.partition_point(|other| other.id < entry.id);
         for later in of_key.waiting.split_off(behind) {

@@ -9,7 +9,7 @@ use super::level::Covered;
 use super::queue::Queue;
 use super::room::Here;
 
-/// What a read asks for.
+/// The request of a read.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     /// The keys whose messages it leaves out, and their lanes. In these it visits what it leaves out.
@@ -22,15 +22,19 @@ pub(super) struct Asks {
 impl Queue {
     /// Returns what the read that begins now asks for. `few`: it is to bring messages that were woken, and no others.
     /// `is_paused`: a read that is for no key in particular is not wanted in the lanes of keys that are left out. If neither,
-    /// reads of a lane for keys and reads for all others take turns, so that neither can hinder the other.
+    /// reads of a lane for keys and reads for all others take turns, so that neither can hinder the other. Nor can a key
+    /// with a backlog in front of another one's: if a read has brought none of a key, the next one is for such keys alone.
     pub(super) fn ask(&mut self, few: bool, is_paused: bool) -> Asks {
         let (mut asks, here) = (Asks::default(), self.here());
+        let missed = self.keys.values().filter(|of_key| of_key.is_missed()).map(|of_key| of_key.lane);
+        let missed: BTreeSet<u8> = missed.collect();
         for (key, of_key) in &mut self.keys {
             if of_key.unread.is_none() {
                 continue;
             }
             let (lane, most) = (of_key.lane, of_key.most(here));
-            let is_its_turn = few || is_paused || !self.others.contains(&lane);
+            let is_turn_of_keys = few || is_paused || !self.others.contains(&lane);
+            let is_its_turn = is_turn_of_keys && (few || of_key.is_missed() || !missed.contains(&lane));
             let asked = of_key.reads_on() && is_its_turn && !(few && of_key.under_way);
             let room = most.saturating_sub(of_key.waiting.len()).max(1);
             let Some(unread) = &mut of_key.unread else { continue };

@@ -44,7 +44,7 @@ impl Room {
     }
 }
 
-/// What is here, of all keys.
+/// The messages that are here, of all keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Here {
     pub(super) room: Room,

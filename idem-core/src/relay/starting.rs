@@ -132,7 +132,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.floors.read_whole(&lanes, now);
         let few = self.has_too_many_delayed();
         if few {
-            // What was woken is in front of all that is unread in its lane, without the keys that go on anyway.
+            // A woken message is in front of all unread ones of its lane. Keys that go on anyway are left out.
             let woken = self.queue.woken();
             lanes.retain(|lane| woken.contains_key(lane));
             limit = woken.values().copied().max().unwrap_or(1);
@@ -140,20 +140,21 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let pause = self.pause.until(now).filter(|_| !few);
         let Asks { keys, lanes: with_keys, behind } = self.queue.ask(few, pause.is_some());
+        let is_visited = |lane: &u8| with_keys.contains(lane) && !behind.contains_key(lane);
         let poll = now + jittered(self.settings.poll);
         (self.next.read, self.next.early) = (poll, now + BETWEEN);
         if let Some(until) = pause {
             let all = lanes.len();
-            lanes.retain(|lane| !with_keys.contains(lane) || behind.contains_key(lane));
+            lanes.retain(|lane| !is_visited(lane));
             if lanes.len() < all {
-                // What was staged there meanwhile does not wait for the poll.
+                // Messages that were staged there meanwhile do not wait for the poll.
                 self.next.read = poll.min(until);
             }
         }
         if lanes.is_empty() {
             return;
         }
-        self.pause.begin(lanes.iter().any(|lane| with_keys.contains(lane)));
+        self.pause.begin(lanes.iter().copied().filter(is_visited).collect());
         let (lanes, marks) = (self.floors.look(&lanes, limit, &behind), self.floors.wants_mark(now));
         let known = self.queue.known(&lanes);
         self.busy.reading = true;

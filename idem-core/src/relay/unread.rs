@@ -14,11 +14,13 @@ pub(super) struct Unread {
     pub(super) kept: usize,
     /// Whether the read that runs asks for them.
     pub(super) asked: bool,
+    /// Whether a read has asked for them, was cut short, and brought none. The next one is for such keys, and no others.
+    pub(super) missed: bool,
 }
 
 impl Unread {
     pub(super) fn new(from: i64) -> Self {
-        Self { from, kept: MANY, asked: false }
+        Self { from, kept: MANY, asked: false, missed: false }
     }
 
     /// Records that messages from this id on are not kept. Nor are those that a read finds which runs: it may have left out
@@ -36,7 +38,8 @@ impl Unread {
             // It has left out the key, and with it what was committed late.
             (false, _) => self.from.min(covered.from),
         };
-        Some(Self { from, ..self })
+        // Those that it has brought are added later.
+        Some(Self { from, missed: self.asked || self.missed, ..self })
     }
 }
 

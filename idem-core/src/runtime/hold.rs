@@ -49,12 +49,15 @@ impl<S: Store> Pipeline<S> {
             self.outage.ask();
         }
         let wait = async {
+            if hold == HoldReason::Again {
+                // A trial has to show whether the database is available, and this delivery may wait for a suspect first.
+                return self.outage.over().await;
+            }
             if hold != HoldReason::Busy && self.outage.over_or_trial().await {
                 return;
             }
             match hold {
                 HoldReason::Unfit => self.health.resumed().await,
-                HoldReason::Again => {}
                 HoldReason::Busy => tokio::time::sleep(busy_wait(holds)).await,
                 HoldReason::Refused => tokio::time::sleep(refused_wait(holds)).await,
                 _ => tokio::time::sleep(hold_wait(holds)).await,

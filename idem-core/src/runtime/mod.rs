@@ -12,7 +12,8 @@
 //! | `leases`, `extend_rows` | the same for inbox rows |
 //! | `suspect_lock`, `patience` | isolates suspects from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
-//! | `outage`, `outages` | the availability of the database, and of all databases of the process |
+//! | `running` | the work that runs, and when suspects do not wait for it |
+//! | `outage` | the availability of the database |
 //! | `persist`, `waits`, `rate` | repeated writes, delays, what is done seldom |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `unrecorded` | failures of rows whose record the database refuses |
@@ -40,7 +41,6 @@ mod key_tickets;
 mod leased;
 mod leases;
 mod outage;
-mod outages;
 mod outbox_gate;
 mod patience;
 mod persist;
@@ -52,6 +52,7 @@ mod rate;
 mod refusals;
 mod refused;
 mod rows;
+mod running;
 mod settings;
 mod settle;
 mod step;
@@ -84,9 +85,10 @@ pub(crate) use rate::Rate;
 pub(crate) use refusals::{Refusals, RowPreparation};
 pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;
+pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
-pub(crate) use suspect_lock::{Direct, Isolated, Quiet, Turn};
+pub(crate) use suspect_lock::{Direct, InboxPermit, Isolated, Turn};
 pub(crate) use unrecorded::Unrecorded;
 pub(crate) use urgent::{Permits, is_urgent};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

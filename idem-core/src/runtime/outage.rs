@@ -11,8 +11,9 @@ use crate::store::StoreError;
 
 use super::count::Count;
 use super::health::Health;
-use super::outages::OwnOutage;
 use super::rate::Rate;
+use super::running::Workload;
+use super::suspect_lock::SuspectLock;
 use super::waits::{Damped, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
@@ -26,8 +27,7 @@ pub(crate) struct Outage {
     /// The deliveries that the database refuses one by one.
     pub(super) refused: Count,
     health: Health,
-    /// Tells the suspects of the process.
-    process: OwnOutage,
+    pub(super) workload: Workload,
     /// When a lost connection was last logged.
     told: Rate,
     /// When it was last pinged because claims were held up.
@@ -62,16 +62,15 @@ const TELL: Duration = Duration::from_secs(10);
 const ASK: Duration = Duration::from_secs(1);
 
 impl Outage {
-    /// Creates the outage state of a worker with this health and this maximum of unsettled deliveries, which tells its
-    /// `process` whether the database fails.
-    pub(crate) fn new(health: Health, unsettled: usize, process: OwnOutage) -> Self {
+    /// Creates the outage state of a worker with this health, this maximum of unsettled deliveries, and the lock of its process.
+    pub(crate) fn new(health: Health, unsettled: usize, lock: SuspectLock) -> Self {
         Self {
             state: watch::Sender::new(Database::Up),
             up: AtomicBool::new(true),
             trial: Semaphore::new(0),
             refused: Count::of(unsettled),
             health,
-            process,
+            workload: Workload::new(lock),
             told: Rate::default(),
             asked: Rate::default(),
         }
@@ -251,9 +250,9 @@ impl Outage {
         self.turn(|same| same);
     }
 
-    /// Runs under the lock of the state, so that health and process never show an older state.
+    /// Runs under the lock of the state, so that health and workload never show an older state.
     fn show_as(&self, state: Database) {
-        self.process.set(matches!(state, Database::Down { .. }));
+        self.workload.set_unavailable(matches!(state, Database::Down { .. }));
         self.health.set_database(is_up(&state) && !self.refused.is_full());
     }
 }

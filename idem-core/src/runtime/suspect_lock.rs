@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard};
+use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::store::SuspectIsolation;
 
-use super::outages::{Outages, OwnOutage};
 use super::patience::Patience;
 
 static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
@@ -34,12 +33,13 @@ struct Inner {
     exclusive: AtomicUsize,
     /// How long suspects of the first stage close the inbox.
     patience: std::sync::Mutex<Patience>,
-    /// Work that a suspect would wait for may last as long as the outage of its database.
-    outages: Outages,
 }
 
-/// The right to run a direct delivery.
-pub(crate) type Direct<'a> = RwLockReadGuard<'a, ()>;
+/// The permit to run a direct delivery.
+pub(crate) type Direct = OwnedRwLockReadGuard<()>;
+
+/// The permit to run rows of the inbox that were taken together.
+pub(crate) type InboxPermit = Arc<OwnedRwLockReadGuard<()>>;
 
 /// The right to reserve and to run one suspect.
 #[derive(Debug)]
@@ -55,21 +55,6 @@ pub(crate) struct Isolated {
     _direct: Option<OwnedRwLockWriteGuard<()>>,
 }
 
-/// The isolation of a suspect while it runs, which may end before the run does.
-#[derive(Debug, Default)]
-pub(crate) struct Quiet(std::sync::Mutex<Option<Isolated>>);
-
-impl Quiet {
-    pub(crate) fn new(isolated: Isolated) -> Self {
-        Self(std::sync::Mutex::new(Some(isolated)))
-    }
-
-    /// Ends the isolation, once what is returned is dropped.
-    pub(crate) fn end(&self) -> Option<Isolated> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 impl SuspectLock {
     /// Creates a separate lock, for a worker that simulates a separate process.
     #[allow(clippy::new_without_default, reason = "the default lock is that of the process, not a new one")]
@@ -81,7 +66,6 @@ impl SuspectLock {
             wanted: AtomicU8::new(SuspectIsolation::None as u8),
             exclusive: AtomicUsize::new(0),
             patience: std::sync::Mutex::default(),
-            outages: Outages::default(),
         }))
     }
 
@@ -95,20 +79,30 @@ impl SuspectLock {
         self.0.exclusive.load(Relaxed)
     }
 
-    /// Acquires the right to run a direct delivery. Waits while a suspect has, or waits for, exclusive use of the
+    /// Acquires the permit to run a direct delivery. Waits while a suspect has, or waits for, exclusive use of the
     /// process: the locks are fair, so a waiting suspect stops new starts.
-    pub(crate) async fn direct(&self) -> Direct<'_> {
-        let direct = &self.0.direct;
-        // Each delivery comes here, and almost never waits. A suspect in the queue has taken all permits, so this is fair.
-        match direct.try_read() {
-            Ok(free) => free,
-            Err(_) => direct.read().await,
+    pub(crate) async fn direct(&self) -> Direct {
+        // Each delivery comes here, and almost never waits.
+        match self.try_direct() {
+            Some(free) => free,
+            None => self.0.direct.clone().read_owned().await,
         }
     }
 
-    /// Acquires the right to run rows of the inbox. Waits while a suspect runs or waits to run.
-    pub(crate) async fn inbox(&self) -> OwnedRwLockReadGuard<()> {
-        self.0.inbox.clone().read_owned().await
+    /// Acquires that permit, unless a suspect has, or waits for, exclusive use of the process: a suspect in the queue of the
+    /// lock leaves nothing to acquire.
+    pub(crate) fn try_direct(&self) -> Option<Direct> {
+        self.0.direct.clone().try_read_owned().ok()
+    }
+
+    /// Acquires the permit to run rows of the inbox. Waits while a suspect runs or waits to run.
+    pub(crate) async fn inbox(&self) -> InboxPermit {
+        Arc::new(self.0.inbox.clone().read_owned().await)
+    }
+
+    /// Acquires that permit, unless a suspect runs or waits to run.
+    pub(crate) fn try_inbox(&self) -> Option<InboxPermit> {
+        self.0.inbox.clone().try_read_owned().ok().map(Arc::new)
     }
 
     /// Returns the work that a suspect waits for. No more of that work starts.
@@ -120,16 +114,6 @@ impl SuspectLock {
         }
     }
 
-    /// Waits until the database of a worker in this process cannot be used. Cancel safe.
-    pub(crate) async fn outage(&self) {
-        self.0.outages.began().await;
-    }
-
-    /// Adds a worker whose outages keep suspects from waiting.
-    pub(crate) fn own_outage(&self) -> OwnOutage {
-        self.0.outages.worker()
-    }
-
     /// Waits for the right to reserve a suspect.
     pub(crate) async fn turn(&self) -> Turn {
         Turn { lock: self.clone(), _turn: self.0.turn.clone().lock_owned().await }
@@ -138,10 +122,9 @@ impl SuspectLock {
 
 impl Turn {
     /// Returns whether suspects have closed the inbox for so long that other rows come first, if there are any: some
-    /// are `due`, or run. While the database of a worker cannot be used, no suspect waits for rows that run.
+    /// are `due`, or run.
     pub(crate) fn is_early(&self, due: bool) -> bool {
-        let runs = || self.lock.0.inbox.try_write().is_err();
-        (self.patience().is_open(Instant::now()) && (due || runs())) || (self.lock.0.outages.any() && runs())
+        self.patience().is_open(Instant::now()) && (due || self.lock.0.inbox.try_write().is_err())
     }
 
     /// Returns how long a suspect may wait for its isolation; at least for `least`. `None`: one of the second stage
@@ -231,21 +214,6 @@ mod tests {
         drop(isolated);
         assert!(!waits(lock.direct()).await);
         assert_eq!(lock.times_exclusive(), 1);
-    }
-
-    #[tokio::test]
-    async fn during_an_outage_a_suspect_is_early_while_rows_run() {
-        let lock = SuspectLock::new();
-        let (turn, outage) = (lock.turn().await, lock.own_outage());
-        assert!(waits(lock.outage()).await);
-        outage.set(true);
-        assert!(!waits(lock.outage()).await);
-        assert!(!turn.is_early(true), "nothing runs");
-        let running = lock.inbox().await;
-        assert!(turn.is_early(false));
-        outage.set(false);
-        assert!(!turn.is_early(false));
-        drop(running);
     }
 
     #[tokio::test]

@@ -128,7 +128,7 @@ fn assemble<S: Store, Src: Source>(
         outbox: outbox.map(OutboxGate::new),
         throttle: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
-        outage: Arc::new(Outage::new(health.clone(), unsettled, suspect_lock.own_outage())),
+        outage: Arc::new(Outage::new(health.clone(), unsettled, suspect_lock.clone())),
         suspect_lock,
         leases: Leases::default(),
         refusals: Refusals::default(),

@@ -42,6 +42,8 @@ pub enum Phase {
     ConfirmRead,
     /// The relay deletes the message.
     InDelete,
+    /// The relay has deleted the message.
+    Deleted,
 }
 
 impl Phase {
@@ -61,6 +63,7 @@ impl Phase {
         Self::InPublish,
         Self::ConfirmRead,
         Self::InDelete,
+        Self::Deleted,
     ];
 }
 
@@ -81,6 +84,7 @@ impl fmt::Display for Phase {
             Self::InPublish => "in the publish",
             Self::ConfirmRead => "with the confirm read",
             Self::InDelete => "in the delete",
+            Self::Deleted => "with the message deleted",
         })
     }
 }

@@ -98,7 +98,8 @@ impl Polls {
             }
             Call::External => Phase::AnswerRead,
             Call::Publish => Phase::ConfirmRead,
-            Call::Record | Call::Delete => self.phase(call),
+            Call::Delete => Phase::Deleted,
+            Call::Record => self.phase(call),
             Call::Handler | Call::LocalHandler | Call::Take | Call::Other => return false,
         };
         self.is_last(phase)

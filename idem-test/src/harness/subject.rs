@@ -43,7 +43,8 @@ impl Subject {
             Phase::BeforeCall => self.handler.calls,
             Phase::CallWritten | Phase::InCall | Phase::AnswerRead | Phase::AnswerKept => calls,
             Phase::InLocalHandler => !self.locals.is_empty(),
-            Phase::BeforePublish | Phase::InPublish | Phase::ConfirmRead | Phase::InDelete => self.sink.is_some(),
+            Phase::BeforePublish | Phase::InPublish | Phase::ConfirmRead => self.sink.is_some(),
+            Phase::InDelete | Phase::Deleted => self.sink.is_some(),
             Phase::BeforeHandler | Phase::InHandler | Phase::InCommit | Phase::After => true,
         })
     }

@@ -55,6 +55,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
+        self.tap.before("start", row.identity.key.as_bytes()).await?;
         let step = self.begins("started", &row.identity, String::new()).await;
         let started = self.tap.statement(self.within.start(&mut txn.within, row)).await;
         txn.doing.begun(step, &row.identity, OF_ROW, matches!(started, Ok(true)));
@@ -66,6 +67,9 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
+        for row in rows {
+            self.tap.before("start", row.identity.key.as_bytes()).await?;
+        }
         let mut steps = Vec::with_capacity(rows.len());
         for row in rows {
             steps.push(self.begins("started", &row.identity, String::new()).await);
@@ -148,6 +152,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        self.tap.before("rows_by_token", &[]).await?;
         let rows = self.within.rows_by_token(token).await?;
         self.takes.found(token, &rows);
         Ok(rows)

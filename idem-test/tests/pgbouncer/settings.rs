@@ -7,6 +7,7 @@ use std::time::Duration;
 use idem_core::Postgres;
 use idem_core::store::{Claims, CommitResult, HandlerId, Transactions, TxnState};
 use idem_test::conformance::store::{Setup, World};
+use uuid::Uuid;
 
 use crate::role::{Txn, lend, run};
 use crate::world::PgBouncerWorld;
@@ -145,6 +146,28 @@ async fn a_reset_between_the_messages_of_a_batch_keeps_the_settings_that_the_poo
     assert_eq!(found(&mut batch).await, clean);
     done(&store, batch).await;
     assert_eq!(next(&store).await, clean);
+}
+
+/// They are restored in the string of COMMIT or ROLLBACK, which the server reads in the encoding that the handler has left.
+#[tokio::test]
+async fn names_that_are_not_ascii_are_restored_behind_another_encoding() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let role = format!("bücher_{}", Uuid::new_v4().simple());
+    world.run(&format!("CREATE ROLE {role} SUPERUSER")).await;
+    // As `connect_query` does.
+    set(&world, "search_path", "größe").await;
+    set(&world, "role", &role).await;
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = handler(&store).await;
+    let clean = next(&store).await;
+    let has_role = format!("SELECT count(*) WHERE current_user = '{role}'");
+    let change = "RESET ROLE; SET search_path = pg_catalog; SET client_encoding = 'LATIN1'";
+    done(&store, run(&store, handler, "a", change).await).await;
+    assert_eq!((next(&store).await, world.session(&has_role).await), (clean.clone(), 1));
+    let failed = run(&store, handler, "a fails", change).await;
+    store.rollback(failed).await.unwrap();
+    assert_eq!((next(&store).await, world.session(&has_role).await), (clean, 1), "ROLLBACK");
+    world.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
 
 /// A function with the rights of another role sets what the role of the worker may not set.

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 #[derive(Serialize, Deserialize)]
 struct Payment {
     id: String,
-    /// What its handler runs behind its effect.
+    /// The statements that its handler runs behind its effect.
     sql: String,
 }
 

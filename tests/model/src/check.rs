@@ -6,7 +6,7 @@ use crate::traces::line;
 use crate::traces::seen::Part;
 use crate::{calls, messages, relay};
 
-/// What was checked.
+/// The number of things that were checked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checked {
     /// The number of keys.

@@ -4,6 +4,9 @@
 
 mod background;
 mod bound;
+mod compile;
+mod errors;
+mod group;
 mod mutant;
 mod part;
 mod presence;
@@ -21,6 +24,7 @@ use clap::Args;
 use crate::cargo::root;
 use crate::services::Up;
 use background::Background;
+use compile::compile;
 use mutant::Mutant;
 pub(crate) use part::{Part, commit};
 pub(crate) use presence::tests_exist;
@@ -33,6 +37,9 @@ use workshop::Workshop;
 const SHORTEST: Duration = Duration::from_secs(60);
 /// After this long with mutants, CI begins no further one.
 const AFFORDABLE: Duration = Duration::from_secs(120);
+/// After this long with groups of mutants that are compiled at once, CI begins no further one. How long the four groups
+/// take has not been measured yet. The estimate is a minute: one `cargo check` each, three of them incremental.
+const COMPILABLE: Duration = Duration::from_secs(60);
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -42,15 +49,18 @@ pub(crate) struct Options {
     /// Only one part of them, for example 3/12. All the parts together are all mutants.
     #[arg(long, conflicts_with = "only")]
     part: Option<Part>,
-    /// Begin no further mutant after this many seconds with mutants; at least one runs.
+    /// Begin no further mutant, or group of `--compile`, after this many seconds with mutants; at least one runs.
     #[arg(long)]
     seconds: Option<u64>,
-    /// The place in the part to begin at: with little time, each commit tries others.
+    /// The place in the part, or the group, to begin at: with little time, each commit tries others.
     #[arg(skip)]
     begin: usize,
     /// Only check that each mutant still applies to the code; this takes no time.
     #[arg(long)]
     check: bool,
+    /// Only check that each mutant still compiles, many at once, without servers.
+    #[arg(long, conflicts_with_all = ["check", "part"])]
+    compile: bool,
     /// Leave the servers running.
     #[arg(long)]
     keep: bool,
@@ -59,14 +69,24 @@ pub(crate) struct Options {
 impl Options {
     /// Returns the options that run the part for this commit, within a time that CI can afford.
     pub(crate) fn of_commit() -> Result<Self> {
-        let begin = usize::try_from(commit()? / 1000 % 1000)?;
-        Ok(Self { part: Some(Part::of_commit()?), seconds: Some(AFFORDABLE.as_secs()), begin, ..Self::default() })
+        let seconds = Some(AFFORDABLE.as_secs());
+        Ok(Self { part: Some(Part::of_commit()?), seconds, begin: begin()?, ..Self::default() })
+    }
+
+    /// Returns the options that only check that each mutant still compiles, within a time that CI can afford.
+    pub(crate) fn compile() -> Result<Self> {
+        Ok(Self { compile: true, seconds: Some(COMPILABLE.as_secs()), begin: begin()?, ..Self::default() })
     }
 
     /// Returns the options that only check that each mutant still applies to the code.
     pub(crate) fn check() -> Self {
         Self { check: true, ..Self::default() }
     }
+}
+
+/// Returns a number for the place at which this commit begins.
+fn begin() -> Result<usize> {
+    Ok(usize::try_from(commit()? / 1000 % 1000)?)
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -79,6 +99,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     check(&mutants)?;
     if options.check {
         return Ok(());
+    }
+    if options.compile {
+        return compile(&mutants, options.begin, options.seconds);
     }
     // Mutants whose builds have much in common are adjacent.
     mutants.sort_by(|a, b| (a.suite(), &a.file, &a.name).cmp(&(b.suite(), &b.file, &b.name)));

@@ -1,6 +1,7 @@
 //! One deliberate defect, as stored in `xtask/mutants`.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -57,12 +58,16 @@ impl Mutant {
         Ok(mutant)
     }
 
-    /// Returns the changed text of the file, read below `dir`. Fails unless each text to replace occurs exactly once:
-    /// otherwise the code has changed, and the mutant must be updated.
+    /// Returns the changed text of the file, read below `dir`. Fails as [`Self::applied_to`].
     pub(crate) fn applied(&self, dir: &Path) -> Result<String> {
         let file = dir.join(&self.file);
         let read = fs::read_to_string(&file);
-        let mut text = read.with_context(|| format!("mutant {}: cannot read {}", self.name, file.display()))?;
+        self.applied_to(read.with_context(|| format!("mutant {}: cannot read {}", self.name, file.display()))?)
+    }
+
+    /// Returns this text of the file with the changes. Fails unless each text to replace occurs exactly once: otherwise
+    /// the code has changed, and the mutant must be updated.
+    pub(crate) fn applied_to(&self, mut text: String) -> Result<String> {
         for Edit { find, replace } in &self.edits {
             match text.matches(find).count() {
                 1 => text = text.replacen(find, replace, 1),
@@ -70,6 +75,12 @@ impl Mutant {
             }
         }
         Ok(text)
+    }
+
+    /// Returns the lines of this text of the file that each change replaces, from 1. `None` stands for a change of what
+    /// another one has inserted.
+    pub(crate) fn lines(&self, text: &str) -> impl Iterator<Item = Option<RangeInclusive<usize>>> {
+        self.edits.iter().map(move |edit| edit.lines(text))
     }
 
     /// Returns the arguments that select the target of its test. The package and its features are omitted: building one
@@ -94,5 +105,26 @@ impl Mutant {
         let suite = suite.iter().map(ToString::to_string).collect();
         let [name, proves, file] = ["named", "nothing", "none"].map(str::to_owned);
         Self { name, proves, file, edits: Vec::new(), suite, test: test.to_owned() }
+    }
+
+    /// Returns a mutant of this file that replaces each first text by the second, for the tests of this command.
+    #[cfg(test)]
+    pub(super) fn editing(name: &str, file: &str, edits: &[(&str, &str)]) -> Self {
+        let edit = |(find, replace): &(&str, &str)| Edit { find: (*find).to_owned(), replace: (*replace).to_owned() };
+        let edits = edits.iter().map(edit).collect();
+        Self { name: name.to_owned(), file: file.to_owned(), edits, ..Self::of(&[], "none") }
+    }
+}
+
+impl Edit {
+    /// Returns the lines that it replaces, without the space around its text.
+    fn lines(&self, text: &str) -> Option<RangeInclusive<usize>> {
+        let (before, behind) = text.split_once(&self.find)?;
+        if behind.contains(&self.find) {
+            return None;
+        }
+        let line = |end: usize| text[..end].matches('\n').count() + 1;
+        let start = before.len() + self.find.len() - self.find.trim_start().len();
+        Some(line(start)..=line(before.len() + self.find.trim_end().len()))
     }
 }

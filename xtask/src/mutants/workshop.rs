@@ -1,12 +1,14 @@
 //! The copy of the repository in which mutants are built, and the servers of their tests.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::background::Background;
 use super::mutant::Mutant;
@@ -71,12 +73,32 @@ impl Workshop {
         programs
     }
 
-    /// Builds the suite with the features of all packages: it thereby reuses the builds of registry crates from the
-    /// repository.
     fn build_suite(&self, suite: &[&str]) -> Result<Option<Vec<Program>>> {
-        let mut test = cargo(["test", "--workspace", "--all-features"]);
-        test.args(suite).current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
+        Program::build(self.cargo("test").args(suite))
+    }
+
+    /// Checks these targets of all packages, by default libraries and programs, with these texts of files. Returns the
+    /// messages of cargo, in JSON, if they do not compile.
+    pub(crate) fn check(&self, texts: &BTreeMap<&str, String>, targets: &[&str]) -> Result<Option<String>> {
+        for (file, text) in texts {
+            self.tree.write(file, text)?;
+        }
+        let mut check = self.cargo("check");
+        let checked = check.args(targets).arg("--message-format=json").stderr(Stdio::inherit()).output();
+        for file in texts.keys() {
+            self.tree.restore(file)?;
+        }
+        let checked = checked.context("cannot run cargo")?;
+        Ok((!checked.status.success()).then(|| String::from_utf8_lossy(&checked.stdout).into_owned()))
+    }
+
+    /// Returns `cargo <command>` in the copy, with the features of all packages: it thereby reuses the builds of
+    /// registry crates from the repository.
+    fn cargo(&self, command: &str) -> Command {
+        let mut command = cargo([command, "--workspace", "--all-features"]);
+        command.current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
         // Each crate is built once for each of its mutants, even where everything else is built only once.
-        Program::build(test.env("CARGO_INCREMENTAL", "1"))
+        command.env("CARGO_INCREMENTAL", "1");
+        command
     }
 }

@@ -148,6 +148,21 @@ async fn a_read_for_a_key_lowers_no_level_and_raises_none() {
 }
 
 #[tokio::test]
+async fn a_lane_rises_again_behind_a_read_for_a_key_that_has_seen_the_end_of_a_transaction() {
+    let mut reader = Reader::new();
+    for at in 0..10 {
+        let open: &[i64] = if at == 9 { &[950] } else { &[] };
+        reader.read(at.into(), &[10 * i64::from(at) + 9], open, 100 * i64::from(at) + 100);
+    }
+    reader.behind.insert(0, LaneLook { lane: 0, floor: 30, limit: 2 });
+    reader.read(9.1, &[31, 32], &[], 1001);
+    reader.behind.clear();
+    assert_eq!(reader.read(9.2, &[], &[], 1002).0, 80, "950 may have left something there");
+    reader.read(11.0, &[], &[], 1003);
+    assert_eq!(reader.floors(11.1)[0], 100, "it was read at 9.2");
+}
+
+#[tokio::test]
 async fn after_a_failover_all_is_read_again() {
     let mut reader = Reader::new();
     for at in 0..10 {

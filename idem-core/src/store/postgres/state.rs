@@ -38,6 +38,15 @@ pub(super) fn found() -> String {
     )
 }
 
+/// Returns a text as an SQL expression. Guard, COMMIT and these statements are one string, which the server reads in the
+/// `client_encoding` that the handler has left. So a text that is not ASCII is written as bytes.
+fn expression(text: &str) -> String {
+    match text.is_ascii() {
+        true => literal(text),
+        false => format!("pg_catalog.convert_from(pg_catalog.decode('{}', 'hex'), 'UTF8')", hex::encode(text)),
+    }
+}
+
 impl SessionState {
     /// Decodes the answer to [`found`].
     pub(super) fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
@@ -56,8 +65,8 @@ impl SessionState {
     /// An error in one of them would undo all of it. So the setting that needs a privilege is left as it is if the role
     /// lacks that: then a function with the rights of another role has set it.
     pub(super) fn restore(&self) -> String {
-        let (role, user, process) = (literal(&self.role), literal(&self.user), self.process);
-        let settings = self.settings.iter().map(|(name, value)| format!("('{name}', {})", literal(value)));
+        let (role, user, process) = (expression(&self.role), expression(&self.user), self.process);
+        let settings = self.settings.iter().map(|(name, value)| format!("('{name}', {})", expression(value)));
         let settings = settings.collect::<Vec<_>>().join(", ");
         // In this order, because setting the user resets the role, and the role decides what may be set.
         format!(

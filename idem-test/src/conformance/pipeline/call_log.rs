@@ -33,7 +33,7 @@ const LATE: Duration = Duration::from_secs(6);
 const ALMOST_LATE: Duration = Duration::from_millis(4500);
 
 /// Runs a case on one thread. Its log has what all tasks of its workers say.
-async fn with_log<W: World>(world: W, case: impl AsyncFnOnce(W, Captured) + Send + 'static) {
+pub(super) async fn with_log<W: World>(world: W, case: impl AsyncFnOnce(W, Captured) + Send + 'static) {
     let run = move || {
         let (log, subscriber) = captured();
         let _log = subscribe(subscriber);
@@ -45,7 +45,7 @@ async fn with_log<W: World>(world: W, case: impl AsyncFnOnce(W, Captured) + Send
 }
 
 /// The lines that contain this.
-fn lines(log: &Captured, part: &str) -> Vec<String> {
+pub(super) fn lines(log: &Captured, part: &str) -> Vec<String> {
     log.to_string().lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
 }
 

@@ -77,6 +77,9 @@ macro_rules! pipeline_suite {
             a_copy_in_a_batch_is_held_with_its_first
             a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch
             a_deadlock_at_the_commit_narrows_batches
+            // long outages
+            a_batch_calls_no_more_handlers_once_a_suspect_waits
+            a_batch_that_is_put_off_gives_its_connection_to_the_suspect
         }
     };
     ($world:ty, inbox batch) => {
@@ -154,6 +157,7 @@ macro_rules! pipeline_suite {
             a_call_that_begins_too_late_is_told_of_and_begins_later
             a_call_behind_a_question_that_begins_too_late_begins_later
             a_drain_behind_the_take_of_a_call_makes_none
+            a_call_behind_a_question_is_made_beside_no_suspect
             an_answer_under_a_key_that_was_replaced_is_told_of
             an_answer_whose_message_is_gone_is_told_of
             a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back
@@ -199,6 +203,8 @@ macro_rules! pipeline_suite {
             a_failure_whose_record_gets_no_answer_costs_no_lane
             // starts
             a_suspect_whose_count_is_refused_keeps_no_delivery_waiting
+            // patience
+            a_suspect_that_is_put_off_is_told_of_once_a_minute
             // looks
             a_worker_looks_back_to_its_last_search_and_at_times_at_everything
             a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything

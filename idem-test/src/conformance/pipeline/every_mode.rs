@@ -254,6 +254,11 @@ macro_rules! __pipeline_in_every_mode {
             a_suspect_whose_database_is_away_stops_no_rows_of_another_one
             a_suspect_waits_for_no_run_whose_database_is_away
             a_suspect_waits_for_no_run_of_another_database_that_is_away
+            // long outages
+            messages_that_waited_for_their_database_run_beside_no_suspect
+            a_suspect_that_lost_its_isolation_begins_beside_no_other_one
+            a_failure_is_recorded_beside_a_suspect_of_another_database
+            rows_whose_take_has_no_answer_run_beside_no_suspect
             // fleet
             one_process_of_two_goes_quiet_for_a_suspect
         }

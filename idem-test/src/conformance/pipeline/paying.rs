@@ -67,10 +67,18 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
 
     /// Starts a worker whose store fails on demand.
     pub(super) fn start_over(&self, hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static) -> Running {
+        self.start_over_with(hook, Settings::default())
+    }
+
+    pub(super) fn start_over_with(
+        &self,
+        hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
+        settings: Settings,
+    ) -> Running {
         let store = TappedStore::new(self.0.store.clone(), Faulty::new(hook));
         let worker = Worker::new("billing", store, self.0.queue.clone()).state(self.0.desk.clone());
         let worker = worker.handler::<Over<Pays<W, KEYED, ASKS>, W::Store, Faulty>>();
-        self.0.run_until_stopped(worker, Settings::default())
+        self.0.run_until_stopped(worker, settings)
     }
 
     /// Ends a worker in this method as a crash does.

@@ -77,6 +77,25 @@ pub async fn many_keys_with_many_messages_stop_no_other<W: World>(world: W) {
     assert!(of_key.values().all(|numbers| numbers.len() == 120 && numbers.is_sorted()), "{of_key:?}");
 }
 
+/// The first message of a key with many is refused once. Each read brings a part of them, and none waits for the poll.
+pub async fn a_key_with_many_messages_does_not_wait_for_the_poll<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let mut is_refused = false;
+    line.sink.on_publish(move |message| match text(message) == "0" && !std::mem::replace(&mut is_refused, true) {
+        true => Reply::Refuse("not yet".to_owned()),
+        false => Reply::Confirm,
+    });
+    line.stage((0..200).map(|n| message(n).key("many"))).await;
+    // No read runs any more when the time of the next attempt comes.
+    let retry = idem_core::RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(300)).factor(1.0);
+    // With 8 at a time, a read brings 16 of a lane: so few that the rest of the key can be read at once.
+    let relay = line.relay(line.store.clone(), line.sink.clone()).concurrency(8).retry(retry);
+    let relay = line.start_with(relay.poll_interval(Duration::from_secs(600)));
+    let expected: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+    assert_eq!(line.published(200).await, expected);
+    relay.stop().await.unwrap();
+}
+
 /// Makes each read slow, and counts them.
 #[derive(Clone)]
 struct SlowReads(watch::Sender<usize>);

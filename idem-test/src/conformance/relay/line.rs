@@ -66,6 +66,8 @@ pub(super) struct Gate {
     pub(super) closed: watch::Sender<bool>,
     /// How many reads wait.
     pub(super) waiting: watch::Sender<usize>,
+    /// How often failures were recorded.
+    pub(super) recorded: watch::Sender<usize>,
 }
 
 impl StoreTap for Gate {
@@ -73,6 +75,9 @@ impl StoreTap for Gate {
         if method == "read_outbox" && *self.closed.borrow() {
             self.waiting.send_modify(|waiting| *waiting += 1);
             let _ = self.closed.subscribe().wait_for(|closed| !closed).await;
+        }
+        if method == "failures_are_recorded" {
+            self.recorded.send_modify(|recorded| *recorded += 1);
         }
         Ok(())
     }
@@ -127,7 +132,8 @@ impl<W: World> Line<W> {
 
     /// A store whose reads wait while the gate is closed.
     pub(super) fn gated(&self) -> (TappedStore<W::Store, Gate>, Gate) {
-        let gate = Gate { closed: watch::Sender::new(false), waiting: watch::Sender::new(0) };
+        let (waiting, recorded) = (watch::Sender::new(0), watch::Sender::new(0));
+        let gate = Gate { closed: watch::Sender::new(false), waiting, recorded };
         (TappedStore::new(self.store.clone(), gate.clone()), gate)
     }
 

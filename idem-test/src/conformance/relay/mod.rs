@@ -35,6 +35,7 @@ macro_rules! relay_suite {
             many_refused_keys_stop_no_other
             a_slow_read_lets_no_message_overtake
             a_message_that_is_given_up_costs_others_no_read
+            a_message_behind_a_key_that_fails_does_not_wait_for_the_poll
             // failures
             a_message_that_is_given_up_is_dead_and_its_key_goes_on
             a_dead_letter_is_replayed_under_its_id_or_discarded
@@ -55,6 +56,7 @@ macro_rules! relay_suite {
             a_key_with_many_messages_stops_no_other
             many_keys_with_many_messages_stop_no_other
             a_message_that_is_staged_in_a_pause_waits_for_no_poll
+            a_key_with_many_messages_does_not_wait_for_the_poll
             // leases
             a_drain_waits_for_its_confirms_and_gives_its_lanes_back
             two_relays_share_the_lanes

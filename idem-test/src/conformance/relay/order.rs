@@ -126,15 +126,8 @@ pub async fn a_slow_read_lets_no_message_overtake<W: World>(world: W) {
     soon(gate.waiting.subscribe().wait_for(|waiting| *waiting >= 1)).await.unwrap();
     line.stage([message("3").key("k")]).await;
     refuse.send_replace(true);
-    let outbox = idem_core::StoreOutbox::new(&line.store, "billing");
-    soon(async {
-        while outbox.stats(10).await.unwrap().dead == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    // The relay goes on after its record.
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    // The relay applies the record in the same step, and only then looks at the read.
+    soon(gate.recorded.subscribe().wait_for(|recorded| *recorded >= 1)).await.unwrap();
     gate.closed.send_replace(false);
     assert_eq!(line.published(2).await, ["2", "3"]);
     line.is_empty().await;
@@ -146,6 +139,15 @@ pub async fn a_slow_read_lets_no_message_overtake<W: World>(world: W) {
 struct FewReads {
     permits: Arc<Semaphore>,
     asked: watch::Sender<usize>,
+    /// How often failures were recorded.
+    recorded: watch::Sender<usize>,
+}
+
+impl FewReads {
+    fn new(permits: usize) -> Self {
+        let (asked, recorded) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { permits: Arc::new(Semaphore::new(permits)), asked, recorded }
+    }
 }
 
 impl StoreTap for FewReads {
@@ -155,6 +157,9 @@ impl StoreTap for FewReads {
             if let Ok(permit) = self.permits.acquire().await {
                 permit.forget();
             }
+        }
+        if method == "failures_are_recorded" {
+            self.recorded.send_modify(|recorded| *recorded += 1);
         }
         Ok(())
     }
@@ -169,7 +174,7 @@ pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W)
         "bad" => Reply::RefuseWhen(refused.clone()),
         _ => Reply::Confirm,
     });
-    let reads = FewReads { permits: Arc::new(Semaphore::new(1)), asked: watch::Sender::new(0) };
+    let reads = FewReads::new(1);
     let store = TappedStore::new(line.store.clone(), reads.clone());
     line.stage([message("bad")]).await;
     let once = idem_core::RetryPolicy::new().max_attempts(1);
@@ -177,16 +182,35 @@ pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W)
     soon(reads.asked.subscribe().wait_for(|asked| *asked >= 2)).await.unwrap();
     line.stage([message("next")]).await;
     refuse.send_replace(true);
-    let outbox = idem_core::StoreOutbox::new(&line.store, "billing");
-    soon(async {
-        while outbox.stats(10).await.unwrap().dead == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    // The relay goes on after its record.
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    // As above.
+    soon(reads.recorded.subscribe().wait_for(|recorded| *recorded >= 1)).await.unwrap();
     reads.permits.add_permits(1);
     assert_eq!(line.published(1).await, ["next"]);
+    relay.crash().await;
+}
+
+/// A read is full of messages of a key that has failed since it began, and brings none of them. Another message is behind
+/// them.
+pub async fn a_message_behind_a_key_that_fails_does_not_wait_for_the_poll<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refuse = watch::Sender::new(false);
+    let refused = refuse.subscribe();
+    line.sink.on_publish(move |message| match text(message).as_str() {
+        "0" => Reply::RefuseWhen(refused.clone()),
+        _ => Reply::Confirm,
+    });
+    let reads = FewReads::new(1);
+    let store = TappedStore::new(line.store.clone(), reads.clone());
+    let long = std::time::Duration::from_secs(600);
+    // With 8 at a time, a read brings 16 of a lane.
+    line.stage((0..32).map(|n| message(n).key("k")).chain([message("other")])).await;
+    let retry = idem_core::RetryPolicy::new().max_attempts(3).min_delay(long).max_delay(long);
+    let relay = line.relay(store, line.sink.clone()).concurrency(8).retry(retry).publish_timeout(long);
+    let relay = line.start_with(relay.poll_interval(long));
+    soon(reads.asked.subscribe().wait_for(|asked| *asked >= 2)).await.unwrap();
+    refuse.send_replace(true);
+    soon(reads.recorded.subscribe().wait_for(|recorded| *recorded >= 1)).await.unwrap();
+    reads.permits.add_permits(100);
+    assert_eq!(line.published(1).await, ["other"]);
     relay.crash().await;
 }

@@ -1,8 +1,8 @@
-//! What a step of the model is in a trace.
+//! The entry of a step of the model in a trace.
 
 use super::seen::Seen;
 
-/// What a step of the model is in a trace.
+/// The entry of a step of the model in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// A line.
@@ -17,10 +17,10 @@ pub(crate) enum Shown {
     Never,
 }
 
-/// What the steps of a model are, by their sentences.
+/// The entries of the steps of a model, by their sentences.
 pub(crate) type Table = [(&'static str, &'static [Shown])];
 
-/// What the step with this sentence is; `None`: it has no entry.
+/// The entry of the step with this sentence; `None`: it has none.
 pub(crate) fn shown(table: &Table, sentence: &str) -> Option<&'static [Shown]> {
     table.iter().find(|(of, _)| *of == sentence).map(|(_, shown)| *shown)
 }

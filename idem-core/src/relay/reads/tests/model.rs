@@ -56,9 +56,11 @@ pub(super) struct Model {
     pub(super) publishing: Vec<Entry>,
     pub(super) refused: Vec<Entry>,
     confirmed: Vec<Entry>,
-    /// What the read that runs has found, with its beginning; and the rows that were deleted since.
+    /// The rows that the running read has found, with its beginning; and those that were deleted since.
     pub(super) read: Option<(Instant, OutboxFound)>,
     deleted: HashSet<i64>,
+    /// Whether reads bring only what was woken, if there is some, as if too many messages waited for their next attempt.
+    pub(super) is_few: bool,
     /// Whether ids are in the order of commits, as those of SQLite are.
     pub(super) is_in_order: bool,
     /// Whether a destination hangs, and there is a place to try it.
@@ -93,6 +95,7 @@ impl Model {
             confirmed: Vec::new(),
             read: None,
             deleted: HashSet::new(),
+            is_few: false,
             is_in_order: false,
             is_down: false,
             is_tried: true,
@@ -137,7 +140,11 @@ impl Model {
     /// Begins a read, in its snapshot.
     pub(super) fn begin(&mut self, limit: u32, is_paused: bool) {
         let mut lanes: Vec<u8> = (0..LANES).collect();
-        let asks = self.queue.ask(false, is_paused);
+        let woken = if self.is_few { self.queue.woken().clone() } else { BTreeMap::new() };
+        let (few, is_paused) = (!woken.is_empty(), is_paused && woken.is_empty());
+        lanes.retain(|lane| !few || woken.contains_key(lane));
+        let limit = woken.values().max().map_or(limit, |most| u32::try_from(*most).unwrap());
+        let asks = self.queue.ask(few, is_paused);
         if is_paused {
             lanes.retain(|lane| !asks.lanes.contains(lane) || asks.behind.contains_key(lane));
         }

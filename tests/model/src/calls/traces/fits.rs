@@ -9,7 +9,7 @@ use crate::traces::line::Line;
 use crate::traces::seen::Seen;
 
 const MILLISECOND: u64 = 1_000_000;
-/// What a clock of milliseconds cuts off.
+/// The time that a clock of milliseconds cuts off.
 const CUT: u64 = 2 * MILLISECOND;
 
 /// The names of the keys behind a step that a line says; `None` if the line says something else. `worker`: whose step it is.

@@ -77,7 +77,7 @@ const TABLE: &Table = &[
     ("uses a new key", &[Never]),
 ];
 
-/// What a step of the model with this sentence is in a trace; `None`: it has no entry.
+/// The entry of the step with this sentence; `None`: it has none.
 pub(super) fn shown(sentence: &str) -> Option<&'static [Shown]> {
     shown::shown(TABLE, sentence)
 }

@@ -116,7 +116,7 @@ impl At {
                 }
             });
             self = killed.map_or(self.clone(), |killed| self.with(killed));
-            // What it has on its way belongs to nobody.
+            // Its requests that are on their way belong to nobody.
             self.relays[relay] = None;
         }
         self

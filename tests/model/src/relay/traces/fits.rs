@@ -8,7 +8,7 @@ use crate::traces::line::Line;
 use crate::traces::seen::Seen;
 
 const MILLISECOND: u64 = 1_000_000;
-/// What a clock of milliseconds cuts off.
+/// The time that a clock of milliseconds cuts off.
 const CUT: u64 = 2 * MILLISECOND;
 
 /// Whether a line says what a step does. `relay`: whose step it is.

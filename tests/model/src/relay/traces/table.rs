@@ -45,7 +45,7 @@ const TABLE: &Table = &[
     ("the next attempt of _ is due", &[Free]),
 ];
 
-/// What a step of the model with this sentence is in a trace; `None`: it has no entry.
+/// The entry of the step with this sentence; `None`: it has none.
 pub(super) fn shown(sentence: &str) -> Option<&'static [Shown]> {
     shown::shown(TABLE, sentence)
 }
