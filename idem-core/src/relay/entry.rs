@@ -21,15 +21,15 @@ pub(super) struct Entry {
     pub(super) place: Place,
 }
 
-/// The place in which a message is published. One that gets no answer keeps its place for the timeout.
+/// The kind of place in which a message is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Any,
-    /// One of those for messages of which an earlier attempt got no answer.
+    /// For messages of which an earlier attempt got no answer.
     Again,
-    /// One of those for messages that were set aside, because their destination hangs.
+    /// For a message that was set aside, because its destination hangs: it finds out whether that answers again.
     Aside,
-    /// Any, although it was set aside: its destination has confirmed others.
+    /// For messages that were set aside, and whose destination has confirmed others.
     GoesOn,
 }
 
@@ -40,6 +40,11 @@ impl Entry {
 
     pub(super) fn row(&self) -> RowRef {
         RowRef { lane: self.lane, id: self.id, message_id: self.message.id() }
+    }
+
+    /// Returns whether it was set aside when it was published.
+    pub(super) fn was_aside(&self) -> bool {
+        matches!(self.place, Place::Aside | Place::GoesOn)
     }
 
     /// Returns the bytes of its payload.

@@ -9,7 +9,7 @@ use crate::outbox::Sink;
 use crate::store::{LaneLeases, OutboxFound, PublishFailure, RowRef, StoreError};
 use crate::{Error, Store};
 
-use super::entry::{Entry, Place};
+use super::entry::Entry;
 use super::lanes::Permit;
 use super::state::Running;
 use super::work::{Answer, Event, Failed};
@@ -84,9 +84,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     }
 
     fn published(&mut self, permit: Permit, entry: Entry, began: Instant, answer: Answer) {
-        self.publishing = self.publishing.saturating_sub(1);
-        self.unanswered = self.unanswered.saturating_sub(usize::from(entry.place == Place::Again));
-        self.aside = self.aside.saturating_sub(usize::from(entry.place == Place::Aside));
+        self.places.leave(entry.place);
         let (ours, now) = (self.lanes.published(&permit), Instant::now());
         let late = self.heard(&entry, began, now, &answer);
         match &answer {
@@ -132,7 +130,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 self.refused(permit, entry, format!("the sink panicked: {text}"));
             }
             _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
-            Answer::Away(_) | Answer::Late(_) if late && self.queue.sets_aside(&entry) => self.queue.set_aside(entry),
+            Answer::Away(_) | Answer::Late(_) if late && self.queue.sets_aside(&entry) => {
+                // It may never get an answer, so those go first that were not tried.
+                self.queue.set_aside(Entry { tries: entry.tries.saturating_add(1), ..entry }, now);
+            }
             Answer::Away(_) | Answer::Late(_) => {
                 self.queue.delay_unanswered(&entry, now + self.broker.delay(entry.tries));
             }

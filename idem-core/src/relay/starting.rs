@@ -8,7 +8,6 @@ use crate::Store;
 use crate::outbox::Sink;
 use crate::runtime::jittered;
 
-use super::entry::Place;
 use super::reads::Asks;
 use super::state::{AGAIN, Running};
 use super::work::{self, Look};
@@ -28,7 +27,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.expire(now);
         // A read that runs has left out what is woken.
         if !self.busy.reading {
-            let woken = self.queue.wake(now, self.places(now));
+            let woken = self.queue.wake(now, self.places_again(now));
             woken.into_iter().for_each(|(lane, id)| self.reopen(lane, id));
         }
         if self.queue.goes_on() {
@@ -60,21 +59,17 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         if self.draining || !self.lanes.are_safe(now, self.settings.lease) {
             return;
         }
-        let (most, unanswered) = self.broker.places(self.settings.concurrency, now);
-        // A few find out whether a destination that hangs answers again.
-        let aside = (unanswered / 4).max(1);
-        while self.publishing < most
-            && let Some(entry) = self.queue.next_to_publish(self.unanswered < unanswered, self.aside < aside)
+        let (most, quarter) = self.broker.places(self.settings.concurrency, now);
+        while self.places.taken() < most
+            && let Some(entry) = self.queue.next_to_publish(now, |place| self.places.has(place, quarter))
         {
             let Some(permit) = self.lanes.publish(entry.lane) else {
                 // The lane is being given back, and the relay that takes it reads the message.
-                self.queue.destinations.ended(&entry);
+                self.queue.destinations.ended(&entry, now);
                 self.queue.leave(&entry);
                 continue;
             };
-            self.publishing += 1;
-            self.unanswered += usize::from(entry.place == Place::Again);
-            self.aside += usize::from(entry.place == Place::Aside);
+            self.places.take(entry.place);
             self.work.push(work::publish(self.sink, permit, entry, self.settings.publish_timeout));
         }
     }

@@ -71,8 +71,9 @@ pub(super) struct Model {
     /// How many index entries all reads have visited, and how many lanes they have read for keys.
     pub(super) visited: usize,
     pub(super) for_keys: usize,
-    /// How many messages were set aside because their destination hung.
+    /// How many messages were set aside after an attempt because their destination hung, and how often it answered again.
     pub(super) set_aside: usize,
+    pub(super) answered: usize,
 }
 
 impl Model {
@@ -103,6 +104,7 @@ impl Model {
             visited: 0,
             for_keys: 0,
             set_aside: 0,
+            answered: 0,
         }
     }
 
@@ -197,7 +199,7 @@ impl Model {
         lost.iter().for_each(|lane| self.floors.forget(*lane));
         self.queue.drop_lanes(lost);
         let calls = self.publishing.iter().filter(|entry| lost.contains(&entry.lane));
-        calls.for_each(|entry| self.queue.destinations.ended(entry));
+        calls.for_each(|entry| self.queue.destinations.ended(entry, self.now));
         for entries in [&mut self.publishing, &mut self.refused, &mut self.confirmed] {
             entries.retain(|entry| !lost.contains(&entry.lane));
         }
@@ -205,7 +207,8 @@ impl Model {
 
     /// Begins to publish all that can be published. None may overtake one of its key that was committed before it was staged.
     pub(super) fn publish(&mut self) {
-        while let Some(entry) = self.queue.next_to_publish(true, self.is_tried) {
+        let is_tried = self.is_tried;
+        while let Some(entry) = self.queue.next_to_publish(self.now, |place| place != Place::Aside || is_tried) {
             let row = self.rows[&entry.id];
             assert!(!row.is_deleted, "{} is published again", entry.id);
             let is_overtaken = |other: &Row| {
@@ -223,7 +226,7 @@ impl Model {
         let message = Arc::new(StagedMessage::new(Uuid::nil(), Outgoing::new(DOWN, "")));
         let entry = Entry { lane: 0, id: 0, message, staged: None, tries: 0, place: Place::Any };
         for _ in 0..100 {
-            self.queue.destinations.late(&entry);
+            self.queue.destinations.late(&entry, self.now, self.now);
         }
     }
 
@@ -234,11 +237,11 @@ impl Model {
 
     /// The broker does not answer.
     pub(super) fn late(&mut self, entry: Entry) {
-        self.queue.destinations.ended(&entry);
-        self.queue.destinations.late(&entry);
+        self.queue.destinations.late(&entry, self.now, self.now);
+        self.queue.destinations.ended(&entry, self.now);
         if self.queue.sets_aside(&entry) {
             self.set_aside += 1;
-            return self.queue.set_aside(entry);
+            return self.queue.set_aside(Entry { tries: entry.tries + 1, ..entry }, self.now);
         }
         let until = self.now + Duration::from_millis(self.random(1000) as u64);
         self.queue.delay_unanswered(&entry, until);
@@ -246,14 +249,14 @@ impl Model {
 
     /// The broker refuses a message.
     pub(super) fn refuse(&mut self, entry: Entry) {
-        self.queue.destinations.ended(&entry);
+        self.queue.destinations.ended(&entry, self.now);
         self.queue.hold(&entry);
         self.refused.push(entry);
     }
 
     pub(super) fn confirm(&mut self, entry: Entry) {
-        self.queue.destinations.ended(&entry);
-        self.queue.destinations.confirmed(entry.message.to());
+        self.answered += usize::from(self.queue.confirmed(&entry, self.now));
+        self.queue.destinations.ended(&entry, self.now);
         self.rows.entry(entry.id).and_modify(|row| row.is_done = true);
         self.queue.advance(&entry);
         self.confirmed.push(entry);

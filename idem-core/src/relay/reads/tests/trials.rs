@@ -84,7 +84,7 @@ impl Model {
 /// from its start.
 #[tokio::test]
 async fn no_message_is_skipped_or_overtaken_whatever_fails() {
-    let (mut for_keys, mut set_aside) = (0, 0);
+    let (mut for_keys, mut set_aside, mut answered) = (0, 0, 0);
     for seed in 0..40 {
         let (mut model, limit) = (Model::new(seed, seed % 3 > 0), if seed % 2 == 0 { 3 } else { 100 });
         // Few messages of a key are kept, so that others are unread.
@@ -108,7 +108,9 @@ async fn no_message_is_skipped_or_overtaken_whatever_fails() {
         assert!(skipped.is_empty(), "{skipped:?}, seed {seed}");
         for_keys += model.for_keys;
         set_aside += model.set_aside;
+        answered += model.answered;
     }
     assert!(for_keys > 1000, "hardly any lane was read for a key: {for_keys}");
     assert!(set_aside > 100, "hardly any message was set aside: {set_aside}");
+    assert!(answered > 10, "hardly ever has the destination answered again: {answered}");
 }
