@@ -1,6 +1,5 @@
 //! Tests of destinations that hang.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 

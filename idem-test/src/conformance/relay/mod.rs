@@ -50,6 +50,9 @@ macro_rules! relay_suite {
             // hanging
             a_destination_that_hangs_stops_no_other
             a_destination_that_answers_again_waits_for_no_other
+            a_destination_that_answers_again_waits_for_no_backlog
+            a_destination_that_answers_for_a_moment_stops_no_other
+            messages_that_never_get_an_answer_do_not_stop_their_destination
             a_destination_at_which_the_client_gives_up_stops_no_other
             a_slow_destination_stops_no_other
             // keys
