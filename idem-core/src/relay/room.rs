@@ -17,8 +17,8 @@ const FEW: usize = 5;
 const LARGE: usize = 32 * 1024 * 1024;
 const OWN: usize = 1024 * 1024;
 
-/// How many messages may be set aside, because their destination hangs: so many times as many as may be here. Only one of
-/// each key is. And how many bytes of payloads they may have.
+/// How many messages may be set aside, because their destination hangs: so many times as many as may be here, and of those
+/// with a key as many as may be here. Only one of each key is. And how many bytes of payloads they may have.
 const ASIDE: usize = 5;
 pub(super) const ASIDE_BYTES: usize = 32 * 1024 * 1024;
 
