@@ -18,8 +18,19 @@ pub(super) struct Entry {
     pub(super) staged: Option<Instant>,
     /// How often it was published without an answer, in a row.
     pub(super) tries: u32,
-    /// It takes one of the places for messages that may get no answer.
-    pub(super) doubtful: bool,
+    pub(super) place: Place,
+}
+
+/// The kind of place in which a message is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Any,
+    /// For messages of which an earlier attempt got no answer.
+    Again,
+    /// For a message that was set aside, because its destination hangs: it finds out whether that answers again.
+    Aside,
+    /// For messages that were set aside, and whose destination has confirmed others.
+    GoesOn,
 }
 
 impl Entry {
@@ -29,5 +40,15 @@ impl Entry {
 
     pub(super) fn row(&self) -> RowRef {
         RowRef { lane: self.lane, id: self.id, message_id: self.message.id() }
+    }
+
+    /// Returns whether it was set aside when it was published.
+    pub(super) fn was_aside(&self) -> bool {
+        matches!(self.place, Place::Aside | Place::GoesOn)
+    }
+
+    /// Returns the bytes of its payload.
+    pub(super) fn size(&self) -> usize {
+        self.message.payload().len()
     }
 }

@@ -84,9 +84,9 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     }
 
     fn published(&mut self, permit: Permit, entry: Entry, began: Instant, answer: Answer) {
-        self.publishing = self.publishing.saturating_sub(1);
-        self.unanswered = self.unanswered.saturating_sub(usize::from(entry.doubtful));
+        self.places.leave(entry.place);
         let (ours, now) = (self.lanes.published(&permit), Instant::now());
+        let late = self.heard(&entry, began, now, &answer);
         match &answer {
             Answer::Confirmed | Answer::Refused(_) => {
                 self.panics.answered();
@@ -109,12 +109,12 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         }
         // Otherwise the message belongs to another relay, and is published again.
         if ours {
-            self.settle(permit, entry, answer, now);
+            self.settle(permit, entry, answer, now, late);
         }
     }
 
-    /// Applies the answer to a message whose lane is still held.
-    fn settle(&mut self, permit: Permit, entry: Entry, answer: Answer, now: Instant) {
+    /// Applies the answer to a message whose lane is still held; `late` says that there was none in time.
+    fn settle(&mut self, permit: Permit, entry: Entry, answer: Answer, now: Instant, late: bool) {
         match answer {
             Answer::Confirmed => {
                 self.health.progress();
@@ -130,6 +130,10 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 self.refused(permit, entry, format!("the sink panicked: {text}"));
             }
             _ if self.lanes.is_leaving(entry.lane) => self.queue.leave(&entry),
+            Answer::Away(_) | Answer::Late(_) if late && self.queue.sets_aside(&entry) => {
+                // It may never get an answer, so those go first that were not tried.
+                self.queue.set_aside(Entry { tries: entry.tries.saturating_add(1), ..entry }, now);
+            }
             Answer::Away(_) | Answer::Late(_) => {
                 self.queue.delay_unanswered(&entry, now + self.broker.delay(entry.tries));
             }

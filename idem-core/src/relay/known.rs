@@ -1,6 +1,8 @@
 //! The messages that need not be read again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::store::LaneLook;
 
 /// The ids of messages that need not be read again, with their lanes, and with the sizes of the payloads that are kept.
 #[derive(Debug, Default)]
@@ -37,8 +39,11 @@ impl Known {
         gone.into_iter().for_each(|id| self.remove(id));
     }
 
-    pub(super) fn ids(&self) -> Vec<i64> {
-        self.ids.keys().copied().collect()
+    /// Returns the ids that a read from these places would find.
+    pub(super) fn ids(&self, looks: &[LaneLook]) -> Vec<i64> {
+        let floors: BTreeMap<u8, i64> = looks.iter().map(|look| (look.lane, look.floor)).collect();
+        let found = self.ids.iter().filter(|(id, (lane, _))| floors.get(lane).is_some_and(|floor| floor <= *id));
+        found.map(|(id, _)| *id).collect()
     }
 
     pub(super) fn lanes(&self) -> BTreeSet<u8> {
@@ -51,5 +56,22 @@ impl Known {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_told_only_of_messages_that_it_could_find() {
+        let mut known = Known::default();
+        for (id, lane) in [(1, 0), (2, 0), (3, 0), (4, 1), (5, 2)] {
+            known.insert(id, lane, 0);
+        }
+        let look = |lane, floor| LaneLook { lane, floor, limit: 1 };
+        let mut ids = known.ids(&[look(0, 2), look(1, 5), look(2, 0)]);
+        ids.sort_unstable();
+        assert_eq!(ids, [2, 3, 5]);
     }
 }

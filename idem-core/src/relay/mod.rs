@@ -8,7 +8,10 @@
 //! | `queue`, `of_key`, `entry` | the messages that are read; those of one key; one of them |
 //! | `known`, `unread` | those that need not be read again; those of a key that are not kept |
 //! | `room` | how many messages may be here, and how many of one key |
-//! | `ready`, `delays` | the messages that can be published; those that wait for their next attempt |
+//! | `ready`, `places` | the messages that can be published, and how many of each kind may be at a time |
+//! | `delays`, `waking` | those that wait for their next attempt, and when they are read again |
+//! | `hanging`, `destinations`, `destination` | destinations that hang, and the messages that are set aside; one of them |
+//! | `aside` | how many messages are |
 //! | `floors`, `level` | from where lanes are read |
 //! | `reads`, `pause` | the keys that a read leaves out; when it is not worth its time |
 //! | `lanes` | the lanes that are leased |
@@ -16,12 +19,16 @@
 //! | `work` | the statements and calls that run beside each other |
 //! | `operator` | dead letters, for an operator |
 
+mod aside;
 mod broker;
 mod builder;
 mod delays;
+mod destination;
+mod destinations;
 mod entry;
 mod events;
 mod floors;
+mod hanging;
 mod known;
 mod lanes;
 mod level;
@@ -31,6 +38,7 @@ mod operator;
 mod panics;
 mod parts;
 mod pause;
+mod places;
 mod queue;
 mod reads;
 mod ready;
@@ -40,6 +48,7 @@ mod settings;
 mod starting;
 mod state;
 mod unread;
+mod waking;
 mod work;
 
 pub use builder::Relay;

@@ -19,11 +19,14 @@ pub(super) struct OfKey {
     pub(super) held: Option<i64>,
     /// Those that are not kept, if there may be some.
     pub(super) unread: Option<Unread>,
+    /// Whether the one under way was set aside, or one in front of it was, and its destination still hangs. No message is
+    /// kept behind one that is aside, and one at a time is read of a key whose next one may be.
+    pub(super) is_aside: bool,
 }
 
 impl OfKey {
     pub(super) fn new(lane: u8) -> Self {
-        Self { lane, waiting: VecDeque::new(), under_way: false, held: None, unread: None }
+        Self { lane, waiting: VecDeque::new(), under_way: false, held: None, unread: None, is_aside: false }
     }
 
     /// Adds a message in its place. If that is more than may be kept, returns the last one, which is unread then.
@@ -44,6 +47,9 @@ impl OfKey {
 
     /// Returns how many messages may be kept.
     pub(super) fn most(&self, here: Here) -> usize {
+        if self.is_aside {
+            return usize::from(!self.under_way);
+        }
         here.most(|| self.waiting.iter().map(|entry| entry.message.payload().len()).sum())
     }
 
@@ -54,9 +60,11 @@ impl OfKey {
         unread
     }
 
-    /// Returns whether there are unread messages that can be read: none waits for its next attempt, and few are here.
+    /// Returns whether there are unread messages that can be read: none waits for its next attempt or is aside, and few are
+    /// here.
     pub(super) fn reads_on(&self) -> bool {
-        self.held.is_none() && self.unread.as_ref().is_some_and(|unread| self.waiting.len() <= unread.kept / 2)
+        let waits = self.held.is_some() || self.is_aside && self.under_way;
+        !waits && self.unread.as_ref().is_some_and(|unread| self.waiting.len() <= unread.kept / 2)
     }
 
     /// Returns whether there are unread messages that can be read, and the last read for them has brought none.

@@ -1,16 +1,16 @@
 //! The messages that a relay has read, by key.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::Key;
-use crate::store::OutboxRow;
+use crate::store::{LaneLook, OutboxRow};
 
-use super::delays::{Delayed, Delays};
-use super::entry::Entry;
+use super::delays::Delays;
+use super::destinations::Destinations;
+use super::entry::{Entry, Place};
 use super::known::Known;
 use super::of_key::OfKey;
 use super::ready::Ready;
@@ -20,7 +20,7 @@ use super::room::Room;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// All of them.
-    known: Known,
+    pub(super) known: Known,
     /// Those with a key.
     pub(super) keys: HashMap<Key, OfKey>,
     /// How many of them wait behind others of their key.
@@ -30,8 +30,9 @@ pub(super) struct Queue {
     pub(super) goes_on: bool,
     /// The lanes of which the last read brought only a part of the unread messages of keys. It is the turn of other keys.
     pub(super) others: BTreeSet<u8>,
-    ready: Ready,
-    delays: Delays,
+    pub(super) ready: Ready,
+    pub(super) destinations: Destinations,
+    pub(super) delays: Delays,
 }
 
 impl Queue {
@@ -53,7 +54,7 @@ impl Queue {
             let tries = self.delays.tries(row.id);
             let staged = now.checked_sub(row.age);
             let message = Arc::new(row.message);
-            let entry = Entry { lane: row.lane, id: row.id, message, staged, tries, doubtful: false };
+            let entry = Entry { lane: row.lane, id: row.id, message, staged, tries, place: Place::Any };
             match key {
                 // Its first attempt was made by another relay, or before this one took the lane.
                 _ if !row.due.is_zero() => self.delay(&entry, now, row.due),
@@ -113,10 +114,14 @@ impl Queue {
     }
 
     /// Records that a message is not under way any more.
-    fn end(&mut self, entry: &Entry) {
+    pub(super) fn end(&mut self, entry: &Entry) {
         let Some(key) = entry.key() else { return };
         if let Some(of_key) = self.keys.get_mut(key) {
             of_key.under_way = false;
+            if of_key.is_aside {
+                of_key.is_aside = self.destinations.hangs(entry.message.to());
+                self.goes_on |= of_key.reads_on();
+            }
             self.start_next(key);
         }
     }
@@ -129,7 +134,7 @@ impl Queue {
         self.end(entry);
     }
 
-    fn hold_key(&mut self, entry: &Entry) {
+    pub(super) fn hold_key(&mut self, entry: &Entry) {
         let Some(key) = entry.key().cloned() else { return };
         let of_key = self.keys.entry(key).or_insert_with(|| OfKey::new(entry.lane));
         // Messages in front of it that are unread stay unread.
@@ -151,25 +156,6 @@ impl Queue {
         }
     }
 
-    /// Keeps the id of a message that is not under way, until its next attempt. Messages of its key wait.
-    pub(super) fn delay(&mut self, entry: &Entry, now: Instant, delay: Duration) {
-        let delayed = self.put_aside(entry);
-        self.delays.insert(entry.id, delayed, now, delay);
-    }
-
-    fn put_aside(&mut self, entry: &Entry) -> Delayed {
-        self.hold_key(entry);
-        self.known.lighten(entry.id);
-        Delayed { lane: entry.lane, key: entry.key().cloned() }
-    }
-
-    /// Delays a message that got no answer.
-    pub(super) fn delay_unanswered(&mut self, entry: &Entry, until: Instant) {
-        let delayed = self.put_aside(entry);
-        self.delays.insert_unanswered(entry.id, delayed, until);
-        self.end(entry);
-    }
-
     /// Lets the key of a message go on that was given up.
     pub(super) fn give_up(&mut self, entry: &Entry) {
         self.known.remove(entry.id);
@@ -178,7 +164,7 @@ impl Queue {
     }
 
     /// Lets a key go on that waited for this message. Returns whether it did.
-    fn release(&mut self, key: Option<&Key>, id: i64) -> bool {
+    pub(super) fn release(&mut self, key: Option<&Key>, id: i64) -> bool {
         let Some(key) = key else { return false };
         let Some(of_key) = self.keys.get_mut(key).filter(|of_key| of_key.held == Some(id)) else { return false };
         of_key.held = None;
@@ -198,25 +184,6 @@ impl Queue {
         self.end(entry);
     }
 
-    /// Forgets the messages whose time has come; of those without an answer as many as there are places for. Those with a
-    /// key are unread. Returns the lanes and ids of the others, from which on has to be read again.
-    pub(super) fn wake(&mut self, now: Instant, places: usize) -> Vec<(u8, i64)> {
-        let mut woken = Vec::new();
-        for (id, Delayed { lane, key }) in self.delays.wake(now, places.saturating_sub(self.ready.again())) {
-            // One in front of it may have failed meanwhile: then it was or is read again with that one.
-            if key.is_none() || self.release(key.as_ref(), id) {
-                self.known.remove(id);
-            }
-            woken.extend(key.is_none().then_some((lane, id)));
-        }
-        woken
-    }
-
-    /// When the time of the next message comes.
-    pub(super) fn next_due(&self, places: usize) -> Option<Instant> {
-        self.delays.next_due(places.saturating_sub(self.ready.again()))
-    }
-
     /// Forgets messages that are deleted.
     pub(super) fn forget(&mut self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
@@ -230,25 +197,22 @@ impl Queue {
         if lanes.is_empty() {
             return;
         }
-        let stays = |known: &mut Known, lane: u8, id: i64| {
-            if lanes.contains(&lane) {
-                known.remove(id);
-            }
-            !lanes.contains(&lane)
-        };
-        self.ready.retain(|entry| {
-            let stays = stays(&mut self.known, entry.lane, entry.id);
+        let mut stays = |entry: &Entry| {
+            let stays = !lanes.contains(&entry.lane);
             if !stays {
+                self.known.remove(entry.id);
                 self.delays.forget_tries(entry.id);
             }
             stays
-        });
-        self.delays.remove_lanes(lanes).into_iter().for_each(|id| self.known.remove(id));
+        };
+        self.ready.retain(&mut stays);
+        self.destinations.retain(&mut stays);
         for of_key in self.keys.values_mut() {
             let before = of_key.waiting.len();
-            of_key.waiting.retain(|it| stays(&mut self.known, it.lane, it.id));
+            of_key.waiting.retain(&mut stays);
             self.behind -= before - of_key.waiting.len();
         }
+        self.delays.remove_lanes(lanes).into_iter().for_each(|id| self.known.remove(id));
     }
 
     /// Forgets all messages of these lanes. The results of those that are being published must not get here any more.
@@ -259,9 +223,9 @@ impl Queue {
         self.keys.retain(|_, of_key| !lanes.contains(&of_key.lane));
     }
 
-    /// The ids of all messages that need not be read again.
-    pub(super) fn known(&self) -> Vec<i64> {
-        self.known.ids()
+    /// The ids of all messages that a read from these places need not bring.
+    pub(super) fn known(&self, looks: &[LaneLook]) -> Vec<i64> {
+        self.known.ids(looks)
     }
 
     /// The lanes of all messages here.
@@ -269,9 +233,9 @@ impl Queue {
         self.known.lanes()
     }
 
-    /// How many messages are here, without those that wait for their next attempt.
+    /// How many messages are here, without those that wait for their next attempt, or are aside.
     pub(super) fn len(&self) -> usize {
-        self.known.len().saturating_sub(self.delayed())
+        self.known.len().saturating_sub(self.delayed() + self.destinations.len())
     }
 
     /// How many of these do not wait behind another one of their key.
@@ -279,19 +243,9 @@ impl Queue {
         self.len().saturating_sub(self.behind)
     }
 
-    /// The size of the payloads of all messages here.
+    /// The size of the payloads of all messages here, without those that are aside.
     pub(super) fn bytes(&self) -> usize {
-        self.known.bytes()
-    }
-
-    /// The lanes of messages that were woken and are not read, with the number of these messages.
-    pub(super) fn woken(&self) -> &BTreeMap<u8, usize> {
-        self.delays.woken()
-    }
-
-    /// How many messages wait for their next attempt.
-    pub(super) fn delayed(&self) -> usize {
-        self.delays.len()
+        self.known.bytes().saturating_sub(self.destinations.bytes())
     }
 }
 

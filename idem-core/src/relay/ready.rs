@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::entry::Entry;
+use super::entry::{Entry, Place};
 
 /// The messages that can be published.
 #[derive(Debug, Default)]
@@ -24,8 +24,8 @@ impl Ready {
     /// Takes the next message. `doubtful` says whether it may be one of which an earlier attempt got no answer.
     pub(super) fn next(&mut self, doubtful: bool) -> Option<Entry> {
         let again = if doubtful { self.again.pop_front() } else { None };
-        let again = again.map(|again| Entry { doubtful, ..again });
-        again.or_else(|| Some(Entry { doubtful: false, ..self.fresh.pop_front()? }))
+        let again = again.map(|again| Entry { place: Place::Again, ..again });
+        again.or_else(|| Some(Entry { place: Place::Any, ..self.fresh.pop_front()? }))
     }
 
     /// How many messages are here of which an earlier attempt got no answer.

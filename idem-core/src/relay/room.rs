@@ -17,6 +17,11 @@ const FEW: usize = 5;
 const LARGE: usize = 32 * 1024 * 1024;
 const OWN: usize = 1024 * 1024;
 
+/// How many messages may be set aside, because their destination hangs: so many times as many as may be here, and of those
+/// with a key as many as may be here. Only one of each key is. And how many bytes of payloads they may have.
+const ASIDE: usize = 5;
+pub(super) const ASIDE_BYTES: usize = 32 * 1024 * 1024;
+
 /// How many messages may be here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room(pub(super) usize);
@@ -31,6 +36,11 @@ impl Room {
     /// Returns the room of a relay that publishes so many messages at a time.
     pub(super) fn new(concurrency: usize) -> Self {
         Self(concurrency.saturating_mul(EACH).max(AT_LEAST))
+    }
+
+    /// Returns how many messages may be set aside.
+    pub(super) fn aside(self) -> usize {
+        self.0.saturating_mul(ASIDE)
     }
 }
 
@@ -68,5 +78,6 @@ mod tests {
         assert_eq!((most(500, LARGE, LARGE), most(501, LARGE, LARGE)), (MANY, FEW));
         assert_eq!((most(0, LARGE + 1, OWN), most(0, LARGE + 1, OWN + 1)), (FEW, 1));
         assert_eq!((Room::new(1).0, Room::new(500).0), (1000, 10_000));
+        assert_eq!((Room::new(1).aside(), Room::new(500).aside()), (5000, 50_000));
     }
 }

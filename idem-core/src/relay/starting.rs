@@ -27,7 +27,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         self.expire(now);
         // A read that runs has left out what is woken.
         if !self.busy.reading {
-            let woken = self.queue.wake(now, self.places(now));
+            let woken = self.queue.wake(now, self.places_again(now));
             woken.into_iter().for_each(|(lane, id)| self.reopen(lane, id));
         }
         if self.queue.goes_on() {
@@ -59,17 +59,17 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         if self.draining || !self.lanes.are_safe(now, self.settings.lease) {
             return;
         }
-        let (most, unanswered) = self.broker.places(self.settings.concurrency, now);
-        while self.publishing < most
-            && let Some(entry) = self.queue.next(self.unanswered < unanswered)
+        let (most, quarter) = self.broker.places(self.settings.concurrency, now);
+        while self.places.taken() < most
+            && let Some(entry) = self.queue.next_to_publish(now, |place| self.places.has(place, quarter))
         {
             let Some(permit) = self.lanes.publish(entry.lane) else {
                 // The lane is being given back, and the relay that takes it reads the message.
+                self.queue.destinations.ended(&entry, now);
                 self.queue.leave(&entry);
                 continue;
             };
-            self.publishing += 1;
-            self.unanswered += usize::from(entry.doubtful);
+            self.places.take(entry.place);
             self.work.push(work::publish(self.sink, permit, entry, self.settings.publish_timeout));
         }
     }
@@ -150,8 +150,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             return;
         }
         self.pause.begin(lanes.iter().copied().filter(is_visited).collect());
-        let known = self.queue.known();
         let (lanes, marks) = (self.floors.look(&lanes, limit, &behind), self.floors.wants_mark(now));
+        let known = self.queue.known(&lanes);
         self.busy.reading = true;
         self.work.push(work::read(self.store, self.outbox, Look { lanes, blocked: keys, known, marks }));
     }

@@ -19,6 +19,7 @@ use super::floors::Floors;
 use super::lanes::Lanes;
 use super::panics::Panics;
 use super::pause::Pause;
+use super::places::Places;
 use super::queue::Queue;
 use super::settings::RelaySettings;
 use super::work::{Event, Failed};
@@ -51,9 +52,8 @@ pub(super) struct Running<'a, S, K> {
     pub(super) floors: Floors,
     pub(super) pause: Pause,
     pub(super) broker: Broker,
-    pub(super) publishing: usize,
-    /// Those of them that may get no answer.
-    pub(super) unanswered: usize,
+    /// The places of all that is being published.
+    pub(super) places: Places,
     /// Confirmed and not deleted.
     pub(super) confirmed: Vec<RowRef>,
     /// Refused and not recorded.
@@ -124,8 +124,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
             floors: Floors::new(now),
             pause: Pause::default(),
             broker: Broker::default(),
-            publishing: 0,
-            unanswered: 0,
+            places: Places::default(),
             confirmed: Vec::new(),
             failures: Vec::new(),
             busy: Busy::default(),
@@ -147,7 +146,9 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         let when = |wanted: bool, time: &Instant| wanted.then_some(*time);
         let times = [
             self.broker.until().filter(|until| *until > now),
-            self.queue.next_due(self.places(now)).filter(|_| !self.busy.reading),
+            self.queue.next_due(self.places_again(now)).filter(|_| !self.busy.reading),
+            // Those that are due wait for a place.
+            self.queue.destinations.next_due().filter(|due| *due > now),
             self.lanes.until(),
             when(!self.busy.leasing && !self.draining && self.lanes.held().count() < self.share, take),
             when(!self.busy.leasing, renew),
@@ -175,9 +176,9 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         self.queue.delayed() >= self.settings.concurrency.saturating_mul(DELAYED).max(DELAYED_AT_LEAST)
     }
 
-    /// How many more messages may be published that may get no answer.
-    pub(super) fn places(&self, now: Instant) -> usize {
-        self.broker.places(self.settings.concurrency, now).1.saturating_sub(self.unanswered)
+    /// How many more messages may be published of which an earlier attempt got no answer.
+    pub(super) fn places_again(&self, now: Instant) -> usize {
+        self.broker.places(self.settings.concurrency, now).1.saturating_sub(self.places.again())
     }
 
     /// Reads at once, because something was staged in this process.
@@ -188,7 +189,7 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
     /// Returns whether all that was published is deleted, and all that failed is recorded.
     pub(super) fn is_drained(&self) -> bool {
         let idle = !self.busy.deleting && !self.busy.recording && !self.busy.leasing;
-        idle && self.publishing == 0 && self.confirmed.is_empty() && self.failures.is_empty()
+        idle && self.places.taken() == 0 && self.confirmed.is_empty() && self.failures.is_empty()
     }
 
     /// Reads a lane from this id, because a message without a key is to be published again.

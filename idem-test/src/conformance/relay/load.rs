@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use idem_core::Outgoing;
 use idem_core::store::{OutboxRows, Page, StoreError};
 use tokio::sync::watch;
 
@@ -147,11 +148,12 @@ pub async fn a_relay_that_was_paused_publishes_nothing_twice<W: World>(world: W)
     assert_eq!(line.sink.published().len(), 3);
 }
 
-/// Many messages for a queue that hangs, and nothing else that shows that the broker answers.
+/// Many messages for queues that hang, and nothing else that shows that the broker answers. Each is for another queue, so
+/// none of these is known to hang.
 pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
     line.sink.on_publish(|message| if text(message).starts_with("hangs") { Reply::Hang } else { Reply::Confirm });
-    line.stage((0..100).map(|n| message(format!("hangs {n}")))).await;
+    line.stage((0..100).map(|n| Outgoing::new(format!("queue {n}"), format!("hangs {n}")))).await;
     line.stage((0..10).map(|n| message(format!("good {n}")))).await;
     let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(1));
     let relay = line.start_with(relay.concurrency(8));
@@ -168,7 +170,7 @@ pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
     relay.crash().await;
 }
 
-/// More messages get no answer than may wait. When the broker answers again, all are published.
+/// More messages get no answer than may wait, each for another queue. When the broker answers again, all are published.
 pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W) {
     let line = Line::new(world).await;
     let tried = Arc::new(Mutex::new(HashSet::new()));
@@ -177,7 +179,7 @@ pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W)
         seen.lock().unwrap().insert(message.id());
         Reply::Hang
     });
-    line.stage((0..1500).map(message)).await;
+    line.stage((0..1500).map(|n| Outgoing::new(format!("queue {n}"), n.to_string()))).await;
     let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_millis(20));
     let relay = line.start_with(relay.concurrency(10));
     // With 10 at a time, 1000 may wait. From then on there are only second attempts.

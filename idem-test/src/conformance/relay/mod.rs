@@ -3,6 +3,7 @@
 //! Its world is that of the store suite.
 
 mod failures;
+mod hanging;
 mod keys;
 mod leases;
 mod line;
@@ -12,6 +13,7 @@ mod order;
 
 pub use super::store::World;
 pub use failures::*;
+pub use hanging::*;
 pub use keys::*;
 pub use leases::*;
 pub use load::*;
@@ -45,6 +47,14 @@ macro_rules! relay_suite {
             a_database_that_is_away_loses_and_repeats_nothing
             a_message_at_which_the_sink_panics_is_given_up
             a_sink_that_panics_ends_the_relay
+            // hanging
+            a_destination_that_hangs_stops_no_other
+            a_destination_that_answers_again_waits_for_no_other
+            a_destination_that_answers_again_waits_for_no_backlog
+            a_destination_that_answers_for_a_moment_stops_no_other
+            messages_that_never_get_an_answer_do_not_stop_their_destination
+            a_destination_at_which_the_client_gives_up_stops_no_other
+            a_slow_destination_stops_no_other
             // keys
             a_key_with_many_messages_stops_no_other
             many_keys_with_many_messages_stop_no_other

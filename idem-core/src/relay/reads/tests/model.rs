@@ -1,8 +1,9 @@
 //! A model of transactions, and of a relay that reads what they have staged.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use super::super::super::entry::Entry;
+use super::super::super::entry::{Entry, Place};
 use super::super::super::floors::Floors;
 use super::*;
 use crate::store::OutboxFound;
@@ -11,6 +12,9 @@ const LANES: u8 = 2;
 
 /// The first one stands for no key. The others alternate between the lanes.
 pub(super) const KEYS: [&str; 6] = ["", "a", "b", "c", "d", "e"];
+
+/// A destination that may hang.
+const DOWN: &str = "down";
 
 /// A row, or the dead index entry of one.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +34,7 @@ impl Row {
     }
 
     fn found(self, id: i64) -> OutboxRow {
-        let message = Outgoing::new("a", "");
+        let message = Outgoing::new(if id % 3 == 0 { DOWN } else { "a" }, "");
         let message = if self.key == 0 { message } else { message.key(KEYS[self.key]) };
         let message = StagedMessage::new(Uuid::nil(), message);
         OutboxRow { id, lane: self.lane(), message, age: Duration::ZERO, due: Duration::ZERO }
@@ -59,11 +63,17 @@ pub(super) struct Model {
     pub(super) is_few: bool,
     /// Whether ids are in the order of commits, as those of SQLite are.
     pub(super) is_in_order: bool,
+    /// Whether a destination hangs, and there is a place to try it.
+    pub(super) is_down: bool,
+    pub(super) is_tried: bool,
     /// From where on the last read was.
     pub(super) looks: Vec<LaneLook>,
     /// How many index entries all reads have visited, and how many lanes they have read for keys.
     pub(super) visited: usize,
     pub(super) for_keys: usize,
+    /// How many messages were set aside after an attempt because their destination hung, and how often it answered again.
+    pub(super) set_aside: usize,
+    pub(super) answered: usize,
 }
 
 impl Model {
@@ -88,9 +98,13 @@ impl Model {
             deleted: HashSet::new(),
             is_few: false,
             is_in_order: false,
+            is_down: false,
+            is_tried: true,
             looks: Vec::new(),
             visited: 0,
             for_keys: 0,
+            set_aside: 0,
+            answered: 0,
         }
     }
 
@@ -141,7 +155,7 @@ impl Model {
         }
         self.for_keys += asks.behind.len();
         self.looks = self.floors.look(&lanes, limit, &asks.behind);
-        let known: HashSet<i64> = self.queue.known().into_iter().collect();
+        let known: HashSet<i64> = self.queue.known(&self.looks).into_iter().collect();
         let is_left_out = |key: usize| key > 0 && asks.keys.contains(&Key::of(KEYS[key]).unwrap());
         let left_out: Vec<bool> = (0..KEYS.len()).map(is_left_out).collect();
         let highest = if self.is_in_order { self.next_id - 1 } else { 0 };
@@ -184,6 +198,8 @@ impl Model {
     fn lose(&mut self, lost: &BTreeSet<u8>) {
         lost.iter().for_each(|lane| self.floors.forget(*lane));
         self.queue.drop_lanes(lost);
+        let calls = self.publishing.iter().filter(|entry| lost.contains(&entry.lane));
+        calls.for_each(|entry| self.queue.destinations.ended(entry, self.now));
         for entries in [&mut self.publishing, &mut self.refused, &mut self.confirmed] {
             entries.retain(|entry| !lost.contains(&entry.lane));
         }
@@ -191,7 +207,8 @@ impl Model {
 
     /// Begins to publish all that can be published. None may overtake one of its key that was committed before it was staged.
     pub(super) fn publish(&mut self) {
-        while let Some(entry) = self.queue.next(true) {
+        let is_tried = self.is_tried;
+        while let Some(entry) = self.queue.next_to_publish(self.now, |place| place != Place::Aside || is_tried) {
             let row = self.rows[&entry.id];
             assert!(!row.is_deleted, "{} is published again", entry.id);
             let is_overtaken = |other: &Row| {
@@ -204,7 +221,42 @@ impl Model {
         }
     }
 
+    /// Messages of the destination that hangs have got no answer before.
+    pub(super) fn hang(&mut self) {
+        let message = Arc::new(StagedMessage::new(Uuid::nil(), Outgoing::new(DOWN, "")));
+        let entry = Entry { lane: 0, id: 0, message, staged: None, tries: 0, place: Place::Any };
+        for _ in 0..100 {
+            self.queue.destinations.late(&entry, self.now, self.now);
+        }
+    }
+
+    /// Returns whether the destination of a message hangs.
+    pub(super) fn hangs(&self, entry: &Entry) -> bool {
+        self.is_down && entry.message.to() == DOWN
+    }
+
+    /// The broker does not answer.
+    pub(super) fn late(&mut self, entry: Entry) {
+        self.queue.destinations.late(&entry, self.now, self.now);
+        self.queue.destinations.ended(&entry, self.now);
+        if self.queue.sets_aside(&entry) {
+            self.set_aside += 1;
+            return self.queue.set_aside(Entry { tries: entry.tries + 1, ..entry }, self.now);
+        }
+        let until = self.now + Duration::from_millis(self.random(1000) as u64);
+        self.queue.delay_unanswered(&entry, until);
+    }
+
+    /// The broker refuses a message.
+    pub(super) fn refuse(&mut self, entry: Entry) {
+        self.queue.destinations.ended(&entry, self.now);
+        self.queue.hold(&entry);
+        self.refused.push(entry);
+    }
+
     pub(super) fn confirm(&mut self, entry: Entry) {
+        self.answered += usize::from(self.queue.confirmed(&entry, self.now));
+        self.queue.destinations.ended(&entry, self.now);
         self.rows.entry(entry.id).and_modify(|row| row.is_done = true);
         self.queue.advance(&entry);
         self.confirmed.push(entry);

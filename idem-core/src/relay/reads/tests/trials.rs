@@ -40,14 +40,9 @@ impl Model {
         let some = self.random(self.publishing.len());
         let entry = self.publishing.swap_remove(some);
         match if is_sure { 9 } else { self.random(10) } {
-            0 => {
-                let until = self.now + Duration::from_millis(self.random(1000) as u64);
-                self.queue.delay_unanswered(&entry, until);
-            }
-            1 => {
-                self.queue.hold(&entry);
-                self.refused.push(entry);
-            }
+            1 => self.refuse(entry),
+            0 => self.late(entry),
+            _ if self.hangs(&entry) => self.late(entry),
             _ => self.confirm(entry),
         }
     }
@@ -57,6 +52,12 @@ impl Model {
         if !is_sure {
             self.write();
         }
+        let changes = self.random(20) == 0;
+        self.is_down = !is_sure && self.is_down != changes;
+        if self.is_down && changes {
+            self.hang();
+        }
+        self.is_tried = is_sure || self.random(4) == 0;
         if self.read.is_none() {
             self.wake();
             self.is_few = !is_sure && self.random(4) == 0;
@@ -83,7 +84,7 @@ impl Model {
 /// from its start.
 #[tokio::test]
 async fn no_message_is_skipped_or_overtaken_whatever_fails() {
-    let mut for_keys = 0;
+    let (mut for_keys, mut set_aside, mut answered) = (0, 0, 0);
     for seed in 0..40 {
         let (mut model, limit) = (Model::new(seed, seed % 3 > 0), if seed % 2 == 0 { 3 } else { 100 });
         // Few messages of a key are kept, so that others are unread.
@@ -106,6 +107,10 @@ async fn no_message_is_skipped_or_overtaken_whatever_fails() {
         let skipped: Vec<_> = model.rows.iter().filter(|(_, row)| !row.is_done).collect();
         assert!(skipped.is_empty(), "{skipped:?}, seed {seed}");
         for_keys += model.for_keys;
+        set_aside += model.set_aside;
+        answered += model.answered;
     }
     assert!(for_keys > 1000, "hardly any lane was read for a key: {for_keys}");
+    assert!(set_aside > 100, "hardly any message was set aside: {set_aside}");
+    assert!(answered > 10, "hardly ever has the destination answered again: {answered}");
 }
