@@ -61,7 +61,7 @@ pub async fn a_destination_that_hangs_stops_no_other<W: World>(world: W) {
     });
     line.stage((0..500).map(|n| to("down", format!("down {n}")))).await;
     // Of 40 keys. Those of the first 30 are for it, of the others only each second one is.
-    let destination = |n: usize| if n % 40 < 30 || n / 40 % 2 == 0 { "down" } else { "orders" };
+    let destination = |n: usize| if n % 40 < 30 || (n / 40).is_multiple_of(2) { "down" } else { "orders" };
     line.stage((0..40 * 30).map(|n| to(destination(n), n).key(n % 40))).await;
     line.stage((0..20).map(|n| message(format!("good {n}")))).await;
     let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(2));

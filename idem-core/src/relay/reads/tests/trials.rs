@@ -2,7 +2,6 @@
 
 use super::super::super::room::Room;
 use super::model::{KEYS, Model};
-use super::*;
 
 impl Model {
     /// Transactions begin, write and commit. Some that write messages of one key are open at the same time.
