@@ -13,18 +13,6 @@ use crate::store::{
 };
 use crate::{Error, Fingerprint, Key};
 
-/// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
-/// pruned.
-pub(super) const CLAIM: &str = r#"
-INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
-SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
-WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)
-ON CONFLICT DO NOTHING
-RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
-
-pub(super) const EXISTING_CLAIM: &str = r#"
-SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
-
 /// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses the
 /// COMMIT of a handler, so a claim is reopened only if the handler has removed the hook. The answer can then be lost
 /// only if the disk fails at this very COMMIT, since the database is in this process.
@@ -64,7 +52,7 @@ pub(super) async fn insert(
     identity: &Identity,
     state: ClaimState,
 ) -> Result<Claimed, sqlx::Error> {
-    let inserted = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(CLAIM))
+    let inserted = sqlx::query_scalar::<_, Option<i64>>(store.statements.claim())
         .bind(identity.handler.0)
         .bind(identity.key.as_bytes())
         .bind(identity.fingerprint.as_bytes())
@@ -84,7 +72,7 @@ async fn read(
     handler: HandlerId,
     key: &Key,
 ) -> Result<Option<ExistingClaim>, sqlx::Error> {
-    let query = sqlx::query(store.prefix.sql(EXISTING_CLAIM)).bind(handler.0).bind(key.as_bytes());
+    let query = sqlx::query(store.statements.existing_claim()).bind(handler.0).bind(key.as_bytes());
     let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
     Ok(Some(ExistingClaim {
         fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),

@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
 use super::file::File;
 use super::sql::Prefix;
+use super::statements::Statements;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
 use crate::outbox::Bell;
@@ -119,6 +120,7 @@ impl SqliteOptions {
         })?;
         Ok(Sqlite {
             file: File::of(canonical.clone(), options.filename(canonical)),
+            statements: Arc::new(Statements::new(&prefix)),
             prefix: Arc::new(prefix),
             retention: self.retention,
             shares: ConnectionShares::new(usize::MAX),
