@@ -8,7 +8,7 @@
 //! | `file` | the single writer of a file, and its queue |
 //! | `session` | what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
-//! | `transactions`, `txn` | begin, guard, commit, rollback |
+//! | `transactions`, `txn`, `begin` | begin, guard, commit, rollback |
 //! | `claims`, `claims_sql` | claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `calls` | inbox rows in their call phase |
@@ -22,6 +22,7 @@
 //! | `plans` | tests of query plans |
 
 mod answer;
+mod begin;
 mod calls;
 mod claims;
 mod claims_sql;

@@ -12,16 +12,25 @@ use super::sql::Prefix;
 pub(super) struct Statements {
     claim: Arc<str>,
     existing_claim: Arc<str>,
+    begin_with_claim: Arc<str>,
 }
 
 impl Statements {
     pub(super) fn new(prefix: &Prefix) -> Self {
         let text = |text: &str| -> Arc<str> { prefix.sql(text).0.into() };
-        Self { claim: text(CLAIM), existing_claim: text(EXISTING_CLAIM) }
+        let claim = text(CLAIM);
+        // The savepoint has the same name whatever the prefix.
+        let begin_with_claim = format!("BEGIN IMMEDIATE; {claim}; SAVEPOINT \"idem_guard\"").into();
+        Self { claim, existing_claim: text(EXISTING_CLAIM), begin_with_claim }
     }
 
     pub(super) fn claim(&self) -> AssertSqlSafe<Arc<str>> {
         AssertSqlSafe(self.claim.clone())
+    }
+
+    /// Returns BEGIN, the claim and the guard's savepoint, whether or not the claim is new.
+    pub(super) fn begin_with_claim(&self) -> AssertSqlSafe<Arc<str>> {
+        AssertSqlSafe(self.begin_with_claim.clone())
     }
 
     pub(super) fn existing_claim(&self) -> AssertSqlSafe<Arc<str>> {

@@ -1,7 +1,6 @@
 //! Transactions: begin, guard, commit, rollback.
 
 use std::fmt;
-use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 
@@ -49,6 +48,11 @@ impl fmt::Debug for Txn {
 }
 
 impl Txn {
+    /// Wraps a connection in which a transaction has begun.
+    pub(super) fn of(connection: Connection) -> Self {
+        Self { connection, guarded: None, lent: false, shared: false, staged: Vec::new(), local: Vec::new() }
+    }
+
     /// The connection, for one of idem's own statements.
     pub(super) fn connection(&mut self) -> &mut SqliteConnection {
         self.connection.raw()
@@ -90,28 +94,20 @@ impl Txn {
     /// a new BEGIN (where reading the claim again would find it).
     pub(super) async fn guard(&mut self, claim: Option<(HandlerId, &Key)>) -> Result<(), sqlx::Error> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
+        self.mark_guarded(claim);
+        Ok(())
+    }
+
+    /// Does the same after the command of BEGIN has set the savepoint.
+    pub(super) fn mark_guarded(&mut self, claim: Option<(HandlerId, &Key)>) {
         self.connection.watch().guard();
         self.guarded = Some(Guarded { claim: claim.map(|(handler, key)| (handler, key.clone())) });
-        Ok(())
     }
 
     /// Whether its end is watched.
     pub(super) fn is_guarded(&self) -> bool {
         self.guarded.is_some()
     }
-}
-
-pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    let mut connection = store.file.writer().await?;
-    if let Err(error) = connection.run("BEGIN IMMEDIATE").await {
-        let fault = store.file.fault(error);
-        if matches!(fault, StoreError::LockTimeout) {
-            connection.give_back();
-        }
-        return Err(fault);
-    }
-    connection.watch().limit(handler_timeout);
-    Ok(Txn { connection, guarded: None, lent: false, shared: false, staged: Vec::new(), local: Vec::new() })
 }
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
@@ -240,29 +236,4 @@ async fn is_dated(
     key: &Key,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
-}
-
-impl Sqlite {
-    /// Begins one of idem's own transactions, in which no handler runs.
-    pub(super) async fn transaction(&self) -> Result<Txn, StoreError> {
-        begin(self, Duration::MAX).await
-    }
-
-    /// Ends one of idem's own transactions.
-    pub(super) async fn finish(&self, txn: Txn, commits: bool) -> Result<(), StoreError> {
-        if !commits {
-            return rollback(self, txn).await.map(drop);
-        }
-        match commit(self, txn).await {
-            CommitResult::Done => Ok(()),
-            CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
-            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
-            CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
-            // No handler has used the connection.
-            CommitResult::Swallowed
-            | CommitResult::RolledBack
-            | CommitResult::CommittedEarly(_)
-            | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
-        }
-    }
 }
