@@ -200,7 +200,12 @@ impl Connection {
     /// Returns whether the connection is as it was before any handler used it.
     pub(super) async fn is_unchanged(&mut self) -> bool {
         let state = session::state(self.raw()).await;
-        state.is_ok_and(|state| state == self.writer.state)
+        state.is_ok_and(|state| self.is_initial(&state))
+    }
+
+    /// Returns whether a handler has left nothing, if this is the state of the connection now.
+    pub(super) fn is_initial(&self, state: &str) -> bool {
+        state == self.writer.state
     }
 
     /// Passes the connection to the next task in the queue. No transaction may be open, and nothing may be left of a

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlx::AssertSqlSafe;
 
 use super::claims_sql::{CLAIM, EXISTING_CLAIM};
+use super::session::STATE;
 use super::sql::Prefix;
 
 /// These statements, with the prefix inserted once per store.
@@ -13,6 +14,7 @@ pub(super) struct Statements {
     claim: Arc<str>,
     existing_claim: Arc<str>,
     begin_with_claim: Arc<str>,
+    commit: Arc<str>,
 }
 
 impl Statements {
@@ -21,7 +23,8 @@ impl Statements {
         let claim = text(CLAIM);
         // The savepoint has the same name whatever the prefix.
         let begin_with_claim = format!("BEGIN IMMEDIATE; {claim}; SAVEPOINT \"idem_guard\"").into();
-        Self { claim, existing_claim: text(EXISTING_CLAIM), begin_with_claim }
+        let commit = format!("RELEASE \"idem_guard\"; COMMIT; {STATE}").into();
+        Self { claim, existing_claim: text(EXISTING_CLAIM), begin_with_claim, commit }
     }
 
     pub(super) fn claim(&self) -> AssertSqlSafe<Arc<str>> {
@@ -31,6 +34,11 @@ impl Statements {
     /// Returns BEGIN, the claim and the guard's savepoint, whether or not the claim is new.
     pub(super) fn begin_with_claim(&self) -> AssertSqlSafe<Arc<str>> {
         AssertSqlSafe(self.begin_with_claim.clone())
+    }
+
+    /// Returns the guard and COMMIT, with what the handler has left on its connection.
+    pub(super) fn commit(&self) -> AssertSqlSafe<Arc<str>> {
+        AssertSqlSafe(self.commit.clone())
     }
 
     pub(super) fn existing_claim(&self) -> AssertSqlSafe<Arc<str>> {

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
-use super::file::Connection;
+use super::file::{Answer, Connection};
 use super::handle::Sqlite;
 use super::local;
 use super::outbox_sql::{NewRow, insert};
@@ -79,6 +80,11 @@ impl Txn {
         self.shared = true;
     }
 
+    /// Returns whether it has one message, which has staged nothing.
+    fn is_single(&self) -> bool {
+        !self.shared && self.staged.is_empty() && self.local.is_empty()
+    }
+
     /// Returns whether the next message would find the connection as it was before this one.
     async fn is_clean(&mut self) -> bool {
         !self.lent || self.connection.is_unchanged().await
@@ -113,6 +119,11 @@ impl Txn {
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
     txn.connection.watch().unlimited();
+    if txn.is_single()
+        && let Some(guarded) = txn.guarded.take()
+    {
+        return commit_at_once(store, txn, guarded).await;
+    }
     let clean = txn.is_clean().await;
     if let Some(guarded) = txn.guarded.take() {
         match txn.connection.run(r#"RELEASE "idem_guard""#).await {
@@ -146,6 +157,35 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         unscheduled.tell();
         return CommitResult::Done;
     };
+    not_committed(store, txn, error).await
+}
+
+/// Does the same for a single message that has staged nothing, by one command.
+async fn commit_at_once(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
+    txn.connection.watch().end();
+    let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(store.statements.commit())).await;
+    match error {
+        Some(error) if finished == 0 && code(&error) == Some(ERROR) => ended(store, txn, guarded).await,
+        Some(error) if finished == 0 => CommitResult::Unknown(unknown(store.file.path(), error)),
+        Some(error) if finished == 1 => {
+            txn.connection.watch().release();
+            not_committed(store, txn, error).await
+        }
+        // The state of the connection is unknown, and so it is closed.
+        Some(_) => CommitResult::Done,
+        None => {
+            txn.connection.watch().release();
+            let state = row.and_then(|row| row.try_get::<String, _>(0).ok());
+            if state.is_some_and(|state| txn.connection.is_initial(&state)) {
+                txn.connection.give_back();
+            }
+            CommitResult::Done
+        }
+    }
+}
+
+/// Rolls back after a COMMIT that failed, and returns its result.
+async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> CommitResult {
     let committed = match code(&error) {
         // The transaction remains open after these two (SQLite manual, "Transaction", 2.3).
         Some(CONSTRAINT) => CommitResult::Refused(error.into()),
@@ -153,7 +193,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
         _ => return CommitResult::Unknown(unknown(store.file.path(), error)),
     };
-    if txn.connection.run("ROLLBACK").await.is_ok() && clean {
+    if txn.connection.run("ROLLBACK").await.is_ok() && txn.is_clean().await {
         txn.connection.give_back();
     }
     committed
