@@ -36,6 +36,26 @@ fn pruned(row: &PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
     Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
 }
 
+impl Postgres {
+    /// Claims in a new transaction, after a claim has failed because its key is in the table.
+    async fn claim_again(
+        &self,
+        mut txn: Txn,
+        identity: &Identity,
+        state: ClaimState,
+    ) -> Result<(Txn, Claimed), StoreError> {
+        let claimed = match txn.begin_again().await {
+            Ok(()) => self.claim(&mut txn, identity, state).await,
+            Err(fault) => Err(fault),
+        };
+        match claimed {
+            Ok(claimed) => Ok((txn, claimed)),
+            Err(fault) if !fault.is_answered() => Err(fault),
+            Err(fault) => rollback::rollback(txn).await.and(Err(fault)),
+        }
+    }
+}
+
 impl Claims for Postgres {
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
         register::register(self, consumer, names).await
@@ -69,7 +89,8 @@ impl Claims for Postgres {
         txn.claimed(&rows, identity)
     }
 
-    /// Runs BEGIN, the settings of the transaction and the claim in one round trip.
+    /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in three if another transaction has
+    /// inserted the same key meanwhile.
     async fn begin_with_claim(
         &self,
         handler_timeout: Duration,
@@ -107,6 +128,8 @@ impl Claims for Postgres {
                 Ok((txn, claimed))
             }
             Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
+            // Another transaction has inserted the key meanwhile. Boxed: it is seldom used.
+            Err(failure) if failure.code() == Some("23505") => Box::pin(self.claim_again(txn, identity, state)).await,
             Err(failure) => rollback::rollback(txn).await.and(Err(failure.fault(About::Messages))),
         }
     }

@@ -29,7 +29,7 @@ statements! {
     histories_with_versions = register_sql::histories_with_versions(),
     record_history = register_sql::RECORD_HISTORY,
     stands = claims_sql::STANDS,
-    claim = claims_sql::CLAIM,
+    claim = claims_sql::claim(),
     prepare_claim = claims_sql::prepare(),
     own_claim = claims_sql::OWN,
     existing_claim = claims_sql::EXISTING_CLAIM,

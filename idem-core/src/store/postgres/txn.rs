@@ -148,17 +148,19 @@ impl Txn {
         match self.connection.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
             Err(failure) if failure.code() == Some("23505") => {
-                let again = format!(
-                    "ROLLBACK; {}",
-                    begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout)
-                );
-                let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
-                // BEGIN has answered again.
-                self.find_state(&mut begun)?;
+                self.begin_again().await?;
                 Ok(None)
             }
             Err(failure) => Err(failure.fault(About::Messages)),
         }
+    }
+
+    /// Rolls back, and begins with the same limits.
+    pub(super) async fn begin_again(&mut self) -> Result<(), StoreError> {
+        let begin = begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout);
+        let again = format!("ROLLBACK; {begin}");
+        let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+        self.find_state(&mut begun)
     }
 
     /// Runs several of idem's own statements in one string, for the messages of this transaction.
