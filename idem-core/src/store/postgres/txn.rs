@@ -13,7 +13,7 @@ use crate::store::{HandlerId, StoreError, Ticket, TxnState};
 
 use super::answer::{About, Failure};
 use super::begin;
-use super::clean::{DEALLOCATE, RESET, UNDO};
+use super::clean::{CLEAN, DEALLOCATE, RESET, UNDO};
 use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
@@ -237,7 +237,7 @@ impl Txn {
         match &self.state {
             _ if !self.lent => "".into(),
             Some(state) => state.restore().into(),
-            None if self.is_cleaned() => "; RESET ALL; EXECUTE idem_clean".into(),
+            None if self.is_cleaned() => CLEAN.into(),
             None => "".into(),
         }
     }
@@ -250,7 +250,7 @@ impl Txn {
     /// be undone by name, this costs one more round trip.
     pub(super) async fn put_back(mut self, answer: &[PgRow]) {
         if self.is_cleaned() {
-            let undo = match answer.last().and_then(|row| row.try_get(1).ok()) {
+            let undo = match answer.last().and_then(|row| row.try_get(0).ok()) {
                 Some(true) => None,
                 Some(false) => Some(UNDO),
                 None => return,
