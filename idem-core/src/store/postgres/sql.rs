@@ -77,6 +77,7 @@ statements! {
     discard = operator_sql::discard(),
     register_outbox = outbox_sql::REGISTER,
     stage = outbox_sql::STAGE,
+    prepare_stage = outbox_sql::prepare(),
     alive = outbox_sql::ALIVE,
     take_lanes = outbox_sql::TAKE,
     give_lanes = outbox_sql::GIVE,
