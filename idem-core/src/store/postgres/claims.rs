@@ -23,8 +23,8 @@ impl Txn {
         let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
         let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
             return Ok(Claimed::Found(Some(ExistingClaim {
-                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(3)?),
-                age: row.try_get::<Option<i64>, _>(4)?.map(duration),
+                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(2)?),
+                age: row.try_get::<Option<i64>, _>(3)?.map(duration),
             })));
         };
         self.guard(xid, Some((identity.handler, identity.key.clone())));
@@ -32,9 +32,9 @@ impl Txn {
     }
 }
 
-/// Decodes the time in microseconds in the third column of the answer, a number or, in the simple protocol, text.
+/// Decodes the time in microseconds in the second column of the answer, a number or, in the simple protocol, text.
 fn pruned(row: &PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
-    Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
+    Ok(row.try_get::<Option<i64>, _>(1)?.map(time))
 }
 
 impl Postgres {

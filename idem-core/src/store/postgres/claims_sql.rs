@@ -21,12 +21,12 @@ fn claim_with(limits: &str, on_conflict: &str) -> String {
         INSERT INTO {{schema}}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
         SELECT $1, $2, $3, CASE WHEN $4 THEN now() END WHERE NOT EXISTS (SELECT FROM existing)
         {on_conflict}
-        RETURNING pg_current_xact_id()::text,
-                  set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true),
+        RETURNING CASE WHEN set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true) IS NOT NULL
+                       THEN pg_current_xact_id()::text END,
                   (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {{schema}}.handlers WHERE id = $1)
     )
     SELECT inserted.*, NULL::bytea, NULL::bigint FROM inserted
-    UNION ALL SELECT NULL, NULL, NULL, fingerprint, age FROM existing"
+    UNION ALL SELECT NULL, NULL, fingerprint, age FROM existing"
     )
 }
 
