@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use idem_core::Fingerprint;
 use idem_core::store::{Claims, CommitResult, InboxRows, RowKind, TakeLimit, Transactions};
 use sqlx::Connection;
@@ -43,6 +44,27 @@ async fn commit_and_begin_by_the_handler_are_found_and_nothing_stands() {
     let statements = ["INSERT INTO effects VALUES (1)", "COMMIT", "BEGIN", "INSERT INTO effects VALUES (2)"];
     assert!(matches!(abuse(&world, &statements).await, CommitResult::CommitRefused));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+/// The connection's thread runs it before or behind the point from which idem's own COMMIT is allowed.
+#[tokio::test]
+async fn a_commit_that_the_handler_does_not_await_is_found() {
+    for round in 0..50 {
+        let world = World::new().await;
+        let mut txn = world.claimed("k").await;
+        run(&mut txn, "INSERT INTO effects VALUES (1)").await.unwrap();
+        let _ = run(&mut txn, "COMMIT").now_or_never();
+        match world.store.commit(txn).await {
+            CommitResult::CommitRefused => {
+                assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0), "{round}");
+            }
+            CommitResult::CommittedEarly(_) => {
+                assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1), "{round}");
+            }
+            other => panic!("{round}: {other:?}"),
+        }
+        world.process("next").await;
+    }
 }
 
 #[tokio::test]

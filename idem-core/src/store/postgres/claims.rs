@@ -12,6 +12,7 @@ use crate::store::{
 use crate::{Error, Fingerprint, Key};
 
 use super::answer::About;
+use super::connection::Connection;
 use super::rows::{duration, time};
 use super::{Postgres, Txn, begin, limits, many, register, rollback};
 
@@ -22,8 +23,8 @@ impl Txn {
         let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
         let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
             return Ok(Claimed::Found(Some(ExistingClaim {
-                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(3)?),
-                age: row.try_get::<Option<i64>, _>(4)?.map(duration),
+                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(2)?),
+                age: row.try_get::<Option<i64>, _>(3)?.map(duration),
             })));
         };
         self.guard(xid, Some((identity.handler, identity.key.clone())));
@@ -31,9 +32,59 @@ impl Txn {
     }
 }
 
-/// Decodes the time in microseconds in the third column of the answer, a number or, in the simple protocol, text.
+/// Decodes the time in microseconds in the second column of the answer, a number or, in the simple protocol, text.
 fn pruned(row: &PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
-    Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
+    Ok(row.try_get::<Option<i64>, _>(1)?.map(time))
+}
+
+impl Postgres {
+    /// Returns BEGIN and the claim in one string. Nothing of a message gets into it except hexadecimal digits.
+    fn begin_and_claim(
+        &self,
+        connection: &Connection,
+        handler_timeout: Duration,
+        identity: &Identity,
+        state: ClaimState,
+    ) -> String {
+        let session = connection.session();
+        let (key, fingerprint) = (hex::encode(identity.key.as_bytes()), hex::encode(identity.fingerprint.as_bytes()));
+        let lock_timeout = match state {
+            // As the server has shown it.
+            ClaimState::Processed => format!("'{}'", session.lock_timeout),
+            ClaimState::Waiting => "NULL".to_owned(),
+        };
+        let mut values = vec![
+            identity.handler.0.to_string(),
+            format!("'\\x{key}'::bytea"),
+            format!("'\\x{fingerprint}'::bytea"),
+            (state == ClaimState::Processed).to_string(),
+            lock_timeout,
+        ];
+        if connection.is_pooled() {
+            let begin = begin::lent(session, connection.kind(), handler_timeout);
+            return format!("{begin} {}", self.sql().claim.with(&values));
+        }
+        values.push(begin::claim_limits(session, handler_timeout));
+        format!("{} EXECUTE idem_claim({})", begin::before_claim(session, handler_timeout), values.join(", "))
+    }
+
+    /// Claims in a new transaction, after a claim has failed because its key is in the table.
+    async fn claim_again(
+        &self,
+        mut txn: Txn,
+        identity: &Identity,
+        state: ClaimState,
+    ) -> Result<(Txn, Claimed), StoreError> {
+        let claimed = match txn.begin_again().await {
+            Ok(()) => self.claim(&mut txn, identity, state).await,
+            Err(fault) => Err(fault),
+        };
+        match claimed {
+            Ok(claimed) => Ok((txn, claimed)),
+            Err(fault) if !fault.is_answered() => Err(fault),
+            Err(fault) => rollback::rollback(txn).await.and(Err(fault)),
+        }
+    }
 }
 
 impl Claims for Postgres {
@@ -69,7 +120,8 @@ impl Claims for Postgres {
         txn.claimed(&rows, identity)
     }
 
-    /// Runs BEGIN, the settings of the transaction and the claim in one round trip.
+    /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in three if another transaction has
+    /// inserted the same key meanwhile.
     async fn begin_with_claim(
         &self,
         handler_timeout: Duration,
@@ -80,25 +132,8 @@ impl Claims for Postgres {
         if !connection.is_pooled() {
             connection.prepare_claim(&self.sql().prepare_claim).await?;
         }
-        let begin = begin::lent(connection.session(), connection.kind(), handler_timeout);
-        let lock_timeout = match state {
-            // The server's own number in milliseconds.
-            ClaimState::Processed => format!("'{}'", connection.session().lock_timeout),
-            ClaimState::Waiting => "NULL".to_owned(),
-        };
-        // Nothing of a message gets into the text except hexadecimal digits.
-        let values = [
-            identity.handler.0.to_string(),
-            format!("'\\x{}'::bytea", hex::encode(identity.key.as_bytes())),
-            format!("'\\x{}'::bytea", hex::encode(identity.fingerprint.as_bytes())),
-            (state == ClaimState::Processed).to_string(),
-            lock_timeout,
-        ];
-        let claim = match connection.is_pooled() {
-            true => self.sql().claim.with(&values),
-            false => format!("EXECUTE idem_claim({})", values.join(", ")),
-        };
-        let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
+        let text = self.begin_and_claim(&connection, handler_timeout, identity, state);
+        let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
         let mut txn = Txn::of(connection, handler_timeout);
         match answer {
             Ok(mut rows) => {
@@ -107,6 +142,8 @@ impl Claims for Postgres {
                 Ok((txn, claimed))
             }
             Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
+            // Another transaction has inserted the key meanwhile. Boxed: it is seldom used.
+            Err(failure) if failure.code() == Some("23505") => Box::pin(self.claim_again(txn, identity, state)).await,
             Err(failure) => rollback::rollback(txn).await.and(Err(failure.fault(About::Messages))),
         }
     }

@@ -170,6 +170,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Returns whether the INSERT of one staged message is prepared.
+    pub(super) fn stages(&self) -> bool {
+        self.ready.stages
+    }
+
+    /// Records that it is.
+    pub(super) fn record_stages(&mut self) {
+        self.ready.stages = true;
+    }
+
     /// Makes the connection idle, unless its state is in doubt.
     pub(super) fn put_back(self) {
         if self.sound && !self.spoilt && !self.behind {
