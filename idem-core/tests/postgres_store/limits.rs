@@ -1,7 +1,5 @@
 //! The time limits of a transaction, and the errors that mean that it is tried again.
 
-use std::time::Duration;
-
 use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 use sqlx::Executor;
 
@@ -36,7 +34,7 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(second).await.unwrap();
     // A handler timeout shorter than the lock wait is not an outage.
-    let mut third = world.store.begin(Duration::from_millis(200)).await.unwrap();
+    let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
     let answer = world.store.claim(&mut third, &world.identity("held"), ClaimState::Processed).await;
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
@@ -89,31 +87,6 @@ async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     assert_eq!(show(&mut txn).await, "0", "the session's own");
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
-}
-
-/// Behind a claim that exists, idem's own statements follow, and so their lock timeout stays. A handler timeout may be shorter
-/// than the time for which idem waits for an answer.
-#[tokio::test]
-async fn a_claim_sets_the_limits_whether_or_not_it_is_new_and_however_short_they_are() {
-    let Some(world) = world().await else { return };
-    for (key, timeout, found, new) in [
-        ("long", Duration::from_secs(30), ["1s", "30s", "40s"], ["0", "30s", "40s"]),
-        ("short", Duration::from_secs(3), ["1s", "3s", "13s"], ["0", "3s", "13s"]),
-        ("shortest", Duration::from_millis(500), ["250ms", "500ms", "10500ms"], ["0", "500ms", "10500ms"]),
-    ] {
-        for limits in [new, found] {
-            let identity = world.identity(key);
-            let claim = world.store.begin_with_claim(timeout, &identity, ClaimState::Processed);
-            let (mut txn, claimed) = claim.await.unwrap();
-            assert_eq!(claimed.is_new(), limits == new, "{key}");
-            let asked = "SELECT array[current_setting('lock_timeout'), current_setting('statement_timeout'),
-                                      current_setting('idle_in_transaction_session_timeout')]";
-            let shown: Vec<String> = sqlx::query_scalar(asked).fetch_one(handler_connection(&mut txn)).await.unwrap();
-            assert_eq!(shown, limits, "{key}");
-            committed(world.store.commit(txn).await);
-        }
-    }
     world.end().await;
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::begin_sql::BEGIN;
-use super::limits::{LOCK_WAIT, OWN};
+use super::limits::LOCK_WAIT;
 use super::run::RUN;
 use super::session::Session;
 use super::state::found;
@@ -40,26 +40,7 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
     text
 }
 
-/// Returns BEGIN for the prepared claim, which sets the limits.
-///
-/// The statement timeout that it sets applies to later statements. The claim itself is awaited for at most [`OWN`]: then the
-/// connection is closed, and a server that watches it ends the statement. Where that is later than the timeout, or the server
-/// does not watch, the timeout is set before.
-pub(super) fn before_claim(session: &Session, handler_timeout: Duration) -> String {
-    match session.watches() && handler_timeout >= OWN {
-        true => format!("{BEGIN};"),
-        false => format!("{BEGIN}; SET LOCAL statement_timeout = {};", statement_timeout(session, handler_timeout)),
-    }
-}
-
-/// Returns the limits as the last parameters of the prepared claim.
-pub(super) fn claim_limits(session: &Session, handler_timeout: Duration) -> String {
-    let lock_timeout = lock_wait(session, handler_timeout);
-    let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
-    format!("'{lock_timeout}', '{statement_timeout}', '{idle}'")
-}
-
-/// Returns BEGIN for a handler that follows at once, without a claim. Its statements wait for locks as the session does. The
+/// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session does. The
 /// last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written nothing and
 /// runs COMMIT could not be told from one that has not run it. It also has the run of the server.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {

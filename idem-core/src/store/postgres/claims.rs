@@ -12,7 +12,6 @@ use crate::store::{
 use crate::{Error, Fingerprint, Key};
 
 use super::answer::About;
-use super::connection::Connection;
 use super::rows::{duration, time};
 use super::{Postgres, Txn, begin, limits, many, register, rollback};
 
@@ -38,36 +37,6 @@ fn pruned(row: &PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
 }
 
 impl Postgres {
-    /// Returns BEGIN and the claim in one string. Nothing of a message gets into it except hexadecimal digits.
-    fn begin_and_claim(
-        &self,
-        connection: &Connection,
-        handler_timeout: Duration,
-        identity: &Identity,
-        state: ClaimState,
-    ) -> String {
-        let session = connection.session();
-        let (key, fingerprint) = (hex::encode(identity.key.as_bytes()), hex::encode(identity.fingerprint.as_bytes()));
-        let lock_timeout = match state {
-            // As the server has shown it.
-            ClaimState::Processed => format!("'{}'", session.lock_timeout),
-            ClaimState::Waiting => "NULL".to_owned(),
-        };
-        let mut values = vec![
-            identity.handler.0.to_string(),
-            format!("'\\x{key}'::bytea"),
-            format!("'\\x{fingerprint}'::bytea"),
-            (state == ClaimState::Processed).to_string(),
-            lock_timeout,
-        ];
-        if connection.is_pooled() {
-            let begin = begin::lent(session, connection.kind(), handler_timeout);
-            return format!("{begin} {}", self.sql().claim.with(&values));
-        }
-        values.push(begin::claim_limits(session, handler_timeout));
-        format!("{} EXECUTE idem_claim({})", begin::before_claim(session, handler_timeout), values.join(", "))
-    }
-
     /// Claims in a new transaction, after a claim has failed because its key is in the table.
     async fn claim_again(
         &self,
@@ -132,8 +101,25 @@ impl Claims for Postgres {
         if !connection.is_pooled() {
             connection.prepare_claim(&self.sql().prepare_claim).await?;
         }
-        let text = self.begin_and_claim(&connection, handler_timeout, identity, state);
-        let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+        let begin = begin::lent(connection.session(), connection.kind(), handler_timeout);
+        let lock_timeout = match state {
+            // The server's own number in milliseconds.
+            ClaimState::Processed => format!("'{}'", connection.session().lock_timeout),
+            ClaimState::Waiting => "NULL".to_owned(),
+        };
+        // Nothing of a message gets into the text except hexadecimal digits.
+        let values = [
+            identity.handler.0.to_string(),
+            format!("'\\x{}'::bytea", hex::encode(identity.key.as_bytes())),
+            format!("'\\x{}'::bytea", hex::encode(identity.fingerprint.as_bytes())),
+            (state == ClaimState::Processed).to_string(),
+            lock_timeout,
+        ];
+        let claim = match connection.is_pooled() {
+            true => self.sql().claim.with(&values),
+            false => format!("EXECUTE idem_claim({})", values.join(", ")),
+        };
+        let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
         let mut txn = Txn::of(connection, handler_timeout);
         match answer {
             Ok(mut rows) => {

@@ -11,12 +11,12 @@ use super::run::RUN;
 /// and would miss the date of a prune that committed after the snapshot.
 ///
 /// An existing claim is in the answer, so that a duplicate of a processed message costs one round trip and no lock.
-fn claim_with(limits: &str, on_conflict: &str) -> String {
+fn claim_with(on_conflict: &str) -> String {
     format!(
         "
     WITH existing AS MATERIALIZED (
         SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint AS age
-        FROM {{schema}}.processed_messages WHERE handler_id = $1 AND key = $2{limits}
+        FROM {{schema}}.processed_messages WHERE handler_id = $1 AND key = $2
     ), inserted AS (
         INSERT INTO {{schema}}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
         SELECT $1, $2, $3, CASE WHEN $4 THEN now() END WHERE NOT EXISTS (SELECT FROM existing)
@@ -32,7 +32,7 @@ fn claim_with(limits: &str, on_conflict: &str) -> String {
 
 /// The claim for a key that another transaction may claim at the same time.
 pub(super) fn claim() -> String {
-    claim_with("", "ON CONFLICT (handler_id, key) DO NOTHING")
+    claim_with("ON CONFLICT (handler_id, key) DO NOTHING")
 }
 
 /// The claim of an application in its own transaction, whose settings are left alone.
@@ -58,14 +58,8 @@ pub(super) const REOPEN: &str = "
 /// For a key that no other transaction claims at the same time, which is nearly always the case: ON CONFLICT searches the
 /// index once more, marks the row as tentative, and writes one more record to the log. Without it a lost race is an error,
 /// and the other statement follows in a new transaction.
-///
-/// $6 to $8 are the limits of the transaction: this statement sets them before it searches for the claim, which costs the
-/// server less than a statement for each.
 pub(super) fn prepare() -> String {
-    let limits = "
-            AND (SELECT set_config('lock_timeout', $6, true) || set_config('statement_timeout', $7, true)
-                     || set_config('idle_in_transaction_session_timeout', $8, true)) IS NOT NULL";
-    format!("PREPARE idem_claim (int, bytea, bytea, bool, text, text, text, text) AS {}", claim_with(limits, ""))
+    format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {}", claim_with(""))
 }
 
 /// Whether a claim exists as this transaction wrote it (PostgreSQL manual, 5.6, xmin).

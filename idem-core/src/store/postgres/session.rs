@@ -177,11 +177,6 @@ impl Session {
         )
     }
 
-    /// Returns whether the server ends a statement whose client is gone.
-    pub(super) fn watches(&self) -> bool {
-        self.watches
-    }
-
     /// Returns the role whose privileges the session has.
     pub(super) fn role(&self) -> &str {
         &self.role
