@@ -37,12 +37,10 @@ trigger() { # table
 
 # The parts of a message. The values are a key of 16 bytes and a fingerprint of 16 bytes.
 first="BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE\\;"
-begin="$first DISCARD SEQUENCES\\;"
 settings="SET LOCAL lock_timeout = '1000'\\; SET LOCAL statement_timeout = 30000\\; SET LOCAL idle_in_transaction_session_timeout = 40000\\;"
-values="1, '\\x:a:b', '\\x:b:a', true, '0', '1000', '30000', '40000'"
-limits="AND (SELECT set_config('lock_timeout', \$6, true) || set_config('statement_timeout', \$7, true)
-        || set_config('idle_in_transaction_session_timeout', \$8, true)) IS NOT NULL"
-types="(int, bytea, bytea, bool, text, text, text, text)"
+begin="$first DISCARD SEQUENCES\\; $settings"
+values="1, '\\x:a:b', '\\x:b:a', true, '0'"
+types="(int, bytea, bytea, bool, text)"
 effect="INSERT INTO one_message.effects VALUES (':a:b');"
 pruned=", (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM one_message.handlers WHERE id = \$1)"
 clean="RESET ALL\\; CLOSE ALL\\; UNLISTEN *\\; EXECUTE clean;"
@@ -53,16 +51,16 @@ rows() { # table, what finds no claim, ON CONFLICT, how far claims were pruned
         RETURNING CASE WHEN set_config('lock_timeout', coalesce(\$5, current_setting('lock_timeout')), true) IS NOT NULL
             THEN pg_current_xact_id()::text END AS xid $4"
 }
-claim() { # table, limits, ON CONFLICT, how far claims were pruned
+claim() { # table, ON CONFLICT, how far claims were pruned
     echo "WITH existing AS MATERIALIZED (
             SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint AS age
-            FROM one_message.$1 WHERE handler_id = \$1 AND key = \$2 $2
-        ), inserted AS ($(rows "$1" "SELECT FROM existing" "$3" "$4"))
+            FROM one_message.$1 WHERE handler_id = \$1 AND key = \$2
+        ), inserted AS ($(rows "$1" "SELECT FROM existing" "$2" "$3"))
         SELECT inserted.*, NULL::bytea AS fingerprint, NULL::bigint AS age FROM inserted
-        UNION ALL SELECT NULL, ${4:+NULL,} fingerprint, age FROM existing"
+        UNION ALL SELECT NULL, ${3:+NULL,} fingerprint, age FROM existing"
 }
-alone() { # table, limits: an existing claim is not in the answer
-    rows "$1" "SELECT FROM one_message.$1 WHERE handler_id = \$1 AND key = \$2 $2" "" "$pruned"
+alone() { # table: an existing claim is not in the answer
+    rows "$1" "SELECT FROM one_message.$1 WHERE handler_id = \$1 AND key = \$2" "" "$pruned"
 }
 ended="CASE WHEN pg_current_xact_id_if_assigned() IS DISTINCT FROM \$1 THEN concat('ended')::int"
 prepare() { # the claim
@@ -81,32 +79,31 @@ prepare() { # the claim
 message() { # name, claim, what is sent before the handler, after it
     { prepare "$2"; printf '%s\n%s\n%s\n' "$3" "$effect" "$4"; } > "$dir/$1"
 }
-ours=$(claim claims "$limits" "" "$pruned")
+ours=$(claim claims "" "$pruned")
 execute="EXECUTE claim($values) \\gset"
 message idem "$ours" "$begin $execute" "$guard COMMIT\\; $clean"
 conflict="ON CONFLICT (handler_id, key) DO NOTHING"
-message before "$(claim claims "" "$conflict" "$pruned")" "$begin $settings $execute" \
+message before "$(claim claims "$conflict" "$pruned")" "$begin $execute" \
     "EXECUTE guard_sets(':xid')\\; COMMIT\\; RESET ALL\\; EXECUTE clean_looks;"
-message on-conflict "$(claim claims "$limits" "$conflict" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
-message set-local "$(claim claims "" "" "$pruned")" "$begin $settings $execute" "$guard COMMIT\\; $clean"
+message on-conflict "$(claim claims "$conflict" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message guard-sets-the-level "$ours" "$begin $execute" "EXECUTE guard_sets(':xid')\\; COMMIT\\; $clean"
 message clean-by-looks "$ours" "$begin $execute" "$guard COMMIT\\; RESET ALL\\; EXECUTE clean_looks;"
 message no-reset-all "$ours" "$begin $execute" "$guard COMMIT\\; CLOSE ALL\\; UNLISTEN *\\; EXECUTE clean;"
 message no-close-and-unlisten "$ours" "$begin $execute" "$guard COMMIT\\; RESET ALL\\; EXECUTE clean;"
 message no-clean "$ours" "$begin $execute" "$guard COMMIT;"
-message no-discard-sequences "$ours" "$first $execute" "$guard COMMIT\\; $clean"
-message no-limits "$(claim claims "" "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
+message no-discard-sequences "$ours" "$first $settings $execute" "$guard COMMIT\\; $clean"
+message no-limits "$ours" "$first DISCARD SEQUENCES\\; $execute" "$guard COMMIT\\; $clean"
 message no-guard "$ours" "$begin $execute" "COMMIT\\; $clean"
-message no-existing-claim "$(alone claims "$limits")" "$begin $execute" "$guard COMMIT\\; $clean"
-message no-pruning-cutoff "$(claim claims "$limits" "" "")" "$begin $execute" "$guard COMMIT\\; $clean"
-message no-checks "$(claim unchecked "$limits" "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
-message no-trigger "$(claim untriggered "$limits" "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
-message date-index "$(claim dated "$limits" "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
-message no-fingerprint "$ours" "$begin EXECUTE claim(1, '\\x:a:b', '', true, '0', '1000', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
+message no-existing-claim "$(alone claims)" "$begin $execute" "$guard COMMIT\\; $clean"
+message no-pruning-cutoff "$(claim claims "" "")" "$begin $execute" "$guard COMMIT\\; $clean"
+message no-checks "$(claim unchecked "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
+message no-trigger "$(claim untriggered "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
+message date-index "$(claim dated "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
+message no-fingerprint "$ours" "$begin EXECUTE claim(1, '\\x:a:b', '', true, '0') \\gset" "$guard COMMIT\\; $clean"
 message four-round-trips "$ours" "BEGIN;
 $execute" "EXECUTE guard(':xid');
 COMMIT;"
-message natural "$ours" "$begin EXECUTE natural('0', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
+message natural "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural('0', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
 message by-hand "$ours" "BEGIN\\; SET LOCAL lock_timeout = 1000\\; SET LOCAL statement_timeout = 30000\\; SET LOCAL idle_in_transaction_session_timeout = 40000\\; SET LOCAL synchronous_commit = on;
 EXECUTE by_hand(1, '\\x:a:b', '\\x:b:a') \\gset" "SELECT pg_current_xact_id_if_assigned()::text;
 COMMIT;"
@@ -115,7 +112,7 @@ message no-claim-autocommit "$ours" "" ""
 
 one() { pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log && awk '/^tps/ {print $3}' out; }
 cd "$dir"
-sides="idem before on-conflict set-local guard-sets-the-level clean-by-looks no-reset-all no-close-and-unlisten no-clean
+sides="idem before on-conflict guard-sets-the-level clean-by-looks no-reset-all no-close-and-unlisten no-clean
     no-discard-sequences no-limits no-guard no-existing-claim no-pruning-cutoff no-checks no-trigger date-index no-fingerprint
     four-round-trips natural by-hand no-claim no-claim-autocommit"
 [ -z "$chosen" ] || sides="idem $chosen"
