@@ -42,6 +42,22 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     world.end().await;
 }
 
+/// As `LOCK TABLE` and most changes of a table take. The message is then held, which is no outage.
+#[tokio::test]
+async fn a_claim_waits_for_a_lock_on_its_table_as_for_another_claim() {
+    let Some(mut world) = world().await else { return };
+    // The connection has prepared the claim.
+    world.process("warm").await;
+    let lock = sqlx::raw_sql("BEGIN; LOCK TABLE processed_messages IN ACCESS EXCLUSIVE MODE");
+    world.other.execute(lock).await.unwrap();
+    let identity = world.identity("waits");
+    let claim = world.store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await;
+    assert!(matches!(claim, Err(StoreError::LockTimeout)), "{claim:?}");
+    world.other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
+    world.process("waits").await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_claim_that_waits_for_another_and_loses_finds_that_one() {
     let Some(mut world) = world().await else { return };
