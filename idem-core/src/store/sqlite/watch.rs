@@ -17,6 +17,8 @@ const ROLLED_BACK: u8 = 2;
 const REFUSED: u8 = 3;
 /// A guarded transaction is open, and idem has sent its COMMIT.
 const ENDING: u8 = 4;
+/// The COMMIT that was allowed has run.
+const ENDED: u8 = 5;
 
 /// The number of virtual machine steps between two checks of the clock: about 100 µs.
 const STEPS: i32 = 10_000;
@@ -65,7 +67,8 @@ impl Watch {
     /// writes persist.
     fn allows_commit(&self) -> bool {
         let _ = self.state.compare_exchange(GUARDED, REFUSED, SeqCst, SeqCst);
-        self.state.load(SeqCst) == IDLE || self.state.load(SeqCst) == ENDING
+        // Only the first one: statements that a handler has sent behind its own COMMIT would autocommit.
+        self.state.load(SeqCst) == IDLE || self.state.compare_exchange(ENDING, ENDED, SeqCst, SeqCst).is_ok()
     }
 
     /// From now on, records the end of the transaction, which idem did not cause.
@@ -73,8 +76,8 @@ impl Watch {
         self.state.store(GUARDED, SeqCst);
     }
 
-    /// From now on, the guarded transaction may be committed, unless it has ended already: the command that is sent next
-    /// releases the savepoint and commits, and is not answered in between.
+    /// From now on, the guarded transaction may be committed once, unless it has ended already: the command that is sent
+    /// next releases the savepoint and commits, and is not answered in between.
     pub(super) fn end(&self) {
         let _ = self.state.compare_exchange(GUARDED, ENDING, SeqCst, SeqCst);
     }
