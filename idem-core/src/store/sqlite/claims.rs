@@ -16,9 +16,9 @@ use crate::store::{
 };
 use crate::{Error, Fingerprint, Key};
 
-/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses the
-/// COMMIT of a handler, so a claim is reopened only if the handler has removed the hook. The answer can then be lost
-/// only if the disk fails at this very COMMIT, since the database is in this process.
+/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses each
+/// COMMIT that a handler awaits, so a claim is reopened only behind one that it has not awaited, or if it has removed the
+/// hook. The answer can then be lost only if the disk fails at this very COMMIT, since the database is in this process.
 const REOPEN: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = NULL
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
@@ -60,11 +60,11 @@ pub(super) async fn insert(
 }
 
 /// Binds the values of a claim to its statement, or to a command with it.
-fn bound<'q>(
+fn bound(
     text: AssertSqlSafe<Arc<str>>,
-    identity: &'q Identity,
+    identity: &Identity,
     state: ClaimState,
-) -> Query<'q, sqlx::Sqlite, SqliteArguments> {
+) -> Query<'_, sqlx::Sqlite, SqliteArguments> {
     let query = sqlx::query(text).bind(identity.handler.0).bind(identity.key.as_bytes());
     query.bind(identity.fingerprint.as_bytes()).bind(state == ClaimState::Processed)
 }
