@@ -91,6 +91,19 @@ async fn a_connection_that_has_staged_refuses_the_same() {
 }
 
 #[tokio::test]
+async fn a_handler_that_removes_the_prepared_insert_fails_and_harms_no_later_message() {
+    let Some(mut world) = world().await else { return };
+    committed(stage_after(&world, "first", "SELECT 1", message("first")).await);
+    let done = stage_after(&world, "removes", "DEALLOCATE idem_stage", message("removes")).await;
+    let CommitResult::Refused(why) = done else { panic!("{done:?}") };
+    assert!(why.to_string().contains("deallocated"), "{why}");
+    assert_eq!((world.number(STAGED).await, world.claims().await), (1, 1));
+    committed(stage_after(&world, "next", "SELECT 1", message("next")).await);
+    assert_eq!((world.number(STAGED).await, world.claims().await), (2, 2));
+    world.end().await;
+}
+
+#[tokio::test]
 async fn an_application_stages_in_its_own_transaction() {
     let Some(mut world) = world().await else { return };
     let mut own = PgConnection::connect(&world.url).await.unwrap();
