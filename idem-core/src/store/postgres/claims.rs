@@ -90,7 +90,7 @@ impl Claims for Postgres {
     }
 
     /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in three if another transaction has
-    /// inserted the same key meanwhile.
+    /// inserted the same key meanwhile, and in one more where a connection prepares its first claim of either kind.
     async fn begin_with_claim(
         &self,
         handler_timeout: Duration,
