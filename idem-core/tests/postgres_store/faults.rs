@@ -67,6 +67,7 @@ async fn a_row_that_a_trigger_keeps_out_silently_is_the_fault_of_its_message() {
 const CODES: &[(&str, &str)] = &[
     ("22001", "the message's"),
     ("22P05", "the message's"),
+    ("23505", "the message's"),
     ("23514", "the message's"),
     ("23P01", "the message's"),
     ("54000", "the message's"),

@@ -1,9 +1,9 @@
 //! The time limits of a transaction, and the errors that mean that it is tried again.
 
-use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 use sqlx::Executor;
 
-use crate::world::{DEADLINE, handler_connection, world};
+use crate::world::{DEADLINE, committed, fresh, handler_connection, world};
 
 #[tokio::test]
 async fn a_handlers_lost_race_is_known_through_wrappers() {
@@ -39,6 +39,55 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
     assert!(matches!(world.store.commit(holder).await, CommitResult::Done));
+    world.end().await;
+}
+
+/// As `LOCK TABLE` and most changes of a table take. The message is then held, which is no outage.
+#[tokio::test]
+async fn a_claim_waits_for_a_lock_on_its_table_as_for_another_claim() {
+    let Some(mut world) = world().await else { return };
+    // The connection has prepared the claim.
+    world.process("warm").await;
+    let lock = sqlx::raw_sql("BEGIN; LOCK TABLE processed_messages IN ACCESS EXCLUSIVE MODE");
+    world.other.execute(lock).await.unwrap();
+    let identity = world.identity("waits");
+    let claim = world.store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await;
+    assert!(matches!(claim, Err(StoreError::LockTimeout)), "{claim:?}");
+    world.other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
+    world.process("waits").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_waits_for_another_and_loses_finds_that_one() {
+    let Some(mut world) = world().await else { return };
+    let key = fresh("raced");
+    let holder = world.claimed(&key).await;
+    let (store, copy) = (world.store.clone(), world.identity(&key));
+    let claim = tokio::spawn(async move {
+        loop {
+            match store.begin_with_claim(DEADLINE, &copy, ClaimState::Processed).await {
+                // The machine is busy, and the other transaction is still open.
+                Err(StoreError::LockTimeout) => {}
+                claimed => break claimed,
+            }
+        }
+    });
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                 WHERE wait_event_type = 'Lock' AND query LIKE concat('%', encode($1, 'hex'), '%')";
+    while sqlx::query_scalar::<_, i64>(waits).bind(key.as_bytes()).fetch_one(&mut world.other).await.unwrap() == 0 {
+        assert!(!claim.is_finished(), "it did not wait");
+        tokio::task::yield_now().await;
+    }
+    committed(world.store.commit(holder).await);
+    let (mut txn, claimed) = claim.await.unwrap().unwrap();
+    let Claimed::Found(Some(existing)) = claimed else { panic!("{claimed:?}") };
+    assert!(existing.age.is_some());
+    // It has a transaction with the limits of the first one.
+    let shown = sqlx::query_scalar::<_, String>("SHOW statement_timeout").fetch_one(handler_connection(&mut txn)).await;
+    assert_eq!(shown.unwrap(), "30s");
+    world.store.rollback(txn).await.unwrap();
+    assert_eq!(world.claims().await, 1);
     world.end().await;
 }
 

@@ -32,7 +32,8 @@ async fn settings_of_the_handler_change_nothing_in_what_is_staged() {
     let Some(mut world) = world().await else { return };
     let settings = "SET LOCAL standard_conforming_strings = off; SET LOCAL backslash_quote = off; \
                     SET LOCAL bytea_output = 'escape'; SET LOCAL search_path = pg_temp";
-    for (key, staged) in ["a", "b"].into_iter().zip(both()) {
+    // A connection that has staged a message inserts the next one by a prepared statement.
+    for (key, staged) in ["a", "b", "c", "d"].into_iter().zip(both().into_iter().chain(both())) {
         let payload = staged.payload().to_vec();
         committed(stage_after(&world, key, settings, staged).await);
         let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT payload FROM outbox_messages ORDER BY id DESC LIMIT 1");
@@ -67,6 +68,38 @@ async fn a_table_that_is_gone_is_no_failure_of_the_handler() {
         assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
     }
     assert_eq!(world.claims().await, 0);
+    world.end().await;
+}
+
+/// Its INSERT is prepared by then.
+#[tokio::test]
+async fn a_connection_that_has_staged_refuses_the_same() {
+    let Some(mut world) = world().await else { return };
+    committed(stage_after(&world, "first", "SELECT 1", message("first")).await);
+    let done = stage_after(&world, "role", "SET LOCAL ROLE pg_monitor", message("role")).await;
+    let CommitResult::Refused(why) = done else { panic!("{done:?}") };
+    assert!(why.to_string().contains("SET ROLE"), "{why}");
+    committed(stage_after(&world, "second", "SELECT 1", message("second")).await);
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    sqlx::query("ALTER TABLE outbox_messages RENAME TO gone").execute(&mut world.other).await.unwrap();
+    let mut txn = world.claimed("gone").await;
+    world.store.stage(&mut txn, outbox, vec![message("gone")]).unwrap();
+    let done = world.store.commit(txn).await;
+    assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
+    assert_eq!((world.number("SELECT count(*) FROM gone").await, world.claims().await), (2, 2));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_removes_the_prepared_insert_fails_and_harms_no_later_message() {
+    let Some(mut world) = world().await else { return };
+    committed(stage_after(&world, "first", "SELECT 1", message("first")).await);
+    let done = stage_after(&world, "removes", "DEALLOCATE idem_stage", message("removes")).await;
+    let CommitResult::Refused(why) = done else { panic!("{done:?}") };
+    assert!(why.to_string().contains("deallocated"), "{why}");
+    assert_eq!((world.number(STAGED).await, world.claims().await), (1, 1));
+    committed(stage_after(&world, "next", "SELECT 1", message("next")).await);
+    assert_eq!((world.number(STAGED).await, world.claims().await), (2, 2));
     world.end().await;
 }
 

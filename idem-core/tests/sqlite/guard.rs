@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use idem_core::Fingerprint;
 use idem_core::store::{Claims, CommitResult, InboxRows, RowKind, TakeLimit, Transactions};
 use sqlx::Connection;
@@ -43,6 +44,62 @@ async fn commit_and_begin_by_the_handler_are_found_and_nothing_stands() {
     let statements = ["INSERT INTO effects VALUES (1)", "COMMIT", "BEGIN", "INSERT INTO effects VALUES (2)"];
     assert!(matches!(abuse(&world, &statements).await, CommitResult::CommitRefused));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+/// The connection's thread runs it before or behind the point from which idem's own COMMIT is allowed.
+#[tokio::test]
+async fn a_commit_that_the_handler_does_not_await_is_found() {
+    for round in 0..50 {
+        let world = World::new().await;
+        let mut txn = world.claimed("k").await;
+        run(&mut txn, "INSERT INTO effects VALUES (1)").await.unwrap();
+        let _ = run(&mut txn, "COMMIT").now_or_never();
+        match world.store.commit(txn).await {
+            CommitResult::CommitRefused => {
+                assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0), "{round}");
+            }
+            CommitResult::CommittedEarly(_) => {
+                assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1), "{round}");
+            }
+            other => panic!("{round}: {other:?}"),
+        }
+        world.process("next").await;
+    }
+}
+
+/// A handler that writes 1, sends this end of its transaction and an INSERT of 2 without awaiting them, and returns `Ok`.
+async fn send_unawaited(world: &World, end: &'static str) -> CommitResult {
+    let mut txn = world.claimed("k").await;
+    run(&mut txn, "INSERT INTO effects VALUES (1)").await.unwrap();
+    // In a command each: the connection's thread leaves a command at the first answer that nobody receives.
+    for statement in [LENGTHY, end, "INSERT INTO effects VALUES (2)"] {
+        let _ = run(&mut txn, statement).now_or_never();
+    }
+    let committed = world.store.commit(txn).await;
+    world.process("next").await;
+    committed
+}
+
+#[tokio::test]
+async fn nothing_stands_behind_a_rollback_that_the_handler_does_not_await() {
+    let world = World::new().await;
+    assert!(matches!(send_unawaited(&world, "ROLLBACK").await, CommitResult::RolledBack));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+#[tokio::test]
+async fn nothing_stands_that_is_sent_behind_a_commit_which_the_handler_does_not_await() {
+    let world = World::new().await;
+    match send_unawaited(&world, "COMMIT").await {
+        CommitResult::CommittedEarly(_) => {
+            assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1));
+        }
+        // This task was stopped for so long that idem's COMMIT was not allowed yet.
+        CommitResult::CommitRefused => {
+            assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
@@ -176,6 +233,10 @@ async fn a_statement_is_cut_off_at_the_deadline() {
     world.store.rollback(txn).await.unwrap();
     world.process("next").await;
 }
+
+/// Takes the connection's thread much longer than this task takes to send what follows, up to idem's COMMIT.
+const LENGTHY: &str =
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT count(*) FROM n";
 
 /// Runs for hours.
 pub(crate) const ENDLESS: &str =

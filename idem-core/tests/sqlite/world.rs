@@ -79,8 +79,9 @@ impl World {
 
     /// A transaction with a new claim of this key, as a handler gets it.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
-        let mut txn = self.store.begin(LONG).await.unwrap();
-        let claimed = self.store.claim(&mut txn, &self.identity(key), ClaimState::Processed).await.unwrap();
+        let identity = self.identity(key);
+        let claim = self.store.begin_with_claim(LONG, &identity, ClaimState::Processed);
+        let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn
     }

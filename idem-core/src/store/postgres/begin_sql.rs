@@ -8,8 +8,9 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE
 /// costs the server less than one for each limit.
 pub(super) fn prepare() -> String {
     format!(
-        "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text, {RUN},
-         pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true),
-         pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)"
+        "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text, {RUN}
+         WHERE pg_catalog.concat(pg_catalog.set_config('lock_timeout', $1, true),
+             pg_catalog.set_config('statement_timeout', $2, true),
+             pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true)) IS NOT NULL"
     )
 }

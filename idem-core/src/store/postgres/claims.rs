@@ -22,8 +22,8 @@ impl Txn {
         let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
         let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
             return Ok(Claimed::Found(Some(ExistingClaim {
-                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(3)?),
-                age: row.try_get::<Option<i64>, _>(4)?.map(duration),
+                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(2)?),
+                age: row.try_get::<Option<i64>, _>(3)?.map(duration),
             })));
         };
         self.guard(xid, Some((identity.handler, identity.key.clone())));
@@ -31,9 +31,29 @@ impl Txn {
     }
 }
 
-/// Decodes the time in microseconds in the third column of the answer, a number or, in the simple protocol, text.
+/// Decodes the time in microseconds in the second column of the answer, a number or, in the simple protocol, text.
 fn pruned(row: &PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
-    Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
+    Ok(row.try_get::<Option<i64>, _>(1)?.map(time))
+}
+
+impl Postgres {
+    /// Claims in a new transaction, after a claim has failed because its key is in the table.
+    async fn claim_again(
+        &self,
+        mut txn: Txn,
+        identity: &Identity,
+        state: ClaimState,
+    ) -> Result<(Txn, Claimed), StoreError> {
+        let claimed = match txn.begin_again().await {
+            Ok(()) => self.claim(&mut txn, identity, state).await,
+            Err(fault) => Err(fault),
+        };
+        match claimed {
+            Ok(claimed) => Ok((txn, claimed)),
+            Err(fault) if !fault.is_answered() => Err(fault),
+            Err(fault) => rollback::rollback(txn).await.and(Err(fault)),
+        }
+    }
 }
 
 impl Claims for Postgres {
@@ -69,7 +89,8 @@ impl Claims for Postgres {
         txn.claimed(&rows, identity)
     }
 
-    /// Runs BEGIN, the settings of the transaction and the claim in one round trip.
+    /// Runs BEGIN, the settings of the transaction and the claim in one round trip, or in three if another transaction has
+    /// inserted the same key meanwhile, and in one more where a connection prepares its first claim of either kind.
     async fn begin_with_claim(
         &self,
         handler_timeout: Duration,
@@ -107,6 +128,8 @@ impl Claims for Postgres {
                 Ok((txn, claimed))
             }
             Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
+            // Another transaction has inserted the key meanwhile. Boxed: it is seldom used.
+            Err(failure) if failure.code() == Some("23505") => Box::pin(self.claim_again(txn, identity, state)).await,
             Err(failure) => rollback::rollback(txn).await.and(Err(failure.fault(About::Messages))),
         }
     }

@@ -11,20 +11,29 @@ use super::run::RUN;
 /// and would miss the date of a prune that committed after the snapshot.
 ///
 /// An existing claim is in the answer, so that a duplicate of a processed message costs one round trip and no lock.
-pub(super) const CLAIM: &str = "
+fn claim_with(on_conflict: &str) -> String {
+    format!(
+        "
     WITH existing AS MATERIALIZED (
         SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint AS age
-        FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2
+        FROM {{schema}}.processed_messages WHERE handler_id = $1 AND key = $2
     ), inserted AS (
-        INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
+        INSERT INTO {{schema}}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
         SELECT $1, $2, $3, CASE WHEN $4 THEN now() END WHERE NOT EXISTS (SELECT FROM existing)
-        ON CONFLICT (handler_id, key) DO NOTHING
-        RETURNING pg_current_xact_id()::text,
-                  set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true),
-                  (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1)
+        {on_conflict}
+        RETURNING CASE WHEN set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true) IS NOT NULL
+                       THEN pg_current_xact_id()::text END,
+                  (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {{schema}}.handlers WHERE id = $1)
     )
     SELECT inserted.*, NULL::bytea, NULL::bigint FROM inserted
-    UNION ALL SELECT NULL, NULL, NULL, fingerprint, age FROM existing";
+    UNION ALL SELECT NULL, NULL, fingerprint, age FROM existing"
+    )
+}
+
+/// The claim for a key that another transaction may claim at the same time.
+pub(super) fn claim() -> String {
+    claim_with("ON CONFLICT (handler_id, key) DO NOTHING")
+}
 
 /// The claim of an application in its own transaction, whose settings are left alone.
 pub(super) const OWN: &str = "
@@ -45,8 +54,12 @@ pub(super) const REOPEN: &str = "
 
 /// The same statement for the simple protocol, in which it can follow BEGIN in one string. It is prepared once per
 /// connection, since the server would otherwise parse and plan it for each message.
+///
+/// For a key that no other transaction claims at the same time, which is nearly always the case: ON CONFLICT searches the
+/// index once more, marks the row as tentative, and writes one more record to the log. Without it a lost race is an error,
+/// and the other statement follows in a new transaction.
 pub(super) fn prepare() -> String {
-    format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {CLAIM}")
+    format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {}", claim_with(""))
 }
 
 /// Whether a claim exists as this transaction wrote it (PostgreSQL manual, 5.6, xmin).

@@ -27,7 +27,7 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     let writes = std::mem::take(&mut txn.writes);
     let (mut inserts, mut unscheduled) = (Vec::new(), None);
     if writes.are_small() {
-        inserts = writes.texts(txn.lock_wait(), txn.batch);
+        inserts = writes.texts(txn.lock_wait(), txn.batch, txn.connection.stages());
     } else {
         // Boxed: it is large and seldom used.
         match Box::pin(insert_first(&mut txn, &writes)).await {
@@ -38,6 +38,7 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
         }
     }
     let (text, needed) = question(&txn, &inserts);
+    let (text, prepares) = prepare(&txn, &writes, text);
     let Answer { finished, rows, failure } = ask(&mut txn, text, needed).await;
     let failure = match failure {
         None if finished < needed => {
@@ -46,6 +47,9 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
         None => {
             if writes.local.is_some() {
                 unscheduled.unwrap_or_else(|| local::unscheduled(&rows)).tell();
+            }
+            if prepares {
+                txn.connection.record_stages();
             }
             txn.put_back(&rows).await;
             return CommitResult::Done;
@@ -97,6 +101,16 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
     inserts.iter().for_each(|insert| text.extend(["; ", insert]));
     text.extend([&*leave, "; COMMIT", &*txn.cleaning()]);
     (text, needed + inserts.len())
+}
+
+/// Prepares the INSERT of one staged message for the next one of this connection, behind everything else: if it fails, only
+/// the connection is closed.
+fn prepare(txn: &Txn, writes: &Writes, text: String) -> (String, bool) {
+    let is_missing = !txn.connection.is_pooled() && !txn.connection.stages();
+    match writes.prepare().filter(|_| is_missing) {
+        Some(prepare) => (format!("{text}; {prepare}"), true),
+        None => (text, false),
+    }
 }
 
 /// Returns the guard.

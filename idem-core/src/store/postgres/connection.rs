@@ -28,6 +28,8 @@ pub(super) struct Connection {
     sound: bool,
     /// One of idem's own statements failed, for a reason that may lie in the session.
     spoilt: bool,
+    /// A handler has removed prepared statements of idem.
+    incomplete: bool,
     /// sqlx reads each answer one query late, since a handler left the end of an answer unread.
     behind: bool,
     shared: Arc<Shared>,
@@ -52,7 +54,7 @@ impl Connection {
         slot: Slot<Ready>,
         own: Option<OwnedSemaphorePermit>,
     ) -> Self {
-        Self { ready, of, sound: true, spoilt: false, behind: false, shared, slot, _own: own }
+        Self { ready, of, sound: true, spoilt: false, incomplete: false, behind: false, shared, slot, _own: own }
     }
 
     /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
@@ -105,6 +107,7 @@ impl Connection {
             Some(refused) => {
                 self.sound = true;
                 self.spoilt |= !refused.is_ordinary();
+                self.incomplete |= refused.code() == Some("26000");
             }
             None => self.sound = true,
         }
@@ -170,9 +173,19 @@ impl Connection {
         Ok(())
     }
 
+    /// Returns whether the INSERT of one staged message is prepared.
+    pub(super) fn stages(&self) -> bool {
+        self.ready.stages
+    }
+
+    /// Records that it is.
+    pub(super) fn record_stages(&mut self) {
+        self.ready.stages = true;
+    }
+
     /// Makes the connection idle, unless its state is in doubt.
     pub(super) fn put_back(self) {
-        if self.sound && !self.spoilt && !self.behind {
+        if self.sound && !self.spoilt && !self.incomplete && !self.behind {
             self.slot.put_back(self.of, self.ready);
         }
     }

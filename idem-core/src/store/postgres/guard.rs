@@ -8,7 +8,7 @@ pub(super) const CHANGED: &str = "idem: a handler changed the role or a setting,
                                   later handlers of the batch";
 
 /// Returns a statement that raises an error unless the current transaction has this id, and `same` holds if given. It
-/// also sets the level of durability again, which the handler may have changed for its transaction.
+/// also sets the level of durability again if the handler has changed it.
 pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> String {
     // Casting a text that is not a number is how plain SQL raises a custom error; `concat` is not immutable, which
     // keeps the planner from raising it beforehand (PostgreSQL manual, 4.2.14).
@@ -19,11 +19,13 @@ pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> Str
     if let Some(same) = same {
         check += &format!("WHEN NOT ({same}) THEN pg_catalog.concat('{CHANGED}')::int ");
     }
-    check += "ELSE 1 END";
     if let Some(level) = durable {
-        check += &format!(", pg_catalog.set_config('synchronous_commit', '{level}', true)");
+        check += &format!(
+            "WHEN pg_catalog.current_setting('synchronous_commit') <> '{level}'
+             THEN pg_catalog.length(pg_catalog.set_config('synchronous_commit', '{level}', true)) "
+        );
     }
-    check
+    check + "ELSE 1 END"
 }
 
 /// Prepared once per connection, since the server would otherwise plan them for each message.

@@ -22,7 +22,16 @@ pub(super) const REGISTER: &str = "
 pub(super) const STAGE: &str = "
     INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload) VALUES ";
 
-/// The same for many or large messages. In any transaction but the one with the number $8, it inserts nothing: after a
+/// The INSERT of one message, prepared in each connection that has staged one: the server would otherwise parse and plan it
+/// for each.
+pub(super) fn prepare() -> String {
+    format!(
+        "PREPARE idem_stage (pg_catalog.int4, pg_catalog.int2, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea,
+                             pg_catalog.bytea, pg_catalog.bytea) AS {STAGE} ($1, $2, $3, $4, $5, $6, $7)"
+    )
+}
+
+/// [`STAGE`] for many or large messages. In any transaction but the one with the number $8, it inserts nothing: after a
 /// COMMIT of the handler there is none, and what this inserted would be committed at once. The order of the rows is
 /// that of the arrays. Without $8 the
 /// transaction gets its number before it draws ids, as relays rely on. Returns how many rows it has inserted.

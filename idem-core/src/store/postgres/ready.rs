@@ -20,6 +20,8 @@ pub(super) struct Ready {
     pub(super) session: Session,
     /// Whether the claim is prepared in it.
     pub(super) claims: bool,
+    /// Whether the INSERT of a staged message is.
+    pub(super) stages: bool,
 }
 
 /// The state that the connections of a store share.
@@ -88,7 +90,7 @@ impl Shared {
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Ready { conn, session, claims: false })
+        Ok(Ready { conn, session, claims: false, stages: false })
     }
 
     fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {

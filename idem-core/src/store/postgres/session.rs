@@ -165,15 +165,13 @@ impl Session {
         settings
     }
 
-    /// Prepares the statement that releases a handler's locks and checks for state that survives `RESET ALL`: another
-    /// role, temporary tables, channels, cursors. If a handler has removed all prepared statements, it fails, and the
-    /// connection is closed.
+    /// Prepares the statement that releases a handler's locks and checks for state that the statements before it leave:
+    /// another role, temporary tables. If a handler has removed all prepared statements, it fails, and the connection is
+    /// closed.
     fn clean(&self) -> String {
         format!(
-            "PREPARE idem_clean AS SELECT pg_catalog.pg_advisory_unlock_all()::text = '',
-                current_user = {} AND session_user = {} AND pg_catalog.pg_my_temp_schema() = 0
-                AND NOT EXISTS (SELECT FROM pg_catalog.pg_listening_channels())
-                AND NOT EXISTS (SELECT FROM pg_catalog.pg_cursor())",
+            "PREPARE idem_clean AS SELECT pg_catalog.pg_advisory_unlock_all()::text = ''
+                AND current_user = {} AND session_user = {} AND pg_catalog.pg_my_temp_schema() = 0",
             literal(&self.role),
             literal(&self.user)
         )

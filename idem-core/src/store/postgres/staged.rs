@@ -18,6 +18,7 @@ pub(super) struct Staged {
     rows: Vec<NewRow>,
     /// The statements of the store.
     text: Statement,
+    prepare: Statement,
     many: Statement,
 }
 
@@ -38,6 +39,11 @@ impl NewRow {
         self.message.key().map_or(&[], |key| key.as_bytes())
     }
 
+    /// Returns the values of the last columns.
+    fn bytes(&self) -> [&[u8]; 4] {
+        [self.message.to().as_bytes(), self.key(), &self.envelope, self.message.payload()]
+    }
+
     fn size(&self) -> usize {
         self.message.payload().len() + self.envelope.len()
     }
@@ -46,7 +52,9 @@ impl NewRow {
 impl Staged {
     pub(super) fn new(store: &Postgres, outbox: OutboxId, messages: impl IntoIterator<Item = StagedMessage>) -> Self {
         let rows = messages.into_iter().map(NewRow::new).collect();
-        Self { outbox, rows, text: store.sql().stage.clone(), many: store.sql().stage_many.clone() }
+        let sql = store.sql();
+        let (text, prepare, many) = (sql.stage.clone(), sql.prepare_stage.clone(), sql.stage_many.clone());
+        Self { outbox, rows, text, prepare, many }
     }
 
     pub(super) fn extend(&mut self, messages: Vec<StagedMessage>) {
@@ -62,9 +70,17 @@ impl Staged {
         self.rows.iter().map(NewRow::size)
     }
 
-    /// Returns the INSERT as text. Nothing of a message gets into it except hexadecimal digits, which `decode` reads
-    /// whatever settings the handler has left.
-    pub(super) fn text(&self) -> String {
+    /// Returns the statement that prepares the INSERT of one message, if this is one.
+    pub(super) fn prepare(&self) -> Option<&str> {
+        (self.rows.len() == 1).then(|| self.prepare.as_str())
+    }
+
+    /// Returns the INSERT as text, which calls the prepared one if there is one. Nothing of a message gets into it except
+    /// hexadecimal digits, which `decode` and the types read whatever settings the handler has left.
+    pub(super) fn text(&self, is_prepared: bool) -> String {
+        if let ([row], true) = (self.rows.as_slice(), is_prepared) {
+            return self.call(row);
+        }
         let size: usize = self.rows.iter().map(|row| 2 * row.size() + 400).sum();
         let mut text = String::with_capacity(size);
         text.push_str(self.text.as_str());
@@ -78,11 +94,24 @@ impl Staged {
                 row.lane,
                 row.message.id()
             );
-            for bytes in [row.message.to().as_bytes(), row.key(), &row.envelope, row.message.payload()] {
+            for bytes in row.bytes() {
                 let _ = write!(text, ", pg_catalog.decode('{}', 'hex')", hex::encode(bytes));
             }
             text.push(')');
         }
+        text
+    }
+
+    fn call(&self, row: &NewRow) -> String {
+        let mut text = String::with_capacity(2 * row.size() + 400);
+        let (outbox, lane, id) = (self.outbox.number, row.lane, row.message.id());
+        // Writing to a string cannot fail.
+        let _ = write!(text, "EXECUTE idem_stage({outbox}, {lane}, '{id}'");
+        for bytes in row.bytes() {
+            // How a constant without `E` reads a backslash is a setting.
+            let _ = write!(text, ", E'\\\\x{}'", hex::encode(bytes));
+        }
+        text.push(')');
         text
     }
 

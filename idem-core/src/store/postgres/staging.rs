@@ -74,6 +74,7 @@ pub(super) async fn refused(txn: Txn, failure: Option<Failure>) -> CommitResult 
             )
             .into(),
         ),
+        "26000" => CommitResult::Refused("a handler has deallocated idem's own statements".into()),
         "55P03" => CommitResult::Busy(failure.into_error()),
         "40001" | "40P01" | "57014" => CommitResult::Retry(failure.into_error()),
         "22P02" if failure.says(RACED) => CommitResult::Retry(RACED.into()),

@@ -13,7 +13,7 @@ use crate::store::{HandlerId, StoreError, Ticket, TxnState};
 
 use super::answer::{About, Failure};
 use super::begin;
-use super::clean::{DEALLOCATE, RESET, UNDO};
+use super::clean::{CLEAN, DEALLOCATE, RESET, UNDO};
 use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
@@ -151,17 +151,19 @@ impl Txn {
         match self.connection.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
             Err(failure) if failure.code() == Some("23505") => {
-                let again = format!(
-                    "ROLLBACK; {}",
-                    begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout)
-                );
-                let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
-                // BEGIN has answered again.
-                self.find_state(&mut begun)?;
+                self.begin_again().await?;
                 Ok(None)
             }
             Err(failure) => Err(failure.fault(About::Messages)),
         }
+    }
+
+    /// Rolls back, and begins with the same limits.
+    pub(super) async fn begin_again(&mut self) -> Result<(), StoreError> {
+        let begin = begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout);
+        let again = format!("ROLLBACK; {begin}");
+        let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+        self.find_state(&mut begun)
     }
 
     /// Runs several of idem's own statements in one string, for the messages of this transaction.
@@ -232,7 +234,7 @@ impl Txn {
         match &self.state {
             _ if !self.lent => "".into(),
             Some(state) => state.restore().into(),
-            None if self.is_cleaned() => "; RESET ALL; EXECUTE idem_clean".into(),
+            None if self.is_cleaned() => CLEAN.into(),
             None => "".into(),
         }
     }
@@ -245,7 +247,7 @@ impl Txn {
     /// be undone by name, this costs one more round trip.
     pub(super) async fn put_back(mut self, answer: &[PgRow]) {
         if self.is_cleaned() {
-            let undo = match answer.last().and_then(|row| row.try_get(1).ok()) {
+            let undo = match answer.last().and_then(|row| row.try_get(0).ok()) {
                 Some(true) => None,
                 Some(false) => Some(UNDO),
                 None => return,

@@ -1,33 +1,24 @@
 //! Claims, each in a transaction.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{AssertSqlSafe, Row as _};
 
+use super::file::Answer;
 use super::sql::{duration, time};
-use super::{Sqlite, Txn, migrate, register};
+use super::{Sqlite, Txn, begin, migrate, register, txn};
 use crate::store::tables::LATEST;
 use crate::store::{
     ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket,
 };
 use crate::{Error, Fingerprint, Key};
 
-/// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
-/// pruned.
-pub(super) const CLAIM: &str = r#"
-INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
-SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
-WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)
-ON CONFLICT DO NOTHING
-RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
-
-pub(super) const EXISTING_CLAIM: &str = r#"
-SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
-
-/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses the
-/// COMMIT of a handler, so a claim is reopened only if the handler has removed the hook. The answer can then be lost
-/// only if the disk fails at this very COMMIT, since the database is in this process.
+/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses each
+/// COMMIT that a handler awaits, so a claim is reopened only behind one that it has not awaited, or if it has removed the
+/// hook. The answer can then be lost only if the disk fails at this very COMMIT, since the database is in this process.
 const REOPEN: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = NULL
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
@@ -64,17 +55,54 @@ pub(super) async fn insert(
     identity: &Identity,
     state: ClaimState,
 ) -> Result<Claimed, sqlx::Error> {
-    let inserted = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(CLAIM))
-        .bind(identity.handler.0)
-        .bind(identity.key.as_bytes())
-        .bind(identity.fingerprint.as_bytes())
-        .bind(state == ClaimState::Processed)
-        .fetch_optional(&mut *connection)
-        .await?;
+    let inserted = bound(store.statements.claim(), identity, state).fetch_optional(&mut *connection).await?;
+    claimed(store, connection, identity, inserted).await
+}
+
+/// Binds the values of a claim to its statement, or to a command with it.
+fn bound(
+    text: AssertSqlSafe<Arc<str>>,
+    identity: &Identity,
+    state: ClaimState,
+) -> Query<'_, sqlx::Sqlite, SqliteArguments> {
+    let query = sqlx::query(text).bind(identity.handler.0).bind(identity.key.as_bytes());
+    query.bind(identity.fingerprint.as_bytes()).bind(state == ClaimState::Processed)
+}
+
+/// Decodes the answer to a claim, which has a row if it was inserted.
+async fn claimed(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    identity: &Identity,
+    inserted: Option<SqliteRow>,
+) -> Result<Claimed, sqlx::Error> {
     match inserted {
-        Some(through) => Ok(Claimed::New { pruned_through: through.map(time) }),
+        Some(row) => Ok(Claimed::New { pruned_through: row.try_get::<Option<i64>, _>(0)?.map(time) }),
         None => Ok(Claimed::Found(read(store, connection, identity.handler, &identity.key).await?)),
     }
+}
+
+/// Decodes the answer to BEGIN with a claim, and guards the transaction if a handler follows.
+async fn begun_claim(
+    store: &Sqlite,
+    txn: &mut Txn,
+    answer: Answer,
+    identity: &Identity,
+    state: ClaimState,
+) -> Result<Claimed, StoreError> {
+    let Answer { finished, row, error } = answer;
+    match error {
+        // Only BEGIN has finished.
+        Some(error) if finished == 1 => return Err(store.file.fault_of_message(error)),
+        Some(error) => return Err(store.file.fault(error)),
+        None => {}
+    }
+    let claimed = claimed(store, txn.connection(), identity, row).await;
+    let claimed = claimed.map_err(|error| store.file.fault_of_message(error))?;
+    if claimed.is_new() && state == ClaimState::Processed {
+        txn.mark_guarded(Some((identity.handler, &identity.key)));
+    }
+    Ok(claimed)
 }
 
 /// The transaction is the single writer, so no other connection can delete the claim before it ends.
@@ -84,7 +112,7 @@ async fn read(
     handler: HandlerId,
     key: &Key,
 ) -> Result<Option<ExistingClaim>, sqlx::Error> {
-    let query = sqlx::query(store.prefix.sql(EXISTING_CLAIM)).bind(handler.0).bind(key.as_bytes());
+    let query = sqlx::query(store.statements.existing_claim()).bind(handler.0).bind(key.as_bytes());
     let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
     Ok(Some(ExistingClaim {
         fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
@@ -116,6 +144,22 @@ impl Claims for Sqlite {
     async fn claim(&self, txn: &mut Txn, identity: &Identity, state: ClaimState) -> Result<Claimed, StoreError> {
         let claimed = claim_many(self, txn, &[identity], state).await?;
         Ok(claimed.first().copied().unwrap_or(Claimed::Found(None)))
+    }
+
+    /// Runs BEGIN, the claim and the guard's savepoint as one command.
+    async fn begin_with_claim(
+        &self,
+        handler_timeout: Duration,
+        identity: &Identity,
+        state: ClaimState,
+    ) -> Result<(Txn, Claimed), StoreError> {
+        let command = bound(self.statements.begin_with_claim(), identity, state);
+        let (mut txn, answer) = begin::begin_with(self, handler_timeout, 3, command).await?;
+        match begun_claim(self, &mut txn, answer, identity, state).await {
+            Ok(claimed) => Ok((txn, claimed)),
+            Err(fault) if !fault.is_answered() => Err(fault),
+            Err(fault) => txn::rollback(self, txn).await.and(Err(fault)),
+        }
     }
 
     async fn existing_claim(

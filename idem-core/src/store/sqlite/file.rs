@@ -7,14 +7,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use futures_util::StreamExt;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::{ConnectOptions as _, Connection as _, Either, Executor as _};
 use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard, oneshot};
 
 use super::watch::Watch;
 use super::{answer, session};
 use crate::store::StoreError;
+
+/// How long processes wait for each other's transactions.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
@@ -56,6 +62,16 @@ pub(super) struct Connection {
     // Declared before the slot, so that the connection is dropped before the queue advances.
     writer: Writer,
     slot: OwnedMutexGuard<Slot>,
+}
+
+/// The answer to a command of several statements.
+pub(super) struct Answer {
+    /// The number of statements that finished.
+    pub(super) finished: usize,
+    /// The first row.
+    pub(super) row: Option<SqliteRow>,
+    /// The error of the statement after those.
+    pub(super) error: Option<sqlx::Error>,
 }
 
 impl File {
@@ -160,10 +176,36 @@ impl Connection {
         sqlx::query(statement).execute(self.raw()).await.map(|_| ())
     }
 
+    /// Runs a command of `count` statements, until one fails.
+    pub(super) async fn run_all(&mut self, count: usize, command: Query<'_, sqlx::Sqlite, SqliteArguments>) -> Answer {
+        let mut answer = Answer { finished: 0, row: None, error: None };
+        let mut answers = self.raw().fetch_many(command);
+        while let Some(next) = answers.next().await {
+            match next {
+                Ok(Either::Left(_)) => answer.finished += 1,
+                Ok(Either::Right(row)) => answer.row = answer.row.take().or(Some(row)),
+                Err(error) => {
+                    answer.error = Some(error);
+                    return answer;
+                }
+            }
+        }
+        if answer.finished < count {
+            // The thread has ended, of which the stream tells nothing.
+            answer.error = Some(sqlx::Error::WorkerCrashed);
+        }
+        answer
+    }
+
     /// Returns whether the connection is as it was before any handler used it.
     pub(super) async fn is_unchanged(&mut self) -> bool {
         let state = session::state(self.raw()).await;
-        state.is_ok_and(|state| state == self.writer.state)
+        state.is_ok_and(|state| self.is_initial(&state))
+    }
+
+    /// Returns whether a handler has left nothing, if this is the state of the connection now.
+    pub(super) fn is_initial(&self, state: &str) -> bool {
+        state == self.writer.state
     }
 
     /// Passes the connection to the next task in the queue. No transaction may be open, and nothing may be left of a

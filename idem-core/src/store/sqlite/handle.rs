@@ -8,6 +8,7 @@ use tokio::sync::OnceCell;
 
 use super::file::File;
 use super::sql::Prefix;
+use super::statements::Statements;
 use crate::outbox::Bell;
 use crate::store::{ConnectionShares, StoreError};
 
@@ -49,6 +50,7 @@ use crate::store::{ConnectionShares, StoreError};
 pub struct Sqlite {
     pub(super) file: Arc<File>,
     pub(super) prefix: Arc<Prefix>,
+    pub(super) statements: Arc<Statements>,
     pub(super) retention: Duration,
     /// Practically unlimited: callers wait in the queue for the writer.
     pub(super) shares: ConnectionShares,

@@ -8,8 +8,8 @@
 //! | `file` | the single writer of a file, and its queue |
 //! | `session` | what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
-//! | `transactions`, `txn` | begin, guard, commit, rollback |
-//! | `claims` | claims |
+//! | `transactions`, `txn`, `begin` | begin, guard, commit, rollback |
+//! | `claims`, `claims_sql` | claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `calls` | inbox rows in their call phase |
 //! | `operator` | stats, list, replay, discard |
@@ -18,12 +18,14 @@
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `register` | handlers, and the ping |
-//! | `sql`, `answer` | texts, values, errors |
+//! | `statements`, `sql`, `answer` | texts, values, errors |
 //! | `plans` | tests of query plans |
 
 mod answer;
+mod begin;
 mod calls;
 mod claims;
+mod claims_sql;
 mod file;
 mod handle;
 mod inbox_rows;
@@ -42,6 +44,7 @@ mod relays;
 mod relays_sql;
 mod session;
 mod sql;
+mod statements;
 mod transactions;
 mod txn;
 mod watch;

@@ -7,15 +7,13 @@ use std::time::Duration;
 use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
-use super::file::File;
+use super::file::{BUSY_TIMEOUT, File};
 use super::sql::Prefix;
+use super::statements::Statements;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
 use crate::outbox::Bell;
 use crate::store::ConnectionShares;
-
-/// How long processes wait for each other's transactions.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The options of a [`Sqlite`] store.
 ///
@@ -119,6 +117,7 @@ impl SqliteOptions {
         })?;
         Ok(Sqlite {
             file: File::of(canonical.clone(), options.filename(canonical)),
+            statements: Arc::new(Statements::new(&prefix)),
             prefix: Arc::new(prefix),
             retention: self.retention,
             shares: ConnectionShares::new(usize::MAX),

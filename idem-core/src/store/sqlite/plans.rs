@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
-use super::{calls, claims, inbox_sql, migrate, operator, prune_sql};
+use super::{calls, claims_sql, inbox_sql, migrate, operator, prune_sql};
 
 /// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
@@ -65,8 +65,8 @@ async fn a_poll_and_dead_lettering_read_indexes_only() {
 #[tokio::test]
 async fn statements_for_each_message_scan_no_table() {
     for text in [
-        claims::CLAIM,
-        claims::EXISTING_CLAIM,
+        claims_sql::CLAIM,
+        claims_sql::EXISTING_CLAIM,
         inbox_sql::COUNT_DUPLICATE,
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,

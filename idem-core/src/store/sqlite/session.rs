@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 /// changed inside a transaction. Those that cannot (`foreign_keys`, `synchronous`, `temp_store`) need no look: the
 /// connection of a handler that has ended its transaction is closed. Neither do those that end with the transaction
 /// (`defer_foreign_keys`).
-const STATE: &str = "
+pub(super) const STATE: &str = "
     SELECT (SELECT count(*) FROM sqlite_temp_schema)
         || ' ' || (SELECT count(*) FROM pragma_database_list WHERE name NOT IN ('main', 'temp'))
         || ' ' || (SELECT query_only FROM pragma_query_only)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Sqlite, Txn, register, txn};
+use super::{Sqlite, Txn, begin, register, txn};
 use crate::Error;
 use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState};
 
@@ -23,7 +23,11 @@ impl Transactions for Sqlite {
     }
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        txn::begin(self, handler_timeout).await
+        begin::begin(self, handler_timeout).await
+    }
+
+    async fn begin_guarded(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
+        begin::begin_guarded(self, handler_timeout).await
     }
 
     async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
@@ -53,5 +57,30 @@ impl Transactions for Sqlite {
 
     async fn fate(&self, _: &Ticket) -> Result<Fate, StoreError> {
         Ok(Fate::CommitRefused)
+    }
+}
+
+impl Sqlite {
+    /// Begins one of idem's own transactions, in which no handler runs.
+    pub(super) async fn transaction(&self) -> Result<Txn, StoreError> {
+        begin::begin(self, Duration::MAX).await
+    }
+
+    /// Ends one of idem's own transactions.
+    pub(super) async fn finish(&self, txn: Txn, commits: bool) -> Result<(), StoreError> {
+        if !commits {
+            return txn::rollback(self, txn).await.map(drop);
+        }
+        match txn::commit(self, txn).await {
+            CommitResult::Done => Ok(()),
+            CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
+            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
+            CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
+            // No handler has used the connection.
+            CommitResult::Swallowed
+            | CommitResult::RolledBack
+            | CommitResult::CommittedEarly(_)
+            | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
+        }
     }
 }

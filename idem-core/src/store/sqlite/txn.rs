@@ -1,12 +1,12 @@
 //! Transactions: begin, guard, commit, rollback.
 
 use std::fmt;
-use std::time::Duration;
 
+use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
-use super::file::Connection;
+use super::file::{Answer, Connection};
 use super::handle::Sqlite;
 use super::local;
 use super::outbox_sql::{NewRow, insert};
@@ -49,6 +49,11 @@ impl fmt::Debug for Txn {
 }
 
 impl Txn {
+    /// Wraps a connection in which a transaction has begun.
+    pub(super) fn of(connection: Connection) -> Self {
+        Self { connection, guarded: None, lent: false, shared: false, staged: Vec::new(), local: Vec::new() }
+    }
+
     /// The connection, for one of idem's own statements.
     pub(super) fn connection(&mut self) -> &mut SqliteConnection {
         self.connection.raw()
@@ -75,6 +80,11 @@ impl Txn {
         self.shared = true;
     }
 
+    /// Returns whether it has one message, which has staged nothing.
+    fn is_single(&self) -> bool {
+        !self.shared && self.staged.is_empty() && self.local.is_empty()
+    }
+
     /// Returns whether the next message would find the connection as it was before this one.
     async fn is_clean(&mut self) -> bool {
         !self.lent || self.connection.is_unchanged().await
@@ -90,9 +100,14 @@ impl Txn {
     /// a new BEGIN (where reading the claim again would find it).
     pub(super) async fn guard(&mut self, claim: Option<(HandlerId, &Key)>) -> Result<(), sqlx::Error> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
+        self.mark_guarded(claim);
+        Ok(())
+    }
+
+    /// Does the same after the command of BEGIN has set the savepoint.
+    pub(super) fn mark_guarded(&mut self, claim: Option<(HandlerId, &Key)>) {
         self.connection.watch().guard();
         self.guarded = Some(Guarded { claim: claim.map(|(handler, key)| (handler, key.clone())) });
-        Ok(())
     }
 
     /// Whether its end is watched.
@@ -101,22 +116,14 @@ impl Txn {
     }
 }
 
-pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    let mut connection = store.file.writer().await?;
-    if let Err(error) = connection.run("BEGIN IMMEDIATE").await {
-        let fault = store.file.fault(error);
-        if matches!(fault, StoreError::LockTimeout) {
-            connection.give_back();
-        }
-        return Err(fault);
-    }
-    connection.watch().limit(handler_timeout);
-    Ok(Txn { connection, guarded: None, lent: false, shared: false, staged: Vec::new(), local: Vec::new() })
-}
-
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
     txn.connection.watch().unlimited();
+    if txn.is_single()
+        && let Some(guarded) = txn.guarded.take()
+    {
+        return commit_at_once(store, txn, guarded).await;
+    }
     let clean = txn.is_clean().await;
     if let Some(guarded) = txn.guarded.take() {
         match txn.connection.run(r#"RELEASE "idem_guard""#).await {
@@ -150,6 +157,35 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         unscheduled.tell();
         return CommitResult::Done;
     };
+    not_committed(store, txn, error).await
+}
+
+/// Does the same for a single message that has staged nothing, by one command.
+async fn commit_at_once(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
+    txn.connection.watch().end();
+    let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(store.statements.commit())).await;
+    match error {
+        Some(error) if finished == 0 && code(&error) == Some(ERROR) => ended(store, txn, guarded).await,
+        Some(error) if finished == 0 => CommitResult::Unknown(unknown(store.file.path(), error)),
+        Some(error) if finished == 1 => {
+            txn.connection.watch().release();
+            not_committed(store, txn, error).await
+        }
+        // The state of the connection is unknown, and so it is closed.
+        Some(_) => CommitResult::Done,
+        None => {
+            txn.connection.watch().release();
+            let state = row.and_then(|row| row.try_get::<String, _>(0).ok());
+            if state.is_some_and(|state| txn.connection.is_initial(&state)) {
+                txn.connection.give_back();
+            }
+            CommitResult::Done
+        }
+    }
+}
+
+/// Rolls back after a COMMIT that failed, and returns its result.
+async fn not_committed(store: &Sqlite, mut txn: Txn, error: sqlx::Error) -> CommitResult {
     let committed = match code(&error) {
         // The transaction remains open after these two (SQLite manual, "Transaction", 2.3).
         Some(CONSTRAINT) => CommitResult::Refused(error.into()),
@@ -157,7 +193,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
         _ => return CommitResult::Unknown(unknown(store.file.path(), error)),
     };
-    if txn.connection.run("ROLLBACK").await.is_ok() && clean {
+    if txn.connection.run("ROLLBACK").await.is_ok() && txn.is_clean().await {
         txn.connection.give_back();
     }
     committed
@@ -240,29 +276,4 @@ async fn is_dated(
     key: &Key,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
-}
-
-impl Sqlite {
-    /// Begins one of idem's own transactions, in which no handler runs.
-    pub(super) async fn transaction(&self) -> Result<Txn, StoreError> {
-        begin(self, Duration::MAX).await
-    }
-
-    /// Ends one of idem's own transactions.
-    pub(super) async fn finish(&self, txn: Txn, commits: bool) -> Result<(), StoreError> {
-        if !commits {
-            return rollback(self, txn).await.map(drop);
-        }
-        match commit(self, txn).await {
-            CommitResult::Done => Ok(()),
-            CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
-            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
-            CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
-            // No handler has used the connection.
-            CommitResult::Swallowed
-            | CommitResult::RolledBack
-            | CommitResult::CommittedEarly(_)
-            | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
-        }
-    }
 }

@@ -15,6 +15,10 @@ const GUARDED: u8 = 1;
 const ROLLED_BACK: u8 = 2;
 /// A COMMIT that idem did not run was refused, which rolled it back.
 const REFUSED: u8 = 3;
+/// A guarded transaction is open, and idem has sent its COMMIT.
+const ENDING: u8 = 4;
+/// The COMMIT that was allowed has run.
+const ENDED: u8 = 5;
 
 /// The number of virtual machine steps between two checks of the clock: about 100 µs.
 const STEPS: i32 = 10_000;
@@ -45,7 +49,9 @@ impl Watch {
         // sqlx drops the rollback hook, and `open` with it, as the last step before it closes the connection.
         handle.set_rollback_hook(move || {
             let _alive = &open;
-            let _ = rollbacks.state.compare_exchange(GUARDED, ROLLED_BACK, SeqCst, SeqCst);
+            for state in [GUARDED, ENDING] {
+                let _ = rollbacks.state.compare_exchange(state, ROLLED_BACK, SeqCst, SeqCst);
+            }
         });
         Ok(watch)
     }
@@ -61,12 +67,19 @@ impl Watch {
     /// writes persist.
     fn allows_commit(&self) -> bool {
         let _ = self.state.compare_exchange(GUARDED, REFUSED, SeqCst, SeqCst);
-        self.state.load(SeqCst) == IDLE
+        // Only the first one: statements that a handler has sent behind its own COMMIT would autocommit.
+        self.state.load(SeqCst) == IDLE || self.state.compare_exchange(ENDING, ENDED, SeqCst, SeqCst).is_ok()
     }
 
     /// From now on, records the end of the transaction, which idem did not cause.
     pub(super) fn guard(&self) {
         self.state.store(GUARDED, SeqCst);
+    }
+
+    /// From now on, the guarded transaction may be committed once, unless it has ended already: the command that is sent
+    /// next releases the savepoint and commits, and is not answered in between.
+    pub(super) fn end(&self) {
+        let _ = self.state.compare_exchange(GUARDED, ENDING, SeqCst, SeqCst);
     }
 
     /// From now on, idem ends the transaction itself.

@@ -1,0 +1,55 @@
+//! BEGIN, alone or as one command with the statements that follow it. Each command of a connection is handed to its
+//! thread and answered from there, which costs more than most statements.
+
+use std::time::Duration;
+
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
+
+use super::file::{Answer, BUSY_TIMEOUT};
+use super::{Sqlite, Txn};
+use crate::store::StoreError;
+
+/// Begins. The handler timeout starts when this is the writer.
+pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
+    begin_with(store, handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await.map(|(txn, _)| txn)
+}
+
+/// Begins for a handler whose message has no claim.
+pub(super) async fn begin_guarded(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
+    let command = sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#);
+    let (mut txn, answer) = begin_with(store, handler_timeout, 2, command).await?;
+    match answer.error {
+        None => {
+            txn.mark_guarded(None);
+            Ok(txn)
+        }
+        // Dropping the transaction closes the connection.
+        Some(error) => Err(store.file.fault(error)),
+    }
+}
+
+/// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others.
+pub(super) async fn begin_with(
+    store: &Sqlite,
+    handler_timeout: Duration,
+    count: usize,
+    command: Query<'_, sqlx::Sqlite, SqliteArguments>,
+) -> Result<(Txn, Answer), StoreError> {
+    let mut connection = store.file.writer().await?;
+    // BEGIN may wait for another process, which takes none of the handler's time.
+    connection.watch().limit(handler_timeout.saturating_add(BUSY_TIMEOUT));
+    let mut answer = connection.run_all(count, command).await;
+    if answer.finished == 0
+        && let Some(error) = answer.error.take()
+    {
+        let fault = store.file.fault(error);
+        if matches!(fault, StoreError::LockTimeout) {
+            connection.watch().unlimited();
+            connection.give_back();
+        }
+        return Err(fault);
+    }
+    connection.watch().limit(handler_timeout);
+    Ok((Txn::of(connection), answer))
+}

@@ -1,0 +1,13 @@
+//! The statements of claims.
+
+/// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
+/// pruned.
+pub(super) const CLAIM: &str = r#"
+INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
+SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
+WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)
+ON CONFLICT DO NOTHING
+RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
+
+pub(super) const EXISTING_CLAIM: &str = r#"
+SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
