@@ -101,7 +101,7 @@ impl<S: Store> Runner<S> {
             slots.push(slot);
         }
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
-        // in this process.
+        // in this process; in an outage as `Workload` says.
         let mut permit = Some(self.pipeline.suspect_lock.inbox().await);
         if self.pipeline.draining.has_begun() {
             return Ok(false);

@@ -153,7 +153,7 @@ impl<S: Store> Pipeline<S> {
         // A process or a connection may have died on it, so it now runs from the inbox.
         delivery.redelivered |= hold == HoldReason::Broke;
         self.meters(delivery).held();
-        // Work that is put off has met no problem of its own.
+        // A delivery that is put off, or whose claim is gone, has met no problem of its own.
         delivery.holds += usize::from(hold != HoldReason::Again);
     }
 

@@ -14,7 +14,7 @@ const KNOWN: usize = 1000;
 
 /// The destinations that give no answer, and the messages that were set aside because theirs hangs. Such a destination is
 /// tried with one message at a time, in turn with others, and after a delay that grows. For each message that it confirms,
-/// two more go on: so one that answers again has soon all places that there are for it, and one that is slow has as many as
+/// two more go on: so one that answers again soon has all places that there are for it, and one that is slow has as many as
 /// it can serve. It hangs no more when it confirms one that was set aside, and all that wait were tried.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {

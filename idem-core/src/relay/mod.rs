@@ -10,8 +10,8 @@
 //! | `room` | how many messages may be here, and how many of one key |
 //! | `ready`, `places` | the messages that can be published, and how many of each kind may be at a time |
 //! | `delays`, `waking` | those that wait for their next attempt, and when they are read again |
-//! | `hanging`, `destinations`, `destination` | destinations that hang, and the messages that are set aside; one of them |
-//! | `aside` | how many messages are |
+//! | `hanging`, `destinations`, `destination` | destinations that hang, and their messages, which are set aside; one destination |
+//! | `aside` | how many messages are set aside |
 //! | `floors`, `level` | from where lanes are read |
 //! | `reads`, `pause` | the keys that a read leaves out; when it is not worth its time |
 //! | `lanes` | the lanes that are leased |

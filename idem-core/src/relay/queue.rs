@@ -102,9 +102,10 @@ impl Queue {
         }
     }
 
-    /// Takes the next message to publish; of those without an answer only if it is permitted.
-    pub(super) fn next(&mut self, doubtful: bool) -> Option<Entry> {
-        self.ready.next(doubtful)
+    /// Takes the next message to publish. `has_place` says whether there is a place for one of which an earlier attempt
+    /// got no answer.
+    pub(super) fn next(&mut self, has_place: bool) -> Option<Entry> {
+        self.ready.next(has_place)
     }
 
     /// Lets the next message of a key go on, because this one is published.

@@ -21,9 +21,9 @@ impl Ready {
         if entry.tries > 0 { self.again.push_front(entry) } else { self.fresh.push_front(entry) }
     }
 
-    /// Takes the next message. `doubtful` says whether it may be one of which an earlier attempt got no answer.
-    pub(super) fn next(&mut self, doubtful: bool) -> Option<Entry> {
-        let again = if doubtful { self.again.pop_front() } else { None };
+    /// Takes the next message. `has_place` says whether it may be one of which an earlier attempt got no answer.
+    pub(super) fn next(&mut self, has_place: bool) -> Option<Entry> {
+        let again = if has_place { self.again.pop_front() } else { None };
         let again = again.map(|again| Entry { place: Place::Again, ..again });
         again.or_else(|| Some(Entry { place: Place::Any, ..self.fresh.pop_front()? }))
     }

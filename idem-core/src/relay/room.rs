@@ -17,9 +17,10 @@ const FEW: usize = 5;
 const LARGE: usize = 32 * 1024 * 1024;
 const OWN: usize = 1024 * 1024;
 
-/// How many messages may be set aside, because their destination hangs: so many times as many as may be here, and of those
-/// with a key as many as may be here. Only one of each key is. And how many bytes of payloads they may have.
+/// The room for messages that are set aside because their destination hangs, as a multiple of the room for others. Those with
+/// a key, one of each key, have only as much room as others.
 const ASIDE: usize = 5;
+/// The limit of the bytes of their payloads.
 pub(super) const ASIDE_BYTES: usize = 32 * 1024 * 1024;
 
 /// How many messages may be here.

@@ -238,7 +238,8 @@ impl Outage {
         before
     }
 
-    /// Sets how many deliveries may be unsettled at present; `None` restores the normal limit. When the database refuses that many deliveries, no more are taken.
+    /// Sets how many deliveries may be unsettled at present; `None` restores the normal limit. When the database refuses that
+    /// many deliveries, no more are taken.
     pub(crate) fn set_room(&self, room: Option<usize>) {
         if self.refused.set_room(room) {
             self.show();

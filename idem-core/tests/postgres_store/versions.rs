@@ -194,8 +194,8 @@ async fn the_namespaces_of_calls_are_added_beside_workers_of_the_version_before(
     world.end().await;
 }
 
-/// Statements of workers wait behind the migration while it waits, so it waits for a few seconds only. Workers that do without the
-/// table start, and a later start migrates.
+/// Statements of workers wait behind the migration while it waits, so it waits for a few seconds only. Workers that do
+/// without the table start, and a later start migrates.
 #[tokio::test]
 async fn the_namespaces_of_calls_are_left_out_while_somebody_keeps_the_handlers_locked() {
     let Some(mut world) = world().await else { return };

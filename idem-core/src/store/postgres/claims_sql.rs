@@ -56,8 +56,8 @@ pub(super) const REOPEN: &str = "
 /// connection, since the server would otherwise parse and plan it for each message.
 ///
 /// For a key that no other transaction claims at the same time, which is nearly always the case: ON CONFLICT searches the
-/// index once more, marks the row as tentative, and writes one more record to the log. Without it a lost race is an error,
-/// and the other statement follows in a new transaction.
+/// index once more, marks the row as tentative, and writes one more record to the write-ahead log. Without it a lost race is
+/// an error, and the other statement follows in a new transaction.
 pub(super) fn prepare() -> String {
     format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {}", claim_with(""))
 }

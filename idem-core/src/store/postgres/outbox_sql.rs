@@ -32,9 +32,9 @@ pub(super) fn prepare() -> String {
 }
 
 /// [`STAGE`] for many or large messages. In any transaction but the one with the number $8, it inserts nothing: after a
-/// COMMIT of the handler there is none, and what this inserted would be committed at once. The order of the rows is
-/// that of the arrays. Without $8 the
-/// transaction gets its number before it draws ids, as relays rely on. Returns how many rows it has inserted.
+/// COMMIT of the handler there is none, and what this inserted would be committed at once. The order of the rows is that of
+/// the arrays. Without $8 the transaction gets its number before it draws ids, as relays rely on. Returns how many rows it
+/// has inserted.
 pub(super) const STAGE_MANY: &str = "
     WITH staged AS (
         INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)

@@ -17,7 +17,7 @@ use crate::store::{
 use crate::{Error, Fingerprint, Key};
 
 /// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses each
-/// COMMIT that a handler awaits, so a claim is reopened only behind one that it has not awaited, or if it has removed the
+/// COMMIT that a handler awaits, so a claim is reopened only if the handler has not awaited one, or has removed the
 /// hook. The answer can then be lost only if the disk fails at this very COMMIT, since the database is in this process.
 const REOPEN: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = NULL

@@ -1,4 +1,4 @@
-//! Transactions: begin, guard, commit, rollback.
+//! Transactions: guard, commit, rollback.
 
 use std::fmt;
 
@@ -95,16 +95,16 @@ impl Txn {
         self.connection.watch().refused()
     }
 
-    /// Marks the transaction as the one that inserted this claim, or that needs none. A savepoint cannot outlive its transaction, so
-    /// releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them followed by
-    /// a new BEGIN (where reading the claim again would find it).
+    /// Marks the transaction as the one that inserted this claim, or that needs none. A savepoint cannot outlive its
+    /// transaction, so releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them
+    /// followed by a new BEGIN (where reading the claim again would find it).
     pub(super) async fn guard(&mut self, claim: Option<(HandlerId, &Key)>) -> Result<(), sqlx::Error> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
         self.mark_guarded(claim);
         Ok(())
     }
 
-    /// Does the same after the command of BEGIN has set the savepoint.
+    /// Does the same if the savepoint is set already.
     pub(super) fn mark_guarded(&mut self, claim: Option<(HandlerId, &Key)>) {
         self.connection.watch().guard();
         self.guarded = Some(Guarded { claim: claim.map(|(handler, key)| (handler, key.clone())) });
@@ -160,7 +160,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     not_committed(store, txn, error).await
 }
 
-/// Does the same for a single message that has staged nothing, by one command.
+/// Releases the guard and commits by one command, for a single message that has staged nothing.
 async fn commit_at_once(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     txn.connection.watch().end();
     let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(store.statements.commit())).await;
@@ -224,7 +224,8 @@ async fn ended(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     // Fails if no other transaction was begun.
     let _ = txn.connection.run("ROLLBACK").await;
     txn.connection.watch().release();
-    // Nothing tells how it has ended: the handler has replaced the hooks. A committed effect must not go unnoticed.
+    // Nothing tells how it has ended: the handler has replaced the hooks, or a COMMIT that it did not await has run where
+    // idem's was allowed. A committed effect must not go unnoticed.
     let Some((handler, key)) = guarded.claim else { return CommitResult::CommittedEarly(Box::default()) };
     match is_dated(store, txn.connection(), handler, &key).await {
         Ok(true) => CommitResult::CommittedEarly(Box::default()),
