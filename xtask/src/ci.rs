@@ -25,7 +25,8 @@ const FEATURES: &[&[&str]] = &[
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run the small campaign in all modes, the relays of an outbox, the payments at a provider, a minute of suspects and
-    /// all mutants, which takes longer than everything else, and have cargo verify each package. Otherwise only one mode of each broker and one part of the mutants, which the commit chooses.
+    /// all mutants, which takes longer than everything else, and have cargo verify each package. Otherwise only one mode
+    /// of each broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }

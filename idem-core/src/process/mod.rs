@@ -213,8 +213,9 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural. It runs concurrently with others unless
-    /// a suspect runs. The error is a failure to charge; nothing of it is in the database.
+    /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural.
+    /// It runs concurrently with others unless a suspect runs. The error is a failure to charge; nothing of it is in the
+    /// database.
     async fn run(
         &self,
         beside: Option<Direct>,

@@ -44,8 +44,8 @@ use super::settings::RelaySettings;
 /// arrive behind a later message of its key.
 ///
 /// Several relays of one name share its messages, in one process or many; each publishes a fair share of the 64 lanes
-/// over which keys are spread, and takes free lanes within seconds. (An outbox in SQLite has one lane, so one relay publishes, and others stand by.) If a relay
-/// dies, its lanes are taken over at the end of their leases.
+/// over which keys are spread, and takes free lanes within seconds. (An outbox in SQLite has one lane, so one relay
+/// publishes, and others stand by.) If a relay dies, its lanes are taken over at the end of their leases.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
     name: String,

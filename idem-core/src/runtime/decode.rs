@@ -28,7 +28,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a
-    /// key or a fingerprint may end the process as well, and the suspect would be blamed. The lock is returned for a run
+    /// key or a fingerprint may end the process as well, and the suspect would be blamed. The permit is returned for a run
     /// that begins without another wait.
     pub(crate) async fn decode_beside(&self, delivery: &Delivery) -> Result<(Work<'_, S>, Direct), NoJob> {
         let beside = self.suspect_lock.direct().await;

@@ -21,11 +21,12 @@ pub struct SuspectLock(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Held by each suspect from its reservation to its outcome: one suspect at a time per process.
+    /// Held by each suspect from its reservation to its outcome, or to the return of its handler in an outage: one suspect at
+    /// a time per process.
     turn: Arc<Mutex<()>>,
     /// Shared by runs from the inbox.
     inbox: Arc<RwLock<()>>,
-    /// Shared by direct deliveries.
+    /// Shared by direct deliveries and external calls.
     direct: Arc<RwLock<()>>,
     /// The running work that suspects wait for: the inbox, or everything. At most one suspect waits at a time.
     wanted: AtomicU8,
@@ -35,7 +36,7 @@ struct Inner {
     patience: std::sync::Mutex<Patience>,
 }
 
-/// The permit to run a direct delivery.
+/// The permit to run a direct delivery, or to make an external call.
 pub(crate) type Direct = OwnedRwLockReadGuard<()>;
 
 /// The permit to run rows of the inbox that were taken together.
@@ -79,7 +80,7 @@ impl SuspectLock {
         self.0.exclusive.load(Relaxed)
     }
 
-    /// Acquires the permit to run a direct delivery. Waits while a suspect has, or waits for, exclusive use of the
+    /// Acquires the permit to run a direct delivery, or to make an external call. Waits while a suspect has, or waits for, exclusive use of the
     /// process: the locks are fair, so a waiting suspect stops new starts.
     pub(crate) async fn direct(&self) -> Direct {
         // Each delivery comes here, and almost never waits.
