@@ -80,8 +80,8 @@ impl SuspectLock {
         self.0.exclusive.load(Relaxed)
     }
 
-    /// Acquires the permit to run a direct delivery, or to make an external call. Waits while a suspect has, or waits for, exclusive use of the
-    /// process: the locks are fair, so a waiting suspect stops new starts.
+    /// Acquires the permit to run a direct delivery, or to make an external call. Waits while a suspect has, or waits for,
+    /// exclusive use of the process: the locks are fair, so a waiting suspect stops new starts.
     pub(crate) async fn direct(&self) -> Direct {
         // Each delivery comes here, and almost never waits.
         match self.try_direct() {

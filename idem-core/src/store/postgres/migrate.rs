@@ -145,8 +145,9 @@ async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration
     Ok(())
 }
 
-/// Runs a migration that most workers do without. If the server refuses it, because the role may create nothing or because
-/// a table of the application has the name, nothing of it remains, and the other migrations stand.
+/// Runs a migration that most workers do without. If the server refuses it, because the role may create nothing, because a
+/// table of the application has the name, or because a table to which it refers is in use for too long, nothing of it
+/// remains, and the other migrations stand.
 async fn apply_optional(
     connection: &mut Connection,
     schema: &str,
