@@ -11,6 +11,10 @@ use super::entry::{Entry, Place};
 /// get one, or those of a part of the destination.
 pub(super) const LATE: usize = 16;
 
+/// When a destination hangs no more, at most so many of its messages are delayed: half of those for which the smallest relay
+/// has room.
+const DELAYED: usize = 500;
+
 /// A destination of which messages got no answer.
 #[derive(Debug, Default)]
 pub(super) struct Destination {
@@ -60,10 +64,12 @@ impl Destination {
         Some(self.until.map_or(now, |until| until.max(now)))
     }
 
-    /// Takes the message with which it is tried, because its turn has come.
+    /// Takes the message with which it is tried, because its turn has come. Once it answers, those that were not tried go on
+    /// without a turn, so its turn is for those that got no answer: their keys wait for them.
     pub(super) fn next_in_turn(&mut self) -> Option<Entry> {
         self.in_turns = false;
-        let entry = self.fresh.pop_front().or_else(|| self.tried.pop_front())?;
+        let first = if self.answers() { self.tried.pop_front() } else { None };
+        let entry = first.or_else(|| self.fresh.pop_front()).or_else(|| self.tried.pop_front())?;
         self.trying = Some(entry.id);
         Some(Entry { place: Place::Aside, ..entry })
     }
@@ -94,13 +100,19 @@ impl Destination {
     pub(super) fn answered(&mut self) -> bool {
         (self.until, self.failures) = (None, 0);
         let before = self.go_on;
-        self.go_on = (before + 2).min(self.fresh.len());
+        // It stays in the ring until its turn there.
+        self.go_on = (before + 2).min(self.fresh.len()).max(usize::from(before > 0));
         before == 0 && self.go_on > 0
     }
 
-    /// Returns whether no message waits that was not tried.
+    /// Returns whether it has confirmed a message since it last gave no answer.
+    fn answers(&self) -> bool {
+        self.until.is_none()
+    }
+
+    /// Returns whether no message waits that was not tried, and few wait that were.
     pub(super) fn has_tried_all(&self) -> bool {
-        self.fresh.is_empty()
+        self.fresh.is_empty() && self.tried.len() <= DELAYED
     }
 
     /// Returns the messages that got no answer.

@@ -32,7 +32,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
                 false
             }
             Answer::Late(error) | Answer::Away(error)
-                if now.duration_since(began) >= long && self.settings.concurrency >= FEW =>
+                if self.settings.concurrency >= FEW
+                    && (now.duration_since(began) >= long || self.queue.destinations.hangs(to)) =>
             {
                 if self.queue.destinations.late(entry, began, now) {
                     tracing::warn!(to, error, "a destination gives no answer: it is tried with one message at a time");

@@ -40,6 +40,13 @@ impl Places {
         self.any + self.again + self.aside + self.goes_on
     }
 
+    /// How many places are taken, of each kind but the first no more than it has: if the broker counts as away, those that were
+    /// taken before hold none of its few places.
+    pub(super) fn counted(&self, quarter: usize) -> usize {
+        let [again, aside, goes_on] = limits(quarter);
+        self.any + self.again.min(again) + self.aside.min(aside) + self.goes_on.min(goes_on)
+    }
+
     /// How many of them got no answer before.
     pub(super) fn again(&self) -> usize {
         self.again
@@ -47,14 +54,19 @@ impl Places {
 
     /// Returns whether there is a place of this kind, if there is one of any kind. A quarter of all places is `quarter`.
     pub(super) fn has(&self, place: Place, quarter: usize) -> bool {
+        let [again, aside, goes_on] = limits(quarter);
         match place {
             Place::Any => true,
-            Place::Again => self.again < quarter,
-            Place::Aside => self.aside < (quarter / 2).max(quarter.min(TRIED)),
-            // Half of all places, but for one.
-            Place::GoesOn => self.goes_on < quarter.saturating_mul(2).saturating_sub(1),
+            Place::Again => self.again < again,
+            Place::Aside => self.aside < aside,
+            Place::GoesOn => self.goes_on < goes_on,
         }
     }
+}
+
+/// Returns how many places there are for `Again`, `Aside` and `GoesOn`. The last has half of all places, but for one.
+fn limits(quarter: usize) -> [usize; 3] {
+    [quarter, (quarter / 2).max(quarter.min(TRIED)), quarter.saturating_mul(2).saturating_sub(1)]
 }
 
 #[cfg(test)]
@@ -84,5 +96,14 @@ mod tests {
         assert!(!places.has(Place::Aside, 1) && places.has(Place::Again, 1));
         places.leave(Place::Aside);
         assert!(places.has(Place::Aside, 1) && !places.has(Place::Again, 0));
+    }
+
+    #[test]
+    fn places_that_were_taken_before_the_broker_was_away_are_none_of_its_few() {
+        let mut places = Places::default();
+        (0..62).for_each(|_| places.take(Place::Aside));
+        assert_eq!((places.counted(125), places.counted(4)), (62, 4));
+        places.take(Place::Any);
+        assert_eq!(places.counted(4), 5);
     }
 }

@@ -60,7 +60,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
             return;
         }
         let (most, quarter) = self.broker.places(self.settings.concurrency, now);
-        while self.places.taken() < most
+        while self.places.counted(quarter) < most
             && let Some(entry) = self.queue.next_to_publish(now, |place| self.places.has(place, quarter))
         {
             let Some(permit) = self.lanes.publish(entry.lane) else {

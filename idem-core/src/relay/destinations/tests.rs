@@ -184,3 +184,33 @@ async fn no_more_destinations_than_a_limit_are_known() {
     destinations.late(&entry(2, "another"), now, now);
     assert_eq!((destinations.of.len(), destinations.turns.len(), destinations.hangs("a")), (2, 1, true));
 }
+
+#[tokio::test]
+async fn messages_that_got_no_answer_are_tried_when_others_are_confirmed() {
+    let now = Instant::now();
+    let mut destinations = hanging(&[(1, "a"), (2, "a"), (3, "a"), (4, "a")], now);
+    let (later, last) = (now + LATER, now + 2 * LATER);
+    let first = destinations.next_in_turn(later).unwrap();
+    destinations.late(&first, later, later);
+    destinations.ended(&first, later);
+    destinations.push(Entry { tries: 1, ..first }, later);
+    let second = destinations.next_in_turn(last).unwrap();
+    assert!(second.id == 2 && destinations.confirmed(&second).is_none());
+    destinations.ended(&second, last);
+    assert_eq!((turns(&mut destinations, last), go_on(&mut destinations)), (vec![1], vec![3, 4]));
+}
+
+#[tokio::test]
+async fn a_destination_hangs_while_many_messages_got_no_answer() {
+    let now = Instant::now();
+    let mut destinations = hanging(&[], now);
+    (0..502).for_each(|id| destinations.push(Entry { tries: 1, ..entry(id, "a") }, now));
+    let answers = [false, true].map(|ends| {
+        let next = destinations.next_in_turn(now).unwrap();
+        let ended = destinations.confirmed(&next);
+        destinations.ended(&next, now);
+        assert_eq!(ended.map(|tried| tried.len()), ends.then_some(500));
+        destinations.hangs("a")
+    });
+    assert_eq!(answers, [true, false]);
+}
