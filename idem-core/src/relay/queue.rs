@@ -251,4 +251,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -5,21 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::super::level::Covered;
+use super::super::queue::tests::row;
 use super::super::room::{MANY, Room};
 use super::*;
 use crate::outbox::StagedMessage;
 use crate::store::OutboxRow;
 use crate::{Key, Outgoing};
-
-fn row(id: i64, key: Option<&str>) -> OutboxRow {
-    let message = Outgoing::new("a", "");
-    let message = match key {
-        Some(key) => message.key(key),
-        None => message,
-    };
-    let message = StagedMessage::new(Uuid::nil(), message);
-    OutboxRow { id, lane: 0, message, age: Duration::ZERO, due: Duration::ZERO }
-}
 
 /// Messages of a key.
 fn rows(ids: std::ops::RangeInclusive<i64>) -> Vec<OutboxRow> {

@@ -11,7 +11,8 @@ use super::*;
 use crate::Outgoing;
 use crate::outbox::StagedMessage;
 
-fn row(id: i64, key: Option<&str>) -> OutboxRow {
+/// A row of the outbox.
+pub(in crate::relay) fn row(id: i64, key: Option<&str>) -> OutboxRow {
     let message = Outgoing::new("a", "");
     let message = match key {
         Some(key) => message.key(key),
