@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use crate::{Acker, BoxError};
@@ -15,28 +16,33 @@ const LOOKS: u32 = 6;
 /// Runs the work, and extends the delivery's lease, at once if that is due, until the work ends.
 pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
     let Some(lease) = acker.lease() else { return work.await };
-    let extend = pin!(async {
+    let extend = async {
         loop {
             warn_of(acker.extend().await);
             tokio::time::sleep(lease / LOOKS).await;
         }
-    });
-    match select(pin!(work), extend).await {
-        Either::Left((done, _)) => done,
-        Either::Right((never, _)) => never,
-    }
+    };
+    beside(pin!(work), extend).await
 }
 
 /// Like [`extended`], for several deliveries, by the shortest lease.
 pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
     let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
-    let extend = pin!(async {
+    let extend = async {
         loop {
             extend_all(ackers.iter_mut().map(|acker| &mut **acker)).await;
             tokio::time::sleep(lease / LOOKS).await;
         }
-    });
-    match select(pin!(work), extend).await {
+    };
+    beside(pin!(work), extend).await
+}
+
+/// Runs the work, which may be a handler, beside an extension that never ends.
+///
+/// tokio limits how much a task does in one turn. Work that never waits uses that up in each turn, and the timer of the
+/// extension, which comes behind it, would not even be looked at.
+async fn beside<T>(work: impl Future<Output = T> + Unpin, extend: impl Future<Output = T>) -> T {
+    match select(work, pin!(unconstrained(extend))).await {
         Either::Left((done, _)) => done,
         Either::Right((never, _)) => never,
     }
@@ -46,13 +52,17 @@ pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: imp
 /// and returns once it is lost.
 pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
     let beat = acker.lease().map(|lease| lease / LOOKS);
-    loop {
-        warn_of(acker.extend().await);
-        tokio::time::sleep(beat.map_or(look, |beat| beat.min(look))).await;
-        if !acker.is_live() {
-            return;
+    let keep = async {
+        loop {
+            warn_of(acker.extend().await);
+            tokio::time::sleep(beat.map_or(look, |beat| beat.min(look))).await;
+            if !acker.is_live() {
+                return;
+            }
         }
-    }
+    };
+    // The preparation of a codec runs in the same task: see `beside`.
+    unconstrained(keep).await;
 }
 
 /// Extends the leases for which that is due.

@@ -107,6 +107,35 @@ mod tests {
         assert_eq!(extensions(kept).await, [12, 24], "it looks every three seconds");
     }
 
+    /// Works for so many seconds and never waits: each turn ends because its task has used up what tokio allows it.
+    async fn spin(seconds: u64) {
+        let (_, mut closed) = tokio::sync::mpsc::channel::<()>(1);
+        for _ in 0..seconds * 20 {
+            while tokio::task::coop::has_budget_remaining() {
+                closed.recv().await;
+            }
+            tokio::time::advance(Duration::from_millis(50)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_never_waits_keeps_its_lease() {
+        assert_eq!(extensions(async |acker| extended(acker, spin(35)).await).await, [10, 20, 30]);
+        assert_eq!(extensions(async |acker| extended_all(vec![acker], spin(35)).await).await, [10, 20, 30]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delivery_keeps_its_lease_beside_a_preparation_that_never_waits() {
+        let kept = async |acker: &mut LeasedAcker<Leased>| {
+            tokio::select! {
+                biased;
+                () = spin(35) => {}
+                () = kept(acker, Duration::from_secs(3)) => {}
+            }
+        };
+        assert_eq!(extensions(kept).await, [12, 24], "it looks every three seconds");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn short_waits_extend_no_less_often() {
         let short = async |acker: &mut LeasedAcker<Leased>| {

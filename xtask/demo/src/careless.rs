@@ -27,6 +27,7 @@ pub(crate) async fn act(order: &Order, watch: &Watch, tx: &mut PgConnection) -> 
         Fate::Permanent => return Err(permanent("no attempt can cure this one")),
         Fate::Panic => panic(order.id),
         Fate::Hang => tokio::time::sleep(LONG).await,
+        Fate::Spin => spin().await,
         Fate::SlowQuery => ignore(tx, "SELECT pg_sleep(3)").await,
         Fate::Swallow => ignore(tx, "SELECT 1/0").await,
         Fate::Deferred => run(tx, "INSERT INTO demo.parts (whole) VALUES (-1)").await?,
@@ -66,6 +67,12 @@ pub(crate) async fn act(order: &Order, watch: &Watch, tx: &mut PgConnection) -> 
 #[expect(clippy::panic, reason = "this is what a handler must not do")]
 fn panic(id: u64) {
     panic!("message {id} makes its handler panic");
+}
+
+/// Reads from a channel that is closed, as a loop reads from a socket that its peer has closed.
+async fn spin() {
+    let (_, mut closed) = tokio::sync::mpsc::channel::<()>(1);
+    while closed.recv().await.is_none() {}
 }
 
 async fn run(tx: &mut PgConnection, sql: &'static str) -> Result<(), BoxError> {

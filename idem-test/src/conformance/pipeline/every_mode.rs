@@ -39,6 +39,7 @@ macro_rules! __pipeline_in_every_mode {
             a_panic_rolls_back_and_schedules
             a_handler_timeout_rolls_back_and_schedules
             a_panic_as_a_late_handler_is_dropped_is_its_failure
+            a_handler_that_never_waits_ends_at_its_timeout
             retries_end_as_exhausted_after_five_attempts
             a_permanent_error_is_dead_at_once
             an_error_that_names_a_time_is_retried_after_it

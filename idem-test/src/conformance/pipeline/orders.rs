@@ -11,6 +11,7 @@ use crate::conformance::store::{End, World};
 
 use super::desk::Desk;
 use super::panicky::{Bomb, Extracted, panics};
+use super::spins::spin;
 
 /// How long a slow handler runs.
 const SLOW: Duration = Duration::from_millis(300);
@@ -36,6 +37,8 @@ pub(super) enum Act {
     Hang,
     /// Hangs, and panics when dropped.
     HangBomb,
+    /// Never waits and never ends.
+    Spin,
     /// Waits until the test releases it.
     Wait,
     /// Swallows a SQL error.
@@ -165,6 +168,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
                 let _bomb = Bomb;
                 std::future::pending().await
             }
+            Act::Spin => spin().await,
             Act::Wait => desk.wait().await?,
             Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
             Act::Hide => W::execute(tx, "CREATE TEMP TABLE effects (name VARCHAR(200) NOT NULL)").await?,
