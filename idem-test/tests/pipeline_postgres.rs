@@ -4,6 +4,8 @@
 mod careless;
 #[path = "postgres/ended.rs"]
 mod ended;
+#[path = "postgres/outdated.rs"]
+mod outdated;
 #[path = "postgres/tenants.rs"]
 mod tenants;
 #[path = "postgres/unguarded.rs"]

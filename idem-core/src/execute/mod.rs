@@ -77,8 +77,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Ends the transaction of a handler that did not return `Ok`, and returns the result of the run.
-    pub(crate) async fn undo(&self, txn: S::Txn, unhandled: Unhandled) -> RunResult {
+    pub(crate) async fn undo(&self, mut txn: S::Txn, unhandled: Unhandled) -> RunResult {
         let ticket = self.store.ticket(&txn);
+        if let Unhandled::Failed(error) = &unhandled {
+            self.store.failed_with(&mut txn, error.as_ref());
+        }
         let rolled_back = match unhandled {
             Unhandled::Failed(error) if self.store.lost_race(error.as_ref()) => RunResult::Retry(error),
             Unhandled::Failed(error) => RunResult::Failed(Failure::of(&error)),

@@ -77,6 +77,11 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         self.lost_race(error)
     }
 
+    /// Called with the error of a handler, before the [`rollback`](Self::rollback). If the error says that its session is
+    /// outdated, so that the same statements fail in it each time, the store closes the connection behind the rollback,
+    /// instead of lending it to the next message. By default, it does nothing.
+    fn failed_with(&self, _txn: &mut Self::Txn, _error: &(dyn std::error::Error + 'static)) {}
+
     /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by
     /// itself. If a claim was inserted, a row was started or the transaction is [guarded](Self::guard), the result tells
     /// whether the handler had committed it before it failed.

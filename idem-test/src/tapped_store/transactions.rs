@@ -71,6 +71,10 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.deadlocked(error)
     }
 
+    fn failed_with(&self, txn: &mut Self::Txn, error: &(dyn std::error::Error + 'static)) {
+        self.within.failed_with(&mut txn.within, error);
+    }
+
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
         self.tap.before("rollback", &[]).await?;
         let TappedTxn { within, doing, .. } = txn;

@@ -149,6 +149,13 @@ pub(super) fn is_deadlock(error: &(dyn std::error::Error + 'static)) -> bool {
     says(error, &["40P01"])
 }
 
+/// Returns whether an error, or one of its sources, is the server's error for a prepared statement that its session can run
+/// no more: an ALTER TABLE has changed the columns of its result (0A000, which stands for whatever is not supported as
+/// well), or it was deallocated (26000). sqlx keeps such a statement for as long as the connection.
+pub(super) fn is_outdated(error: &(dyn std::error::Error + 'static)) -> bool {
+    says(error, &["0A000", "26000"])
+}
+
 fn says(error: &(dyn std::error::Error + 'static), codes: &[&str]) -> bool {
     crate::error::chain(error).any(|part| {
         let server = match part.downcast_ref::<sqlx::Error>() {

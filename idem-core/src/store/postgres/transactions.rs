@@ -57,6 +57,10 @@ impl Transactions for Postgres {
         answer::is_deadlock(error)
     }
 
+    fn failed_with(&self, txn: &mut Txn, error: &(dyn std::error::Error + 'static)) {
+        txn.outdated |= answer::is_outdated(error);
+    }
+
     async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
         rollback::rollback(txn).await
     }

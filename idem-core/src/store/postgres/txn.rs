@@ -42,6 +42,8 @@ pub struct Txn {
     lent: bool,
     // Whether several handlers share it.
     pub(super) shared: bool,
+    // Whether a handler has failed because a prepared statement of the session is outdated.
+    pub(super) outdated: bool,
     // The messages that COMMIT writes.
     pub(super) writes: Writes,
     // The role and the settings that a pooler's session had at its beginning.
@@ -121,6 +123,7 @@ impl Txn {
             fresh: true,
             lent: false,
             shared: false,
+            outdated: false,
             writes: Writes::default(),
             state: None,
         }
@@ -244,8 +247,11 @@ impl Txn {
     }
 
     /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). If anything is left that has to
-    /// be undone by name, this costs one more round trip.
+    /// be undone by name, this costs one more round trip. An outdated session is closed.
     pub(super) async fn put_back(mut self, answer: &[PgRow]) {
+        if self.outdated {
+            return;
+        }
         if self.is_cleaned() {
             let undo = match answer.last().and_then(|row| row.try_get(0).ok()) {
                 Some(true) => None,
