@@ -40,6 +40,13 @@ impl<T> Drop for Caught<'_, T> {
     }
 }
 
+/// Drops a value of user code. A panic of its `Drop` is only logged.
+pub(crate) fn dropped<T>(what: &'static str, value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        tracing::warn!(panic = panic_text(panic.as_ref()), "{what} panicked as it was dropped");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +73,6 @@ mod tests {
         });
         assert!(futures_util::poll!(&mut work).is_pending());
         drop(work);
+        dropped("a value", Bomb);
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of idem and of handlers.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Any error, boxed: the error type of handlers and adapters.
 ///
@@ -85,14 +86,19 @@ const DEPTH: usize = 64;
 pub(crate) fn chain<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |error| error.source()).take(DEPTH)
+    std::iter::successors(Some(error), |&error| source(error)).take(DEPTH)
+}
+
+/// The source of an error. It is user code and may panic: the chain ends there.
+fn source(error: &(dyn std::error::Error + 'static)) -> Option<&(dyn std::error::Error + 'static)> {
+    catch_unwind(AssertUnwindSafe(|| error.source())).unwrap_or_default()
 }
 
 /// The chain as one text, each part once, for the column `error`. It is escaped, so that no content can prevent the row
 /// from being stored, and cut to 4,000 characters.
 pub(crate) fn text(error: &(dyn std::error::Error + 'static)) -> String {
     // The `Display` implementation is user code and may panic.
-    let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| joined(error)));
+    let text = catch_unwind(AssertUnwindSafe(|| joined(error)));
     text.unwrap_or_else(|_| "the error's own text panicked".to_owned())
 }
 
@@ -161,6 +167,27 @@ mod tests {
         }
         impl std::error::Error for Nasty {}
         assert_eq!(text(&Nasty), "the error's own text panicked");
+    }
+
+    #[test]
+    fn a_chain_ends_at_an_error_whose_source_panics() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("no such order")]
+        struct Nasty;
+        #[derive(Debug)]
+        struct Outer(Nasty);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                panic!("no source")
+            }
+        }
+        assert_eq!(text(&Outer(Nasty)), "no such order");
+        assert_eq!(crate::advice::Advice::of(&NotCharged(Outer(Nasty).into()).into()), None);
     }
 
     #[test]

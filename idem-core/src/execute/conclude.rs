@@ -53,7 +53,9 @@ impl RunResult {
         match self {
             Self::Processed => Conclusion::Processed,
             Self::Retry(error) if rounds < IN_PLACE => {
-                tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried again");
+                // The text of the error is user code, and may panic.
+                let error = crate::error::text(error.as_ref());
+                tracing::debug!(error, "lost against a concurrent transaction; tried again");
                 Conclusion::Retry
             }
             Self::Retry(error) => charge(Failure::of(&error)),

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
+use crate::caught::dropped;
 use crate::panic_text::panic_text;
 use crate::registry::Job;
 use crate::routes::Route;
@@ -41,6 +42,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(result) => result.map_err(Unhandled::Failed),
                 Err(panic) => {
                     let text = panic_text(panic.as_ref());
+                    dropped("what a handler panicked with", panic);
                     Err(Unhandled::Failed(format!("the handler panicked: {text}").into()))
                 }
             },

@@ -17,6 +17,7 @@ mod stage;
 
 use tokio::time::Instant;
 
+use crate::caught::dropped;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Pipeline, Running};
@@ -84,7 +85,11 @@ impl<S: Store> Pipeline<S> {
         }
         let rolled_back = match unhandled {
             Unhandled::Failed(error) if self.store.lost_race(error.as_ref()) => RunResult::Retry(error),
-            Unhandled::Failed(error) => RunResult::Failed(Failure::of(&error)),
+            Unhandled::Failed(error) => {
+                let failure = Failure::of(&error);
+                dropped("the error of a handler", error);
+                RunResult::Failed(failure)
+            }
             Unhandled::PutOff => RunResult::PutOff,
             // The handler was dropped at an arbitrary point, so the state of the connection is unknown: dropping the
             // transaction closes it.

@@ -36,6 +36,7 @@ macro_rules! __pipeline_in_every_mode {
             a_crash_in_the_completion_calls_nobody_again
             // failures
             an_error_rolls_back_and_schedules
+            an_error_that_panics_is_a_failure_of_its_message
             a_panic_rolls_back_and_schedules
             a_handler_timeout_rolls_back_and_schedules
             a_panic_as_a_late_handler_is_dropped_is_its_failure

@@ -39,6 +39,11 @@ pub async fn an_error_rolls_back_and_schedules<W: World>(world: W) {
     fails_once(world, Act::Fail, Settings::default(), "attempt 1 has failed").await;
 }
 
+/// An error is user code as well: a panic in its source or in its drop ends neither the lane nor the worker.
+pub async fn an_error_that_panics_is_a_failure_of_its_message<W: World>(world: W) {
+    fails_once(world, Act::FailNasty, Settings::default(), "a nasty error").await;
+}
+
 /// A panic costs one attempt and nothing else.
 pub async fn a_panic_rolls_back_and_schedules<W: World>(world: W) {
     fails_once(world, Act::Panic, Settings::default(), "the handler panics").await;

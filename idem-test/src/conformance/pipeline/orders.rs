@@ -10,7 +10,7 @@ use crate::Publication;
 use crate::conformance::store::{End, World};
 
 use super::desk::Desk;
-use super::panicky::{Bomb, Extracted, panics};
+use super::panicky::{Bomb, Extracted, Nasty, panics};
 use super::spins::spin;
 
 /// How long a slow handler runs.
@@ -30,6 +30,8 @@ pub(super) struct Order {
 pub(super) enum Act {
     Ok,
     Fail,
+    /// Returns an error that panics.
+    FailNasty,
     Permanent,
     /// Fails, and says that it may run again after an hour.
     RetryAfter,
@@ -160,6 +162,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
         match act {
             Act::Ok => {}
             Act::Fail => return Err(format!("attempt {} has failed", delivery.attempt()).into()),
+            Act::FailNasty => return Err(Nasty(Bomb).into()),
             Act::Permanent => return Err(permanent("never")),
             Act::RetryAfter => return Err(retry_after(Duration::from_secs(3600), "not for an hour")),
             Act::Panic => panic!("the handler panics"),

@@ -33,10 +33,27 @@ impl<M: DeserializeOwned> Codec<M> for PanickyJson {
 }
 
 /// Panics when dropped, as the guards of some libraries do.
+#[derive(Debug)]
 pub(super) struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
         assert!(std::thread::panicking(), "dropped before its end");
+    }
+}
+
+/// An error that panics when it is asked for its source, and when dropped.
+#[derive(Debug)]
+pub(super) struct Nasty(pub(super) Bomb);
+
+impl std::fmt::Display for Nasty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a nasty error")
+    }
+}
+
+impl std::error::Error for Nasty {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        panic!("{:?} has no source", self.0)
     }
 }
