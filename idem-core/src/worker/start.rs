@@ -84,6 +84,14 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         version = env!("CARGO_PKG_VERSION"),
         "the worker has started"
     );
+    // As the profile of the program says, for its dependencies too.
+    if cfg!(panic = "abort") {
+        tracing::warn!(
+            consumer,
+            "the program is built with `panic = \"abort\"`: a panic of a handler, a key or a codec ends the process, as a crash \
+             does, and is no failure of its message"
+        );
+    }
 }
 
 /// Logs the sum of the connections that the workers of the store can use, if it has fewer. By now all workers of a group
