@@ -217,7 +217,7 @@ async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::
 }
 
 /// Waits until some transaction waits for another one, or until none does.
-async fn waits<W: World>(line: &Line<W>, any: bool) {
+pub(super) async fn waits<W: World>(line: &Line<W>, any: bool) {
     soon(async {
         while (line.world.waiting().await != Some(0)) != any {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -144,6 +144,7 @@ macro_rules! __pipeline_in_every_mode {
             a_dead_letter_is_written_although_the_claim_of_its_handler_is_gone
             a_dead_letter_of_a_row_that_is_refused_costs_no_slot
             a_failure_of_a_row_that_is_refused_costs_no_slot
+            a_failure_of_a_row_is_recorded_again_and_its_handler_not_run_again
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler

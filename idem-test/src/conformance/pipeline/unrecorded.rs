@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::store::{Claims, StoreError};
-use idem_core::{Delivery, Reason};
+use idem_core::store::{Claims, StoreError, Transactions};
+use idem_core::{Delivery, HasConnection, Reason, RetryPolicy};
 use tokio::sync::watch;
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
 
-use super::crashes::schedule_delivery;
+use super::crashes::{schedule, schedule_delivery};
+use super::endings::waits;
 use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -188,4 +189,42 @@ pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W
     assert_eq!(outcomes.iter().filter(|outcome| *outcome == "scheduled 1").count(), 2, "{outcomes:?}");
     assert_eq!(["bad 1", "bad 2"].map(|id| line.desk.runs(id)), runs.map(|runs| runs + 1));
     assert!(line.dead().await.is_empty());
+}
+
+/// A row has failed while the table of the inbox is locked. Only the recording is tried again, and its handler does not run
+/// again.
+pub async fn a_failure_of_a_row_is_recorded_again_and_its_handler_not_run_again<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    schedule(&line, "billing", Order::new("a", &[Act::WaitFail, Act::Ok])).await;
+    let records = watch::Sender::new(0);
+    let counted = records.clone();
+    let hook = move |at: &str, _: &[u8]| {
+        if at == "record_result" {
+            counted.send_modify(|records| *records += 1);
+        }
+        Do::Work
+    };
+    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    let worker = line.start_over(hook, Settings { retry: late, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    let mut block = line.store.begin(Duration::from_secs(60)).await.unwrap();
+    let table = line.world.own("inbox_messages");
+    let lock = format!("SET LOCAL lock_timeout = '20s'; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE");
+    let locked = W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock);
+    // The running handler has deleted the row: the lock is granted with its rollback, before the failure is recorded.
+    let fails = async {
+        waits(&line, true).await;
+        line.desk.go.send_replace(true);
+    };
+    tokio::join!(locked, fails).0.unwrap();
+    // The first record ends with a lock timeout, and the second one waits. The lease of the row is longer.
+    soon(records.subscribe().wait_for(|records| *records > 1)).await.unwrap();
+    line.store.rollback(block).await.unwrap();
+    assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
+    worker.stop().await;
+    let row = &line.scheduled().await[0];
+    assert_eq!((line.desk.runs("a"), row.attempts, row.token), (1, 1, None));
 }
