@@ -11,12 +11,6 @@ use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
-/// Reads from a channel that is closed, as a loop reads from a socket that its peer has closed.
-pub(super) async fn spin() {
-    let (_, mut closed) = tokio::sync::mpsc::channel::<()>(1);
-    while closed.recv().await.is_none() {}
-}
-
 /// It uses up all that tokio allows its task in one turn, each time. Its delivery keeps its lease, and other messages go on.
 pub async fn a_handler_that_never_waits_ends_at_its_timeout<W: World>(world: W) {
     let line = Line::new(world).await;
