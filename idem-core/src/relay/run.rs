@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::task::JoinSet;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -151,7 +152,8 @@ async fn run<S: Store, K: Sink>(running: &mut Running<'_, S, K>, stop: &Cancella
             () = stop.cancelled() => return,
             Some(event) = running.work.next() => running.apply(event),
             () = rung => running.ring(),
-            () = sleep_until(next) => {}
+            // The lanes are renewed then. It comes behind the sink, which may have used up what tokio allows a task in a turn.
+            () = unconstrained(sleep_until(next)) => {}
         }
         // All that has ended by now, before anything is started.
         while let Some(Some(event)) = futures_util::FutureExt::now_or_never(running.work.next()) {
