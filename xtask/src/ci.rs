@@ -24,19 +24,18 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign in all modes, the relays of an outbox, the payments at a provider, a minute of suspects and
-    /// all mutants, which takes longer than everything else, and have cargo verify each package. Otherwise only one mode
-    /// of each broker and one part of the mutants, which the commit chooses.
+    /// Run the relays of an outbox, the payments at a provider, a minute of suspects and all mutants, which takes longer
+    /// than everything else, and have cargo verify each package. Otherwise only one part of the mutants, which the commit
+    /// chooses.
     #[arg(long)]
     full: bool,
 }
 
-/// Runs one mode of each broker and one part of the mutants; both choices are independent of each other. The demo mostly
-/// waits, so the mutants are built beside it.
+/// Runs the small campaign and one part of the mutants. The campaign mostly waits, so the mutants are built beside it.
 fn part_of_commit() -> Result<()> {
-    let (number, mutants) = (mutants::commit()? / 1000, mutants::Options::of_commit()?);
+    let mutants = mutants::Options::of_commit()?;
     thread::scope(|scope| {
-        let demo = scope.spawn(|| demo::small_of(number));
+        let demo = scope.spawn(demo::small);
         let tried = mutants::run(&mutants);
         demo.join().map_err(|_| anyhow!("the demo panicked"))??;
         tried
@@ -72,7 +71,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     // All the following checks share the servers.
     let servers = Up::new(false)?;
     if options.full {
-        demo::small(&[])?;
+        demo::small()?;
         demo::small_relays()?;
         demo::small_external()?;
         minute_of_suspects(&servers)?;

@@ -12,59 +12,38 @@ use crate::servers::Servers;
 /// How many deviations are listed for each line.
 const LISTED: usize = 20;
 
-/// How many modes there are.
-const MODES: u64 = 5;
-
 /// The server faults of each run.
 const FAULTS: &[Fault] = &[Fault::Freeze, Fault::Crash, Fault::Restart];
 
 /// The runs of a campaign.
 pub(crate) struct Campaign {
     pub(crate) load: Load,
-    pub(crate) chosen: Chosen,
+    /// Only the runs whose lines begin with this.
+    pub(crate) only: Option<String>,
     /// One server fault per run.
     pub(crate) small: bool,
     pub(crate) seed: u64,
 }
 
-/// A choice of runs.
-pub(crate) enum Chosen {
-    All,
-    /// Those whose lines begin with this.
-    Lines(String),
-    /// One of each broker. Five successive numbers choose every run once.
-    Turn(u64),
-}
-
-impl Chosen {
-    /// Returns whether this mode of this broker is chosen; both are numbers from 0.
-    fn includes(&self, broker: usize, mode: usize, line: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Lines(begin) => line.starts_with(begin),
-            Self::Turn(turn) => (turn % MODES + broker as u64) % MODES == mode as u64,
-        }
-    }
-}
-
-/// Runs all that are chosen. Fails if any run had deviations.
+/// Runs the campaign. Fails if any run had deviations.
 pub(crate) async fn all(campaign: &Campaign) -> Result<()> {
     println!("seed {}", campaign.seed);
     let mut wrong = 0;
-    wrong += modes::<RabbitMq>(campaign, 0).await?;
-    wrong += modes::<Nats>(campaign, 1).await?;
-    wrong += modes::<Kafka>(campaign, 2).await?;
+    wrong += modes::<RabbitMq>(campaign).await?;
+    wrong += modes::<Nats>(campaign).await?;
+    wrong += modes::<Kafka>(campaign).await?;
     if wrong > 0 {
         bail!("{wrong} of the runs were not as they must be");
     }
     Ok(())
 }
 
-/// Runs the chosen modes on one broker, with one set of servers. Returns how many runs had deviations.
-async fn modes<B: Broker>(campaign: &Campaign, broker: usize) -> Result<u64> {
-    let Campaign { load, chosen, small, seed } = campaign;
+/// Runs on one broker, with one set of servers. Returns how many runs had deviations.
+async fn modes<B: Broker>(campaign: &Campaign) -> Result<u64> {
+    let Campaign { load, only, small, seed } = campaign;
     let mut modes: Vec<(usize, Mode)> = Mode::all().into_iter().enumerate().collect();
-    modes.retain(|(number, mode)| chosen.includes(broker, *number, &format!("{} {mode}", B::NAME)));
+    let begin = only.as_deref().unwrap_or_default();
+    modes.retain(|(_, mode)| format!("{} {mode}", B::NAME).starts_with(begin));
     if modes.is_empty() {
         return Ok(0);
     }
@@ -95,26 +74,4 @@ async fn modes<B: Broker>(campaign: &Campaign, broker: usize) -> Result<u64> {
         }
     }
     Ok(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_turn_chooses_one_run_of_each_broker_and_five_turns_choose_all() {
-        assert_eq!(MODES, Mode::all().len() as u64);
-        let mut runs = Vec::new();
-        for turn in 38..38 + MODES {
-            for broker in 0..3 {
-                let chosen = |mode: &usize| Chosen::Turn(turn).includes(broker, *mode, "");
-                let modes: Vec<usize> = (0..Mode::all().len()).filter(chosen).collect();
-                assert_eq!(modes.len(), 1, "turn {turn}, broker {broker}");
-                runs.push((broker, modes[0]));
-            }
-        }
-        runs.sort_unstable();
-        runs.dedup();
-        assert_eq!(runs.len(), 15);
-    }
 }

@@ -56,7 +56,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
-use crate::campaign::{Campaign, Chosen};
+use crate::campaign::Campaign;
 use crate::faults::Fault;
 use crate::load::Load;
 use crate::mode::Mode;
@@ -81,22 +81,13 @@ enum Command {
         /// Only the runs whose lines begin with this, for example "nats batch".
         #[arg(long)]
         only: Option<String>,
-        /// Only one run per broker, chosen by this number. Five successive numbers choose every run once.
-        #[arg(long, conflicts_with = "only")]
-        turn: Option<u64>,
         /// The seed; the same seed gives the same random choices.
         #[arg(long)]
         seed: Option<u64>,
     },
     /// Run the outbox on every broker, and print one line each.
     #[command(long_flag = "relay")]
-    Relay {
-        #[command(flatten)]
-        options: Common,
-        /// Only one broker, chosen by this number.
-        #[arg(long)]
-        turn: Option<u64>,
-    },
+    Relay(Common),
     /// PostgreSQL and RabbitMQ.
     Rabbitmq(Options),
     /// PostgreSQL and NATS JetStream.
@@ -174,19 +165,14 @@ async fn main() -> ExitCode {
 
 async fn work(command: Command) -> Result<()> {
     match command {
-        Command::All { small, only, turn, seed } => {
+        Command::All { small, only, seed } => {
             let load = match small {
                 true => Load { messages: 300, duplicates: 20, kills: Some(2), workers: 2 },
                 false => Load { messages: 4000, duplicates: 20, kills: None, workers: 3 },
             };
-            let chosen = match (only, turn) {
-                (Some(only), _) => Chosen::Lines(only),
-                (None, Some(turn)) => Chosen::Turn(turn),
-                (None, None) => Chosen::All,
-            };
-            campaign::all(&Campaign { load, chosen, small, seed: seed.unwrap_or_else(any) }).await
+            campaign::all(&Campaign { load, only, small, seed: seed.unwrap_or_else(any) }).await
         }
-        Command::Relay { options, turn } => relay::all(&options.relay(), turn).await,
+        Command::Relay(options) => relay::all(&options.relay()).await,
         Command::Rabbitmq(options) => one::<RabbitMq>(&options).await,
         Command::Nats(options) => one::<Nats>(&options).await,
         Command::Kafka(options) => one::<Kafka>(&options).await,

@@ -26,7 +26,7 @@ use crate::services::Up;
 use background::Background;
 use compile::compile;
 use mutant::Mutant;
-pub(crate) use part::{Part, commit};
+use part::{Part, commit};
 pub(crate) use presence::tests_exist;
 use sound::sound;
 use trial::{PATIENCE, Results};

@@ -32,19 +32,12 @@ use crate::servers::Servers;
 pub(crate) use link::{Link, run as run_link};
 pub(crate) use run::Settings;
 
-/// Runs on each broker, or on one that this number chooses. Fails if any run had deviations.
-pub(crate) async fn all(settings: &Settings<'_>, turn: Option<u64>) -> Result<()> {
-    let chosen = |broker: u64| turn.is_none_or(|turn| turn % 3 == broker);
+/// Runs on each broker. Fails if any run had deviations.
+pub(crate) async fn all(settings: &Settings<'_>) -> Result<()> {
     let mut wrong = 0;
-    if chosen(0) {
-        wrong += u64::from(!is_right::<RabbitMq>(settings).await?);
-    }
-    if chosen(1) {
-        wrong += u64::from(!is_right::<Nats>(settings).await?);
-    }
-    if chosen(2) {
-        wrong += u64::from(!is_right::<Kafka>(settings).await?);
-    }
+    wrong += u64::from(!is_right::<RabbitMq>(settings).await?);
+    wrong += u64::from(!is_right::<Nats>(settings).await?);
+    wrong += u64::from(!is_right::<Kafka>(settings).await?);
     if wrong > 0 {
         bail!("{wrong} of the runs were not as they must be");
     }
