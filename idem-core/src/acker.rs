@@ -54,7 +54,8 @@ pub trait Acker: Send + 'static {
         None
     }
 
-    /// Restarts the lease. The worker calls it every third of the lease while the delivery runs or is held.
+    /// Restarts the lease. The worker calls it every third of the lease while the delivery runs or is held, and beside
+    /// handlers that never wait: it must return or wait for something itself.
     fn extend(&mut self) -> impl Future<Output = Result<(), BoxError>> + Send {
         std::future::ready(Ok(()))
     }

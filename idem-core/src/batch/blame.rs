@@ -1,5 +1,6 @@
 //! Finds the message that caused the failure of a batch.
 
+use crate::caught::dropped;
 use crate::execute::RunResult;
 use crate::runtime::Pipeline;
 use crate::{Reason, Store};
@@ -39,7 +40,10 @@ impl<S: Store> Pipeline<S> {
             // Any other race, or a time limit at the commit: one message may cause it each time (a deferred trigger, a
             // limit that a handler left behind), which says nothing about other batches. The message is retried when it
             // runs alone.
-            RunResult::Retry(_) => blamed(culprit.places),
+            RunResult::Retry(error) => {
+                dropped("the error of a handler", error);
+                blamed(culprit.places)
+            }
             RunResult::CommittedEarly(ticket) => TransactionResult::CommittedEarly(new.to_vec(), ticket),
             RunResult::Broke(fault) => {
                 self.outage.report(&fault);

@@ -53,12 +53,12 @@ impl RunResult {
         match self {
             Self::Processed => Conclusion::Processed,
             Self::Retry(error) if rounds < IN_PLACE => {
-                // The text of the error is user code, and may panic.
-                let error = crate::error::text(error.as_ref());
+                // The text of the error is user code, and may panic, as its drop may.
+                let Failure { error, .. } = Failure::returned(error);
                 tracing::debug!(error, "lost against a concurrent transaction; tried again");
                 Conclusion::Retry
             }
-            Self::Retry(error) => charge(Failure::of(&error)),
+            Self::Retry(error) => charge(Failure::returned(error)),
             Self::Busy(error) => {
                 tracing::debug!(error = error.to_string(), "the claim of a local message is held; tried again later");
                 Conclusion::Busy

@@ -42,7 +42,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(result) => result.map_err(Unhandled::Failed),
                 Err(panic) => {
                     let text = panic_text(panic.as_ref());
-                    dropped("the payload of a panic of a handler", panic);
+                    dropped("the payload of a panic", panic);
                     Err(Unhandled::Failed(format!("the handler panicked: {text}").into()))
                 }
             },

@@ -17,7 +17,6 @@ mod stage;
 
 use tokio::time::Instant;
 
-use crate::caught::dropped;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Pipeline, Running};
@@ -85,11 +84,7 @@ impl<S: Store> Pipeline<S> {
         }
         let rolled_back = match unhandled {
             Unhandled::Failed(error) if self.store.lost_race(error.as_ref()) => RunResult::Retry(error),
-            Unhandled::Failed(error) => {
-                let failure = Failure::of(&error);
-                dropped("the error of a handler", error);
-                RunResult::Failed(failure)
-            }
+            Unhandled::Failed(error) => RunResult::Failed(Failure::returned(error)),
             Unhandled::PutOff => RunResult::PutOff,
             // The handler was dropped at an arbitrary point, so the state of the connection is unknown: dropping the
             // transaction closes it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::advice::Advice;
+use crate::caught::dropped;
 use crate::store::{CommitResult, StoreError, Ticket};
 use crate::{BoxError, Reason};
 
@@ -76,6 +77,13 @@ impl Failure {
     pub(crate) fn commit_refused() -> Self {
         let error = "the handler ran COMMIT, which was refused; nothing was written: return Ok(()), and idem commits";
         Self { error: error.to_owned(), given_up: Some(Reason::Committed), not_before: None }
+    }
+
+    /// The handler returned this error.
+    pub(crate) fn returned(error: BoxError) -> Self {
+        let failure = Self::of(&error);
+        dropped("the error of a handler", error);
+        failure
     }
 
     pub(crate) fn of(error: &BoxError) -> Self {

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::Store;
@@ -45,6 +46,9 @@ impl<S: Store> Pipeline<S> {
             }
         };
         let free = std::iter::from_fn(|| slots.try_acquire().ok()).take(more);
-        join_all([None].into_iter().chain(free.map(Some)).map(work)).await;
+        // They share a task. Polled in one order each time, those behind a handler that never waits would have no turn: it
+        // uses up what tokio allows a task in one. This polls first those that had none.
+        let works: FuturesUnordered<_> = [None].into_iter().chain(free.map(Some)).map(work).collect();
+        works.collect::<()>().await;
     }
 }

@@ -55,6 +55,21 @@ async fn leaves_nothing(abuse: &'static str) {
     world.end().await;
 }
 
+/// Logins are dear, and few happen at the same time.
+#[tokio::test]
+async fn what_is_not_supported_closes_no_session() {
+    let Some(world) = narrow().await else { return };
+    let mut txn = world.claimed("locks").await;
+    let pid = backend(handler_connection(&mut txn)).await;
+    let locks = "SELECT count(*) FROM pg_class FOR UPDATE";
+    let error = handler_connection(&mut txn).execute(locks).await.unwrap_err();
+    assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("0A000"));
+    world.store.failed_with(&mut txn, &error);
+    world.store.rollback(txn).await.unwrap();
+    assert_eq!(backend(handler_connection(&mut world.claimed("next").await)).await, pid);
+    world.end().await;
+}
+
 macro_rules! leaves_nothing {
     ($($name:ident: $sql:expr;)*) => {$(
         #[tokio::test]

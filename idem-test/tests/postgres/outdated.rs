@@ -100,7 +100,7 @@ async fn outcomes(batch: usize) -> Option<Vec<String>> {
         let _ = stopped.await;
     });
     let both = async { tokio::join!(run, work) };
-    let (ended, ()) = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();
+    let (ended, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     ended.unwrap();
     let outcomes = seen.lock().unwrap().clone();
     Some(outcomes)

@@ -141,22 +141,31 @@ impl From<sqlx::Error> for StoreError {
 /// returns the source of the error that it wraps, so sqlx's own error may be missing from the chain; its source is the
 /// boxed database error.
 pub(super) fn is_lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
-    says(error, &["40001", "40P01"])
+    says(error, |server| has_code(server, &["40001", "40P01"]))
 }
 
 /// Returns whether an error, or one of its sources, is the server's error for a deadlock.
 pub(super) fn is_deadlock(error: &(dyn std::error::Error + 'static)) -> bool {
-    says(error, &["40P01"])
+    says(error, |server| has_code(server, &["40P01"]))
 }
 
 /// Returns whether an error, or one of its sources, is the server's error for a prepared statement that its session can run
-/// no more: an ALTER TABLE has changed the columns of its result (0A000, which stands for whatever is not supported as
-/// well), or it was deallocated (26000). sqlx keeps such a statement for as long as the connection.
+/// no more: an ALTER TABLE has changed the columns of its result, or it was deallocated (26000). sqlx keeps such a statement
+/// for as long as the connection.
 pub(super) fn is_outdated(error: &(dyn std::error::Error + 'static)) -> bool {
-    says(error, &["0A000", "26000"])
+    // Whatever PostgreSQL does not support has the code 0A000. Its message is localized, but the name of its function is not.
+    let is_changed = |server: &PgDatabaseError| server.routine() == Some("RevalidateCachedQuery");
+    says(error, |server| match server.code().as_deref() {
+        Some("0A000") => server.try_downcast_ref().is_some_and(is_changed),
+        code => code == Some("26000"),
+    })
 }
 
-fn says(error: &(dyn std::error::Error + 'static), codes: &[&str]) -> bool {
+fn has_code(server: &dyn DatabaseError, codes: &[&str]) -> bool {
+    server.code().is_some_and(|code| codes.contains(&code.as_ref()))
+}
+
+fn says(error: &(dyn std::error::Error + 'static), this: impl Fn(&(dyn DatabaseError + 'static)) -> bool) -> bool {
     crate::error::chain(error).any(|part| {
         let server = match part.downcast_ref::<sqlx::Error>() {
             Some(error) => error.as_database_error(),
@@ -164,7 +173,6 @@ fn says(error: &(dyn std::error::Error + 'static), codes: &[&str]) -> bool {
         };
         // The error of idem's own statements, such as COMMIT, has no wrapper.
         let server = server.or_else(|| part.downcast_ref::<PgDatabaseError>().map(|error| error as &dyn DatabaseError));
-        let code = server.and_then(DatabaseError::code);
-        code.is_some_and(|code| codes.contains(&code.as_ref()))
+        server.is_some_and(&this)
     })
 }

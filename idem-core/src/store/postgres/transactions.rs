@@ -58,7 +58,8 @@ impl Transactions for Postgres {
     }
 
     fn failed_with(&self, txn: &mut Txn, error: &(dyn std::error::Error + 'static)) {
-        txn.outdated |= answer::is_outdated(error);
+        // Behind a pooler nothing is prepared for longer than a transaction.
+        txn.outdated |= !txn.connection.is_pooled() && answer::is_outdated(error);
     }
 
     async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {

@@ -14,10 +14,10 @@ use super::settings::Settings;
 /// It uses up all that tokio allows its task in one turn, each time. Its delivery keeps its lease, and other messages go on.
 pub async fn a_handler_that_never_waits_ends_at_its_timeout<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_millis(600)));
+    line.broker.lease(Some(Duration::from_millis(1200)));
     line.publish(Order::new("spins", &[Act::Spin]));
     let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
-    let settings = Settings { handler_timeout: Duration::from_secs(1), retry: late, ..Settings::default() };
+    let settings = Settings { handler_timeout: Duration::from_secs(2), retry: late, ..Settings::default() };
     let worker = line.start_with(settings);
     soon(async {
         while line.desk.runs("spins") == 0 {
