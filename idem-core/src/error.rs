@@ -90,7 +90,7 @@ pub(crate) fn chain<'a>(
 }
 
 /// The source of an error. It is user code and may panic: the chain ends there.
-fn source(error: &(dyn std::error::Error + 'static)) -> Option<&(dyn std::error::Error + 'static)> {
+fn source<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a (dyn std::error::Error + 'static)> {
     catch_unwind(AssertUnwindSafe(|| error.source())).unwrap_or_default()
 }
 
