@@ -38,9 +38,10 @@ impl Delays {
         self.refused.insert((now + delay.min(LONGEST), id), delayed);
     }
 
-    /// Delays a message that got no answer.
-    pub(super) fn insert_unanswered(&mut self, id: i64, delayed: Delayed, until: Instant) {
-        *self.tries.entry(id).or_default() += 1;
+    /// Delays a message that got no answer, so many times in a row at least: while it was aside, nothing was recorded here.
+    pub(super) fn insert_unanswered(&mut self, id: i64, delayed: Delayed, tries: u32, until: Instant) {
+        let known = self.tries.entry(id).or_default();
+        *known = known.saturating_add(1).max(tries);
         self.unanswered.insert((until, id), delayed);
     }
 
