@@ -140,9 +140,9 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         }
     }
 
-    /// When something can be started next, if nothing happens before.
-    pub(super) fn next(&self) -> Instant {
-        let (now, Next { delete, record, renew, take, count, .. }) = (Instant::now(), &self.next);
+    /// When something can be started next, if nothing happens before. All that can be started at `now` is.
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        let Next { delete, record, renew, take, count, .. } = &self.next;
         let when = |wanted: bool, time: &Instant| wanted.then_some(*time);
         let times = [
             self.broker.until().filter(|until| *until > now),
