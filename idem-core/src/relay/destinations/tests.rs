@@ -103,6 +103,10 @@ async fn a_destination_that_gives_no_answer_is_tried_after_a_delay_that_grows() 
     assert!(destinations.confirmed(&tried).is_none(), "one waits that was not tried");
     destinations.ended(&tried, due);
     assert_eq!(destinations.next_due(), Some(due), "it has answered");
+    let tried = destinations.next_in_turn(due).unwrap();
+    destinations.late(&tried, due, due);
+    destinations.ended(&tried, due);
+    assert!(destinations.next_due().unwrap() - due < Duration::from_millis(300), "the delay begins anew");
 }
 
 #[tokio::test]
