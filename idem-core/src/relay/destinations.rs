@@ -180,7 +180,7 @@ impl Destinations {
         self.aside.messages
     }
 
-    /// The bytes of their payloads.
+    /// The bytes of these messages.
     pub(super) fn bytes(&self) -> usize {
         self.aside.bytes
     }

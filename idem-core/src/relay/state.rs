@@ -29,7 +29,7 @@ use super::work::{Event, Failed};
 const DELAYED: usize = 100;
 const DELAYED_AT_LEAST: usize = 1000;
 
-/// How many bytes of payloads are kept before nothing more is read.
+/// How many bytes of payloads and headers are kept before nothing more is read.
 const BYTES: usize = 64 * 1024 * 1024;
 
 /// How long to wait after a statement has failed.

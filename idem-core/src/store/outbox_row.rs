@@ -156,7 +156,7 @@ pub struct OutboxRead<'a> {
     pub blocked: &'a [Key],
     /// Leaves out the messages with these ids, which the relay has already.
     pub known: &'a [i64],
-    /// Reads at most about this many bytes of payloads of each lane, but at least one message.
+    /// Reads at most about this many bytes of payloads and headers of each lane, but at least one message.
     pub bytes: u64,
     /// Whether to return [`OutboxFound::mark`].
     pub marks: bool,
