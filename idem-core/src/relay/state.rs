@@ -45,7 +45,7 @@ pub(super) struct Running<'a, S, K> {
     pub(super) metrics: RelayMetrics,
     /// The name under which it holds lanes.
     pub(super) token: Uuid,
-    /// What runs at present.
+    /// The statements and calls that run at present.
     pub(super) work: FuturesUnordered<BoxFuture<'a, Event>>,
     pub(super) lanes: Lanes,
     pub(super) queue: Queue,

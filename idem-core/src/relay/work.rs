@@ -57,7 +57,7 @@ pub(super) struct Failed {
     pub(super) failure: PublishFailure,
 }
 
-/// What to read.
+/// The parameters of a read.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) lanes: Vec<LaneLook>,
