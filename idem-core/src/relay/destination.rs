@@ -86,7 +86,7 @@ impl Destination {
 
     /// Records that a message is not being published any more. Returns whether it was tried with this one.
     pub(super) fn ended(&mut self, entry: &Entry) -> bool {
-        // One that went on in an earlier hang is not counted in this one.
+        // It may be too low meanwhile: one that went on in an earlier hang is not counted in this one.
         self.going = self.going.saturating_sub(usize::from(entry.place == Place::GoesOn));
         self.trying.take_if(|trying| *trying == entry.id).is_some()
     }
