@@ -170,10 +170,15 @@ impl Outgoing {
 }
 
 impl Outgoing {
+    /// Returns the bytes of its payload and its headers.
+    pub(crate) fn size(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.payload.len() + headers
+    }
+
     /// Checks the size, if it is known how much the broker takes.
     pub(crate) fn check_size(&self, limit: Option<usize>) -> Result<(), String> {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        match (self.payload.len() + headers, limit) {
+        match (self.size(), limit) {
             (size, Some(limit)) if size > limit => {
                 Err(format!("it has {size} bytes with its headers, and the broker of the relay takes {limit}"))
             }

@@ -9,7 +9,7 @@ pub(super) struct Aside {
     pub(super) messages: usize,
     /// Those of them that have a key. Each read has to leave out its key.
     keyed: usize,
-    /// The bytes of all payloads.
+    /// The bytes of all of them.
     pub(super) bytes: usize,
 }
 

@@ -64,8 +64,8 @@ impl<S: Store, K: Sink> Relay<S, K> {
 
     /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to about 20 times as
     /// many, and up to 1,000 in any case, are kept in memory, most of them behind others of their keys; and no more than about
-    /// 64 MiB of payloads, beside those of one read. Those that wait because their destination hangs are not among these: up
-    /// to 100 times as many, and up to 5,000 in any case, with up to 32 MiB.
+    /// 64 MiB of payloads and headers, beside those of one read. Those that wait because their destination hangs are not among
+    /// these: up to 100 times as many, and up to 5,000 in any case, with up to 32 MiB.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.settings.concurrency = messages;
         self

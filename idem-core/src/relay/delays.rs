@@ -10,6 +10,8 @@ use crate::Key;
 
 /// A longer delay than this is divided: a message that is read before its time is delayed again.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
+/// How many attempts without an answer count behind a hang: the delay after so many is a few seconds.
+const CARRIED: u32 = 6;
 
 /// A message that waits for its next attempt, and is read again then.
 #[derive(Debug)]
@@ -38,9 +40,11 @@ impl Delays {
         self.refused.insert((now + delay.min(LONGEST), id), delayed);
     }
 
-    /// Delays a message that got no answer.
-    pub(super) fn insert_unanswered(&mut self, id: i64, delayed: Delayed, until: Instant) {
-        *self.tries.entry(id).or_default() += 1;
+    /// Delays a message that got no answer, so many times in a row at least: while it was aside, nothing was recorded here. Of
+    /// those no more than [`CARRIED`] count, as they say more about its destination, which answers again.
+    pub(super) fn insert_unanswered(&mut self, id: i64, delayed: Delayed, tries: u32, until: Instant) {
+        let known = self.tries.entry(id).or_default();
+        *known = known.saturating_add(1).max(tries.min(CARRIED));
         self.unanswered.insert((until, id), delayed);
     }
 

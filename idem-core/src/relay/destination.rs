@@ -33,6 +33,8 @@ pub(super) struct Destination {
     failures: u32,
     /// How many messages may go on, because it has confirmed others.
     pub(super) go_on: usize,
+    /// How many of these are being published.
+    pub(super) going: usize,
 }
 
 impl Destination {
@@ -78,12 +80,15 @@ impl Destination {
     pub(super) fn next_to_go_on(&mut self) -> Option<(Entry, bool)> {
         self.go_on = self.go_on.saturating_sub(1).min(self.fresh.len());
         let entry = self.fresh.pop_front()?;
+        self.going += 1;
         Some((Entry { place: Place::GoesOn, ..entry }, self.go_on > 0))
     }
 
-    /// Records that it is not tried with this message any more. Returns whether it was.
-    pub(super) fn ended(&mut self, id: i64) -> bool {
-        self.trying.take_if(|trying| *trying == id).is_some()
+    /// Records that a message is not being published any more. Returns whether it was tried with this one.
+    pub(super) fn ended(&mut self, entry: &Entry) -> bool {
+        // It may be too low meanwhile: one that went on in an earlier hang is not counted in this one.
+        self.going = self.going.saturating_sub(usize::from(entry.place == Place::GoesOn));
+        self.trying.take_if(|trying| *trying == entry.id).is_some()
     }
 
     /// Records that it gave no answer to a message that was published at `began`.

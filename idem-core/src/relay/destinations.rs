@@ -14,15 +14,16 @@ const KNOWN: usize = 1000;
 
 /// The destinations that give no answer, and the messages that were set aside because theirs hangs. Such a destination is
 /// tried with one message at a time, in turn with others, and after a delay that grows. For each message that it confirms,
-/// two more go on: so one that answers again soon has all places that there are for it, and one that is slow has as many as
-/// it can serve. It hangs no more when it confirms one that was set aside, and all that wait were tried.
+/// two more go on: so one that answers again soon has all places that there are for it, or its share if others answer as well;
+/// and one that is slow has as many as it can serve. It hangs no more when it confirms one that was set aside, and all that
+/// wait were tried.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     /// Those of which messages got no answer.
     of: HashMap<String, Destination>,
     /// Those that wait for their turn, by the time when it comes.
     turns: BTreeSet<(Instant, String)>,
-    /// Those of which messages may go on, from the one whose message is the next.
+    /// Those of which messages may go on, from the one that has waited for the longest time.
     go_on: VecDeque<String>,
     aside: Aside,
 }
@@ -133,9 +134,13 @@ impl Destinations {
         None
     }
 
-    /// Takes a message that may go on, because its destination has confirmed others.
+    /// Takes a message that may go on, because its destination has confirmed others. The destination of which the fewest are
+    /// being published comes first: by turns, one that is slow would take the places that a quick one leaves.
     pub(super) fn next_to_go_on(&mut self) -> Option<Entry> {
-        while let Some(to) = self.go_on.pop_front() {
+        loop {
+            let going = |to: &String| self.of.get(to).map_or(0, |of| of.going);
+            let (at, _) = self.go_on.iter().enumerate().min_by_key(|(_, to)| going(to))?;
+            let to = self.go_on.remove(at)?;
             if let Some((entry, more)) = self.of.get_mut(&to).and_then(Destination::next_to_go_on) {
                 if more {
                     self.go_on.push_back(to);
@@ -143,7 +148,6 @@ impl Destinations {
                 return Some(entry);
             }
         }
-        None
     }
 
     /// Records that a message is not being published any more; after its answer.
@@ -153,7 +157,7 @@ impl Destinations {
         }
         self.aside.remove(entry);
         let to = entry.message.to();
-        if self.of.get_mut(to).is_some_and(|of| of.ended(entry.id)) {
+        if self.of.get_mut(to).is_some_and(|of| of.ended(entry)) {
             self.wait_for_turn(to.to_owned(), now);
         }
     }
@@ -176,7 +180,7 @@ impl Destinations {
         self.aside.messages
     }
 
-    /// The bytes of their payloads.
+    /// The bytes of these messages.
     pub(super) fn bytes(&self) -> usize {
         self.aside.bytes
     }

@@ -47,8 +47,8 @@ impl Entry {
         matches!(self.place, Place::Aside | Place::GoesOn)
     }
 
-    /// Returns the bytes of its payload.
+    /// Returns the bytes of its payload and its headers.
     pub(super) fn size(&self) -> usize {
-        self.message.payload().len()
+        self.message.message().size()
     }
 }

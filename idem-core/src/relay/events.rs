@@ -1,4 +1,4 @@
-//! What changes the state of a running relay.
+//! The events that change the state of a running relay.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -248,7 +248,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         let relays = (leases.relays as usize).max(1);
         self.share = usize::from(self.store.outbox_lanes()).div_ceil(relays);
         let leaving = self.lanes.leave(self.share);
-        // What is published of them is still settled.
+        // Those of their messages that are being published are still settled.
         self.queue.drop_ready(&leaving);
         self.metrics.lanes.set(self.lanes.held().count() as f64);
     }

@@ -54,7 +54,7 @@ pub(super) struct Floors {
     whole: (Instant, u8),
 }
 
-/// What the read that runs has asked for.
+/// The request of the read that runs.
 #[derive(Debug, Default)]
 struct Asked {
     mark: i64,

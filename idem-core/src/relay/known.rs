@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::store::LaneLook;
 
-/// The ids of messages that need not be read again, with their lanes, and with the sizes of the payloads that are kept.
+/// The ids of messages that need not be read again, with their lanes, and with the sizes of those that are kept.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     ids: HashMap<i64, (u8, usize)>,
@@ -21,7 +21,7 @@ impl Known {
         self.ids.insert(id, (lane, size));
     }
 
-    /// Records that the payload of a message is not kept any more.
+    /// Records that only the id of a message is kept any more.
     pub(super) fn lighten(&mut self, id: i64) {
         if let Some((_, size)) = self.ids.get_mut(&id) {
             self.bytes -= std::mem::take(size);

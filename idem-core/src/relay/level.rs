@@ -36,7 +36,7 @@ pub(super) struct Level {
     pub(super) is_settled: bool,
 }
 
-/// What a read has found.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) struct Reading<'a> {
     /// The lanes that it was asked for.

@@ -50,7 +50,7 @@ impl OfKey {
         if self.is_aside {
             return usize::from(!self.under_way);
         }
-        here.most(|| self.waiting.iter().map(|entry| entry.message.payload().len()).sum())
+        here.most(|| self.waiting.iter().map(Entry::size).sum())
     }
 
     /// Records that the messages from this id on are not kept.

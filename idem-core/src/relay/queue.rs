@@ -50,7 +50,7 @@ impl Queue {
             if self.known.contains(row.id) || key.as_ref().is_some_and(|key| self.leaves_out(key, row.id)) {
                 continue;
             }
-            self.known.insert(row.id, row.lane, row.message.payload().len());
+            self.known.insert(row.id, row.lane, row.message.message().size());
             let tries = self.delays.tries(row.id);
             let staged = now.checked_sub(row.age);
             let message = Arc::new(row.message);
@@ -244,7 +244,7 @@ impl Queue {
         self.len().saturating_sub(self.behind)
     }
 
-    /// The size of the payloads of all messages here, without those that are aside.
+    /// The bytes of all messages here, without those that are aside.
     pub(super) fn bytes(&self) -> usize {
         self.known.bytes().saturating_sub(self.destinations.bytes())
     }

@@ -12,15 +12,15 @@ pub(super) const MANY: usize = 100;
 /// How many of them are kept if what waits behind others, of all keys, takes half of the room.
 const FEW: usize = 5;
 
-/// With so many bytes of payloads here, of all keys, few messages of each key are kept; and one of a key of which those
-/// that wait have so many bytes.
+/// With so many bytes of payloads and headers here, of all keys, few messages of each key are kept; and one of a key of which
+/// those that wait have so many bytes.
 const LARGE: usize = 32 * 1024 * 1024;
 const OWN: usize = 1024 * 1024;
 
 /// The room for messages that are set aside because their destination hangs, as a multiple of the room for others. Those with
 /// a key, one of each key, have only as much room as others.
 const ASIDE: usize = 5;
-/// The limit of the bytes of their payloads.
+/// The limit of the bytes of their payloads and headers.
 pub(super) const ASIDE_BYTES: usize = 32 * 1024 * 1024;
 
 /// How many messages may be here.
@@ -51,7 +51,7 @@ pub(super) struct Here {
     pub(super) room: Room,
     /// How many messages wait behind another one of their key.
     pub(super) behind: usize,
-    /// The bytes of all payloads.
+    /// The bytes of all of them.
     pub(super) bytes: usize,
 }
 

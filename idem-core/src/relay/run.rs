@@ -138,7 +138,8 @@ async fn serve<S: Store, K: Sink>(
 async fn run<S: Store, K: Sink>(running: &mut Running<'_, S, K>, stop: &CancellationToken) {
     let mut bell = running.store.bell().map(crate::outbox::Bell::listen);
     while running.defect.is_none() {
-        running.start(Instant::now());
+        let now = Instant::now();
+        running.start(now);
         let rung = async {
             match &mut bell {
                 // The sender lives in the store, so waiting cannot fail.
@@ -146,7 +147,7 @@ async fn run<S: Store, K: Sink>(running: &mut Running<'_, S, K>, stop: &Cancella
                 None => std::future::pending().await,
             }
         };
-        let next = running.next();
+        let next = running.next(now);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -167,11 +168,12 @@ async fn drain<S: Store, K: Sink>(running: &mut Running<'_, S, K>) {
     running.draining = true;
     let end = Instant::now() + running.settings.shutdown_timeout;
     loop {
-        running.start(Instant::now());
+        let now = Instant::now();
+        running.start(now);
         if running.is_drained() {
             return;
         }
-        let next = running.next().min(end);
+        let next = running.next(now).min(end);
         tokio::select! {
             Some(event) = running.work.next() => running.apply(event),
             () = sleep_until(next) => {}

@@ -1,4 +1,4 @@
-//! What a running relay starts next.
+//! The work that a running relay starts next.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
         }
     }
 
-    /// Stops publishing when the leases have ended. What was read and confirmed stays: the relay deletes it under its
-    /// token, unless another one has taken the lanes.
+    /// Stops publishing when the leases have ended. Messages that were read and confirmed stay: the relay deletes them under
+    /// its token, unless another one has taken the lanes.
     fn expire(&mut self, now: Instant) {
         if self.lanes.until().is_none_or(|until| now < until) {
             return;

@@ -29,7 +29,7 @@ use super::work::{Event, Failed};
 const DELAYED: usize = 100;
 const DELAYED_AT_LEAST: usize = 1000;
 
-/// How many bytes of payloads are kept before nothing more is read.
+/// How many bytes of payloads and headers are kept before nothing more is read.
 const BYTES: usize = 64 * 1024 * 1024;
 
 /// How long to wait after a statement has failed.
@@ -45,7 +45,7 @@ pub(super) struct Running<'a, S, K> {
     pub(super) metrics: RelayMetrics,
     /// The name under which it holds lanes.
     pub(super) token: Uuid,
-    /// What runs at present.
+    /// The statements and calls that run at present.
     pub(super) work: FuturesUnordered<BoxFuture<'a, Event>>,
     pub(super) lanes: Lanes,
     pub(super) queue: Queue,
@@ -140,9 +140,9 @@ impl<'a, S: Store, K: Sink> Running<'a, S, K> {
         }
     }
 
-    /// When something can be started next, if nothing happens before.
-    pub(super) fn next(&self) -> Instant {
-        let (now, Next { delete, record, renew, take, count, .. }) = (Instant::now(), &self.next);
+    /// When something can be started next, if nothing happens before. All that can be started at `now` is.
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        let Next { delete, record, renew, take, count, .. } = &self.next;
         let when = |wanted: bool, time: &Instant| wanted.then_some(*time);
         let times = [
             self.broker.until().filter(|until| *until > now),

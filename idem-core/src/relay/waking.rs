@@ -19,7 +19,7 @@ impl Queue {
     /// Delays a message that got no answer.
     pub(super) fn delay_unanswered(&mut self, entry: &Entry, until: Instant) {
         let delayed = self.lighten(entry);
-        self.delays.insert_unanswered(entry.id, delayed, until);
+        self.delays.insert_unanswered(entry.id, delayed, entry.tries, until);
         self.end(entry);
     }
 

@@ -57,7 +57,7 @@ pub(super) struct Failed {
     pub(super) failure: PublishFailure,
 }
 
-/// What to read.
+/// The parameters of a read.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) lanes: Vec<LaneLook>,
@@ -66,7 +66,7 @@ pub(super) struct Look {
     pub(super) marks: bool,
 }
 
-/// The most bytes of payloads that one read brings, over all lanes.
+/// The most bytes of payloads and headers that one read brings, over all lanes.
 const BYTES: u64 = 64 * 1024 * 1024;
 
 /// How long counting may take. It is for gauges only.

@@ -146,7 +146,7 @@ impl DeadOutgoing {
     }
 }
 
-/// What a relay reads.
+/// The read of a relay.
 // Exhaustive: a store that ignored a new part of it could lose a message, so it must not compile.
 #[derive(Debug, Clone, Copy)]
 pub struct OutboxRead<'a> {
@@ -156,13 +156,13 @@ pub struct OutboxRead<'a> {
     pub blocked: &'a [Key],
     /// Leaves out the messages with these ids, which the relay has already.
     pub known: &'a [i64],
-    /// Reads at most about this many bytes of payloads of each lane, but at least one message.
+    /// Reads at most this many bytes of payloads and headers of each lane, but at least one message.
     pub bytes: u64,
     /// Whether to return [`OutboxFound::mark`].
     pub marks: bool,
 }
 
-/// What a relay has read.
+/// The result of a relay's read.
 // Exhaustive: as above.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OutboxFound {

@@ -44,7 +44,7 @@ async fn a_relay_reads_few_large_payloads_at_once() {
     let url = format!("sqlite://{}/own.db", folder.display());
     let store = Sqlite::connect(&url).await.unwrap();
     let mut own = SqliteConnection::connect(&url).await.unwrap();
-    let large = |n: i32| Outgoing::new("a", vec![b'x'; 1024 * 1024]).key(n);
+    let large = |n: i32| Outgoing::new("a", vec![b'x'; 1_000_000]).key(n);
     store.outbox("billing").stage(&mut own, (0..12).map(large)).await.unwrap();
     let outbox = store.register_outbox("billing").await.unwrap();
     let lanes = [LaneLook { lane: 0, floor: 0, limit: 100 }];

@@ -103,6 +103,10 @@ async fn a_destination_that_gives_no_answer_is_tried_after_a_delay_that_grows() 
     assert!(destinations.confirmed(&tried).is_none(), "one waits that was not tried");
     destinations.ended(&tried, due);
     assert_eq!(destinations.next_due(), Some(due), "it has answered");
+    let tried = destinations.next_in_turn(due).unwrap();
+    destinations.late(&tried, due, due);
+    destinations.ended(&tried, due);
+    assert!(destinations.next_due().unwrap() - due < Duration::from_millis(300), "the delay begins anew");
 }
 
 #[tokio::test]
@@ -213,4 +217,35 @@ async fn a_destination_hangs_while_many_messages_got_no_answer() {
         destinations.hangs("a")
     });
     assert_eq!(answers, [true, false]);
+}
+
+/// The slow one has taken places before the other one answers again, and holds each of them for longer.
+#[tokio::test]
+async fn a_slow_destination_leaves_places_to_one_that_answers_again() {
+    let (now, later) = (Instant::now(), Instant::now() + LATER);
+    let messages = (1..=9).map(|id| (id, "slow")).chain((11..=16).map(|id| (id, "back")));
+    let mut destinations = hanging(&messages.collect::<Vec<_>>(), now);
+    let [slow, back] = [(), ()].map(|()| destinations.next_in_turn(later).unwrap());
+    assert_eq!((slow.id, back.id), (1, 11));
+    let next = |destinations: &mut Destinations| -> Vec<Entry> {
+        std::iter::from_fn(|| destinations.next_to_go_on()).collect()
+    };
+    let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id).collect::<Vec<_>>();
+    for _ in 0..2 {
+        destinations.confirmed(&slow);
+    }
+    let of_slow = next(&mut destinations);
+    for confirmed in [&slow, &back, &back] {
+        destinations.confirmed(confirmed);
+    }
+    let of_both = next(&mut destinations);
+    assert_eq!((ids(&of_slow), ids(&of_both)), (vec![2, 3, 4, 5], vec![12, 13, 14, 15, 6, 7]));
+    // All of the slow one end, and none of the other one.
+    for entry in of_slow.iter().chain(&of_both[4..]) {
+        destinations.ended(entry, later);
+    }
+    for confirmed in [&back, &slow] {
+        destinations.confirmed(confirmed);
+    }
+    assert_eq!(ids(&next(&mut destinations)), [8, 9, 16]);
 }

@@ -142,7 +142,7 @@ async fn messages_that_got_no_answer_are_read_again_when_their_destination_answe
     let first = next(&mut queue, true).unwrap();
     queue.destinations.late(&first, now, now);
     queue.destinations.ended(&first, now);
-    queue.set_aside(Entry { tries: 1, ..first }, now);
+    queue.set_aside(Entry { tries: 3, ..first }, now);
     let second = next(&mut queue, true).unwrap();
     assert!(second.id == 2 && confirm(&mut queue, &second));
     assert_eq!((queue.delayed(), queue.destinations.len(), queue.bytes()), (1, 0, 0));
@@ -151,5 +151,5 @@ async fn messages_that_got_no_answer_are_read_again_when_their_destination_answe
     queue.covered(&BTreeMap::from([(0, Covered { from: 1, to: None })]));
     queue.add(rows(1..=1), now);
     let first = next(&mut queue, true).unwrap();
-    assert_eq!((first.id, first.place, first.tries), (1, Place::Again, 1));
+    assert_eq!((first.id, first.place, first.tries), (1, Place::Again, 3), "its next delay is as long as before");
 }

@@ -147,6 +147,15 @@ async fn of_a_delayed_message_only_the_id_is_kept() {
 }
 
 #[tokio::test]
+async fn headers_count_as_the_payload_does() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let message = Outgoing::new("a", "12345").header("tenant", vec![0; 1000]);
+    queue.add(vec![OutboxRow { message: StagedMessage::new(Uuid::nil(), message), ..row(1, None) }], now);
+    let first = queue.next(true).unwrap();
+    assert_eq!((queue.bytes(), first.size()), (1011, 1011));
+}
+
+#[tokio::test]
 async fn a_message_without_an_answer_stands_behind_others() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.add(vec![row(1, None)], now);

@@ -95,7 +95,7 @@ pub(super) const GIVE: &str = "
 const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.key, m.envelope, m.payload,
     (extract(epoch FROM m.created_at) * 1000000)::bigint";
 
-/// One search of the primary key for each lane. The size of a payload is read without the payload.
+/// One search of the primary key for each lane. The size of a large value is read without the value.
 ///
 /// The open transactions are those of the snapshot in which the rows are searched: one that is not listed any more has
 /// its rows in it. To have a number of its own ($8) tells the transactions that began to write before apart from later
@@ -112,11 +112,11 @@ pub(super) fn read() -> String {
         SELECT m.*
         FROM unnest($2::int2[], $3::bigint[], $4::bigint[]) AS asked (lane, floor, most)
         CROSS JOIN LATERAL (
-            SELECT part.*, sum(octet_length(part.payload)) OVER (ORDER BY part.id) AS bytes,
-                   row_number() OVER (ORDER BY part.id) AS place,
-                   lead(octet_length(part.payload)) OVER (ORDER BY part.id) AS next
+            SELECT part.*, sum(part.size) OVER (ORDER BY part.id) AS bytes,
+                   row_number() OVER (ORDER BY part.id) AS place, lead(part.size) OVER (ORDER BY part.id) AS next
             FROM (
-                SELECT * FROM {{schema}}.outbox_messages AS o
+                SELECT o.*, octet_length(o.payload) + octet_length(o.envelope) AS size
+                FROM {{schema}}.outbox_messages AS o
                 WHERE o.outbox_id = $1 AND o.lane = asked.lane AND o.id >= asked.floor
                   AND o.key NOT IN (SELECT unnest($5::bytea[])) AND o.id NOT IN (SELECT unnest($7::bigint[]))
                 ORDER BY o.id LIMIT asked.most

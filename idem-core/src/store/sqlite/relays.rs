@@ -20,8 +20,8 @@ use crate::store::{
     StoreError,
 };
 
-/// The most bytes of payloads that one read brings. The file has one connection for reading, and workers wait for it to
-/// look for due rows and to find out whether the database answers.
+/// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
+/// it to look for due rows and to find out whether the database answers.
 const AT_ONCE: u64 = 8 * 1024 * 1024;
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
@@ -124,7 +124,7 @@ impl Sqlite {
                 self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
             let mut rows = query.fetch(&mut reader.connection);
             let mut size = 0_u64;
-            // One after another, because a row is as large as its payload.
+            // One after another, because a row is as large as its payload and its headers.
             while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
                 size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
                 if size > bytes && found.last().is_some_and(|last: &OutboxRow| last.lane == look.lane) {

@@ -34,7 +34,7 @@ pub(super) const LEAVE: &str = r#"DELETE FROM "idem_outbox_relays" WHERE outbox_
 /// The blocked keys are a JSON array of what `hex()` makes of them.
 pub(super) const READ: &str = r#"
 SELECT id, lane, message_id, attempts, destination, key, envelope, payload, created_at, {now} - created_at AS age,
-       max(0, coalesce(due_at, 0) - {now}) AS due, length(payload) AS size
+       max(0, coalesce(due_at, 0) - {now}) AS due, length(payload) + length(envelope) AS size
 FROM "idem_outbox_messages"
 WHERE outbox_id = ?1 AND lane = ?2 AND id >= ?3
   AND (?5 = '[]' OR hex(key) NOT IN (SELECT value FROM json_each(?5)))

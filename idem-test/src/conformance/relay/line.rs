@@ -137,7 +137,7 @@ impl<W: World> Line<W> {
         (TappedStore::new(self.store.clone(), gate.clone()), gate)
     }
 
-    /// What has still to be published.
+    /// The messages that have still to be published.
     pub(super) async fn waiting(&self) -> Vec<OutboxRow> {
         let lanes: Vec<LaneLook> = (0..64).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
         let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };

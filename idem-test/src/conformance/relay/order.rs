@@ -1,4 +1,4 @@
-//! What is published, and in which order.
+//! The messages that are published, and their order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -258,6 +258,7 @@ macro_rules! store_suite {
             nothing_staged_survives_a_transaction_that_is_rolled_back
             nothing_staged_survives_a_transaction_that_its_handler_ended
             ten_thousand_messages_are_staged_in_order
+            a_read_of_the_outbox_brings_some_bytes_at_once
             // local messages
             local_messages_are_stored_as_deliveries_are
             a_local_message_has_the_key_of_its_call

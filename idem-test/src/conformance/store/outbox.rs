@@ -182,3 +182,21 @@ pub async fn ten_thousand_messages_are_staged_in_order<W: World>(world: W) {
     committed(stage.commit(txn).await);
     assert_eq!(texts(&all(&stage.store, outbox).await), expected);
 }
+
+/// A read brings a part of what waits if that is large, at least one message, and says that there are more. Headers count as
+/// payloads do.
+pub async fn a_read_of_the_outbox_brings_some_bytes_at_once<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (outbox, mut txn) = claimed(&stage, "a").await;
+    let outgoing = |name: &str| Outgoing::new("orders", "{}").key("k").header(name, vec![b'x'; 10_000]);
+    let messages = ["one", "two", "three"].map(|name| StagedMessage::new(Uuid::new_v4(), outgoing(name)));
+    stage.store.stage(&mut txn, outbox, messages.into()).unwrap();
+    committed(stage.commit(txn).await);
+    let lane = all(&stage.store, outbox).await[0].lane;
+    for (bytes, found, cut) in [(100, 1, true), (25_000, 2, true), (100_000, 3, false)] {
+        let lanes = [LaneLook { lane, floor: 0, limit: 10 }];
+        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes, marks: false };
+        let read = stage.store.read_outbox(outbox, read).await.unwrap();
+        assert_eq!((read.rows.len(), !read.cut.is_empty()), (found, cut), "{bytes}");
+    }
+}
