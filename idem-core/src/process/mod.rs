@@ -57,13 +57,14 @@ pub(crate) use waiting::Waiting;
 impl<S: Store> Pipeline<S> {
     /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
     /// wait; only an ordered delivery waits for its row.
-    pub(crate) async fn deliver<A: Acker>(
+    // Not `async`: a future around the other one would move its arguments once more.
+    pub(crate) fn deliver<A: Acker>(
         &self,
         delivery: Box<Delivery>,
         acker: A,
         carried: Carried,
-    ) -> Option<Waiting<A>> {
-        self.deliver_in(None, delivery, acker, carried).await
+    ) -> impl Future<Output = Option<Waiting<A>>> {
+        self.deliver_in(None, delivery, acker, carried)
     }
 
     /// Does the same as [`deliver`](Self::deliver), but takes a permit of `room` before it uses a connection.
