@@ -22,7 +22,7 @@ pub(super) struct Workload {
 #[derive(Debug, Default)]
 struct State {
     is_unavailable: bool,
-    /// In slots that are used again: each delivery is added and removed, which a map would hash each time.
+    /// By index, and not in a map: each delivery is added and removed, which a map would hash each time. An index is used again.
     works: Slab<Work>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Permit {
 #[must_use]
 pub(crate) struct Running<'a> {
     workload: &'a Workload,
-    /// Its slot, which is its own until it ends.
+    /// Its index, which no other piece of work has until it ends.
     id: usize,
 }
 
@@ -138,7 +138,7 @@ impl Running<'_> {
 
     /// Ends the run of a suspect. Returns its turn, and its isolation, if it still has them.
     pub(crate) fn into_suspect(self) -> Option<(Turn, Option<Isolated>)> {
-        // It leaves its slot when it is dropped, and only then: another piece of work may have the slot after that.
+        // Its index is free when it is dropped, and only then: another piece of work may have the index after that.
         let permit = self.workload.state().works.get_mut(self.id)?.permit.take();
         match permit? {
             Permit::Suspect(turn, isolated) => Some((turn, isolated)),
