@@ -153,6 +153,9 @@ mod tests {
         (0..50).for_each(|_| brake.fit(&Outcome::Processed));
         (0..4).for_each(|_| brake.unfit(&no_key()));
         assert_eq!(health.paused(), None, "one of the last five was processed");
+        brake.fit(&Outcome::Processed);
+        (0..4).for_each(|_| brake.unfit(&no_key()));
+        assert_eq!(health.paused(), None, "another one was");
         brake.unfit(&no_key());
         assert!(health.paused().is_some());
     }
