@@ -41,7 +41,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::delivery::Refused;
 use crate::execute::Conclusion;
 use crate::record::{Classified, committed_early};
 use crate::registry::{Job, NoJob};
@@ -108,7 +107,7 @@ impl<S: Store> Pipeline<S> {
                 Progress::Done(outcome) => break outcome,
                 Progress::InRow(outcome, identity) => {
                     // The database has accepted it.
-                    delivery.refused = Refused::default();
+                    delivery.forget_refusals();
                     return Some(Waiting::row(delivery, acker, carried.order, outcome, identity));
                 }
                 Progress::Shared(shared) => {
@@ -130,7 +129,7 @@ impl<S: Store> Pipeline<S> {
                     self.count_hold(&mut delivery, hold);
                     if hold == HoldReason::Busy {
                         // Another transaction holds its claim, so the database does not refuse it.
-                        delivery.refused = Refused::default();
+                        delivery.forget_refusals();
                         return Some(Waiting::Busy(delivery, acker, carried));
                     }
                     extended(&mut acker, self.hold(hold, delivery.holds.saturating_sub(1))).await;
