@@ -71,7 +71,8 @@ impl<S: Store> Pipeline<S> {
         };
         let ended = Instant::now();
         let ran = self.commit(txn, staged).await;
-        meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
+        let took = self.commit_ended(&ran) - ended;
+        meters(items).for_each(|meters| meters.commit.record(took));
         if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
             return round;
         }

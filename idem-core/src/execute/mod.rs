@@ -53,8 +53,18 @@ impl<S: Store> Pipeline<S> {
             return self.undo(txn, unhandled).await;
         }
         let ran = self.commit(txn, staged).await;
-        route.meters.commit.record(ended.elapsed());
+        route.meters.commit.record(self.commit_ended(&ran) - ended);
         ran
+    }
+
+    /// Returns the time at the end of a commit. If it has succeeded, that is the time of the last progress: for a processed
+    /// message, `emit` does not read the clock once more.
+    pub(crate) fn commit_ended(&self, ran: &RunResult) -> Instant {
+        let now = Instant::now();
+        if matches!(ran, RunResult::Processed) {
+            self.health.progress_at(now.into_std());
+        }
+        now
     }
 
     /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
