@@ -167,10 +167,15 @@ pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason
     }
 }
 
+/// Returns whether anyone may get the span of a delivery: a subscriber, or a logger of the crate `log` in place of one. A span
+/// that nobody gets costs time as well: `tracing` collects its fields for the logger, and looks at it whenever it is polled.
+pub(crate) fn is_heard() -> bool {
+    LevelFilter::current() >= LevelFilter::INFO || log::max_level() >= log::LevelFilter::Info
+}
+
 /// The span of one delivery or one run from the inbox, named as in OpenTelemetry's messaging conventions.
 pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
-    // A disabled span costs time as well: `tracing` collects its fields for `log`, and looks at it whenever it is polled.
-    if LevelFilter::current() < LevelFilter::INFO && log::max_level() < log::LevelFilter::Info {
+    if !is_heard() {
         return Span::none();
     }
     let span = tracing::info_span!(

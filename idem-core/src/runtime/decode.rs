@@ -11,7 +11,7 @@ use crate::delivery::KeptCall;
 use crate::registry::{Job, NoJob, Unfit};
 use crate::routes::{Route, Work};
 use crate::store::{Identity, Row};
-use crate::{Delivery, Key, Reason, Store};
+use crate::{Delivery, Key, Reason, Store, telemetry};
 
 use super::pipeline::Pipeline;
 use super::suspect_lock::Direct;
@@ -42,9 +42,11 @@ impl<S: Store> Pipeline<S> {
         }
         let mut key = Key::empty();
         let job = route.handler.decode(delivery, &mut key, route.latest())?;
-        let span = Span::current();
-        span.record("idem.handler", route.handler.name());
-        span.record("idem.key", tracing::field::display(&key));
+        if telemetry::is_heard() {
+            let span = Span::current();
+            span.record("idem.handler", route.handler.name());
+            span.record("idem.key", tracing::field::display(&key));
+        }
         let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery)? };
         Ok(Work { route, identity, job })
     }

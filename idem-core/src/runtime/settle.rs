@@ -77,7 +77,9 @@ impl<S: Store> Pipeline<S> {
             self.health.progress();
         }
         meters.count(outcome);
-        Span::current().record("idem.outcome", outcome.as_str());
+        if telemetry::is_heard() {
+            Span::current().record("idem.outcome", outcome.as_str());
+        }
         // Failures were logged with their cause where they were written.
         tracing::debug!(outcome = outcome.as_str(), "the delivery is settled");
         if let Some(observe) = &self.settings.observe {
