@@ -57,12 +57,12 @@ impl Meters {
     }
 
     pub(crate) fn count(&self, outcome: &Outcome) {
-        match outcome.as_str() {
-            "processed" => &self.processed,
-            "duplicate" => &self.duplicate,
-            "conflict" => &self.conflict,
-            "scheduled" => &self.scheduled,
-            _ => &self.dead,
+        match outcome {
+            Outcome::Processed => &self.processed,
+            Outcome::Duplicate => &self.duplicate,
+            Outcome::Scheduled { .. } => &self.scheduled,
+            Outcome::Dead { reason: Reason::Conflict } => &self.conflict,
+            Outcome::Dead { .. } => &self.dead,
         }
         .increment(1);
     }
