@@ -32,6 +32,9 @@ impl<T> Queue<T> {
             return Err(item);
         }
         items.push_back(item);
+        // Unlocked first: the task that this wakes takes the lock. If the queue is closed in between, the item is in it, where
+        // tasks look without a permit.
+        drop(items);
         self.0.there.add_permits(1);
         Ok(())
     }
