@@ -77,7 +77,8 @@ async fn a_logger_and_a_subscriber_of_the_level_info_get_the_span_of_a_message()
     log::set_max_level(log::LevelFilter::Info);
     process_one().await;
     let lines = std::mem::take(&mut *LINES.lock().unwrap());
-    assert!(lines.iter().any(|line| line.starts_with("process;")), "{lines:?}");
+    let got = lines.iter().any(|line| line.starts_with("process;"));
+    assert!(got, "sqlx turns on the feature `log` of tracing, by which a logger gets spans: {lines:?}");
 
     log::set_max_level(log::LevelFilter::Off);
     let names = Names::default();

@@ -11,7 +11,7 @@ pub(crate) struct Queue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     items: Mutex<VecDeque<T>>,
-    /// A permit for each item, as long as the queue is open.
+    /// A permit for each item, which `try_push` adds once the item is there. From a closed queue, items are taken without one.
     there: Semaphore,
 }
 
