@@ -6,15 +6,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::{CloudEvent, Headers, Properties};
+use crate::{Headers, Properties};
 
 pub(crate) use kept_call::KeptCall;
-pub(crate) use preparation::Preparation;
 pub(crate) use refused::Refused;
+
+use rare::Rare;
 
 mod facts;
 mod kept_call;
 mod preparation;
+mod rare;
 mod refused;
 
 /// One delivery of a message: its payload, its headers and the broker's metadata.
@@ -43,30 +45,20 @@ pub struct Delivery {
     pub(crate) event_type: Option<String>,
     pub(crate) subject: Option<String>,
     pub(crate) content_type: Option<String>,
-    pub(crate) correlation_id: Option<String>,
-    pub(crate) reply_to: Option<String>,
     pub(crate) position: Option<String>,
     pub(crate) redelivered: bool,
     pub(crate) delivery_count: Option<u32>,
     pub(crate) attempt: u32,
     /// How often it was held, because the database did not answer or another transaction held its claim, in this process.
     pub(crate) holds: usize,
-    /// How often the database has refused what idem writes for it, in this process.
-    pub(crate) refused: Refused,
-    /// The result of the codec's preparation for it, in this process.
-    pub(crate) preparation: Preparation,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) produced_at: Option<SystemTime>,
     pub(crate) ordering_key: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
     pub(crate) properties: Properties,
-    /// Its CloudEvents attributes, if the worker reads them.
-    pub(crate) cloud_event: Option<Result<CloudEvent, Arc<str>>>,
     pub(crate) volatile: &'static [&'static str],
-    pub(crate) unrepresentable: Option<Arc<str>>,
-    /// The external call of its message, as its inbox row has kept it.
-    pub(crate) call: Option<Arc<KeptCall>>,
+    rare: Option<Box<Rare>>,
 }
 
 impl Delivery {
@@ -80,25 +72,19 @@ impl Delivery {
             event_type: None,
             subject: None,
             content_type: None,
-            correlation_id: None,
-            reply_to: None,
             position: None,
             redelivered: false,
             delivery_count: None,
             attempt: 1,
             holds: 0,
-            refused: Refused::default(),
-            preparation: Preparation::default(),
             tombstone: false,
             published_at: None,
             produced_at: None,
             ordering_key: None,
             partition_key: None,
             properties: Properties::new(),
-            cloud_event: None,
             volatile: &[],
-            unrepresentable: None,
-            call: None,
+            rare: None,
         }
     }
 
@@ -134,13 +120,13 @@ impl Delivery {
 
     /// Sets the correlation id of the producer (AMQP `correlation-id`).
     pub fn with_correlation_id(mut self, id: Option<String>) -> Self {
-        self.correlation_id = id;
+        self.set_rare(|rare| &mut rare.correlation_id, id);
         self
     }
 
     /// Sets the address to which the producer expects a reply (AMQP `reply-to`).
     pub fn with_reply_to(mut self, reply_to: Option<String>) -> Self {
-        self.reply_to = reply_to;
+        self.set_rare(|rare| &mut rare.reply_to, reply_to);
         self
     }
 
@@ -221,8 +207,33 @@ impl Delivery {
     /// runs, so one such message neither ends the subscription nor is lost. The other fields hold the parts that could
     /// be read.
     pub fn with_unrepresentable(mut self, why: Option<impl Into<Arc<str>>>) -> Self {
-        self.unrepresentable = why.map(Into::into);
+        self.set_rare(|rare| &mut rare.unrepresentable, why.map(Into::into));
         self
+    }
+
+    /// Returns the parts that few deliveries have.
+    pub(crate) fn rare(&self) -> &Rare {
+        static NONE: Rare = Rare::none();
+        self.rare.as_deref().unwrap_or(&NONE)
+    }
+
+    /// Returns them to be changed, and allocates them if there are none.
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Sets one of them. `None` allocates nothing.
+    pub(crate) fn set_rare<T>(&mut self, part: impl FnOnce(&mut Rare) -> &mut Option<T>, value: Option<T>) {
+        if value.is_some() || self.rare.is_some() {
+            *part(self.rare_mut()) = value;
+        }
+    }
+
+    /// Forgets that the database has refused it.
+    pub(crate) fn forget_refusals(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.refused = Refused::default();
+        }
     }
 }
 
@@ -237,8 +248,8 @@ impl fmt::Debug for Delivery {
             .field("event_type", &self.event_type)
             .field("subject", &self.subject)
             .field("content_type", &self.content_type)
-            .field("correlation_id", &self.correlation_id)
-            .field("reply_to", &self.reply_to)
+            .field("correlation_id", &self.rare().correlation_id)
+            .field("reply_to", &self.rare().reply_to)
             .field("properties", &self.properties)
             .field("position", &self.position)
             .field("redelivered", &self.redelivered)
@@ -248,8 +259,8 @@ impl fmt::Debug for Delivery {
             .field("published_at", &self.published_at)
             .field("produced_at", &self.produced_at)
             .field("ordering_key", &self.ordering_key)
-            .field("cloud_event", &self.cloud_event)
-            .field("unrepresentable", &self.unrepresentable)
+            .field("cloud_event", &self.rare().cloud_event)
+            .field("unrepresentable", &self.rare().unrepresentable)
             .finish()
     }
 }

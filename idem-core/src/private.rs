@@ -64,8 +64,9 @@ impl KeyPart for CloudEventId<'_> {
 /// Reads a delivery as a worker with CloudEvents does, for the source test suite: returns its source and id, and its
 /// data.
 pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), String>> {
-    delivery.cloud_event = crate::cloud_event::read(&delivery);
-    let event = match delivery.cloud_event.clone()? {
+    let read = crate::cloud_event::read(&delivery)?;
+    delivery.rare_mut().cloud_event = Some(read.clone());
+    let event = match read {
         Ok(event) => event,
         Err(why) => return Some(Err(why.to_string())),
     };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
+use tracing::level_filters::LevelFilter;
 
 use crate::store::OutboxStats;
 use crate::{Delivery, Outcome, Reason};
@@ -56,12 +57,12 @@ impl Meters {
     }
 
     pub(crate) fn count(&self, outcome: &Outcome) {
-        match outcome.as_str() {
-            "processed" => &self.processed,
-            "duplicate" => &self.duplicate,
-            "conflict" => &self.conflict,
-            "scheduled" => &self.scheduled,
-            _ => &self.dead,
+        match outcome {
+            Outcome::Processed => &self.processed,
+            Outcome::Duplicate => &self.duplicate,
+            Outcome::Scheduled { .. } => &self.scheduled,
+            Outcome::Dead { reason: Reason::Conflict } => &self.conflict,
+            Outcome::Dead { .. } => &self.dead,
         }
         .increment(1);
     }
@@ -166,8 +167,17 @@ pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason
     }
 }
 
+/// Returns whether anyone may get the span of a delivery: a subscriber, or a logger of the crate `log` in place of one. A span
+/// that nobody gets costs time as well: `tracing` collects its fields for the logger, and looks at it whenever it is polled.
+pub(crate) fn is_heard() -> bool {
+    LevelFilter::current() >= LevelFilter::INFO || log::max_level() >= log::LevelFilter::Info
+}
+
 /// The span of one delivery or one run from the inbox, named as in OpenTelemetry's messaging conventions.
 pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
+    if !is_heard() {
+        return Span::none();
+    }
     let span = tracing::info_span!(
         // The guide names it as the target to filter by, so it stays when this file moves.
         target: "idem_core::telemetry",

@@ -64,14 +64,14 @@ impl<S: Store> Pipeline<S> {
                     None => return TransactionResult::Broke,
                 };
                 let ended_by = if is_first_to_end { &*places } else { &[] };
-                return self
-                    .blame(ran, Culprit { places: &places, ended_by }, &new)
-                    .unwrap_or(TransactionResult::Split);
+                let culprit = Culprit { places: &places, ended_by };
+                return self.blame(ran, culprit, &new).unwrap_or(TransactionResult::Split);
             }
         };
-        let ended = Instant::now();
+        let ended = std::time::Instant::now();
         let ran = self.commit(txn, staged).await;
-        meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
+        let took = self.commit_ended(&ran, ended);
+        meters(items).for_each(|meters| meters.commit.record(took));
         if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
             return round;
         }

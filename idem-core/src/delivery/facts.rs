@@ -34,7 +34,7 @@ impl Delivery {
 
     /// Its CloudEvents attributes, if the worker reads [CloudEvents](crate::Worker::cloud_events) and it is one.
     pub fn cloud_event(&self) -> Option<&CloudEvent> {
-        self.cloud_event.as_ref()?.as_ref().ok()
+        self.rare().cloud_event.as_ref()?.as_ref().ok()
     }
 
     /// The bytes that the codec decodes: the payload, or the data inside it if the payload is a CloudEvent with its
@@ -65,12 +65,12 @@ impl Delivery {
 
     /// The correlation id, if the producer set one (AMQP).
     pub fn correlation_id(&self) -> Option<&str> {
-        self.correlation_id.as_deref()
+        self.rare().correlation_id.as_deref()
     }
 
     /// The address to which the producer expects a reply, if it set one (AMQP).
     pub fn reply_to(&self) -> Option<&str> {
-        self.reply_to.as_deref()
+        self.rare().reply_to.as_deref()
     }
 
     /// The broker-specific properties.
@@ -128,7 +128,7 @@ impl Delivery {
 
     /// A description of the part that cannot be represented, if any.
     pub fn unrepresentable(&self) -> Option<&str> {
-        self.unrepresentable.as_deref()
+        self.rare().unrepresentable.as_deref()
     }
 
     /// The number of the current attempt, starting at 1. Runs that ended in a crash or a lost connection are not
@@ -141,8 +141,8 @@ impl Delivery {
     pub(crate) fn bytes(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
         let properties = self.properties.iter().map(|(name, value)| name.len() + value.len());
-        let texts = [&self.subject, &self.content_type, &self.correlation_id, &self.reply_to];
-        let texts = texts.into_iter().flatten().map(String::len);
+        let texts = [self.subject(), self.content_type(), self.correlation_id(), self.reply_to()];
+        let texts = texts.into_iter().flatten().map(str::len);
         let key = self.partition_key.as_ref().map_or(0, Bytes::len);
         self.payload.len() + key + headers.chain(properties).chain(texts).sum::<usize>()
     }

@@ -16,6 +16,11 @@ pub(crate) struct Preparation {
 }
 
 impl Preparation {
+    /// No codec has prepared for it.
+    pub(super) const fn none() -> Self {
+        Self { tries: 0, prepared: None, undecodable: Vec::new() }
+    }
+
     /// Records that a try has ended the preparation for this handler: the codec has what it needs, or has shown that it
     /// can never decode the delivery.
     pub(crate) fn ended(&mut self, handler: HandlerId, tries: usize, undecodable: Option<String>) {

@@ -12,6 +12,11 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
+    /// It was not refused.
+    pub(super) const fn none() -> Self {
+        Self { tries: 0, held: None }
+    }
+
     /// Counts one more refusal and returns their number.
     pub(crate) fn again<H: Any + Send + Sync>(&mut self, hold: impl FnOnce() -> H) -> usize {
         self.held.get_or_insert_with(|| Box::new(hold()));

@@ -66,7 +66,8 @@ where
 {
     /// The error of an answer that the type does not read, such as one of an earlier version, is permanent.
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
-        let answer = from.delivery.call.as_deref().and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes);
+        let call = from.delivery.rare().call.as_deref();
+        let answer = call.and_then(|call| call.answer.as_ref()).map(CallAnswer::as_bytes);
         let answer = answer.ok_or("the call has no answer yet")?;
         let answer = serde_json::from_slice(answer).map_err(|error| unread(C::NAME, &error))?;
         Ok(Self { answer, of: PhantomData })
@@ -167,7 +168,7 @@ mod tests {
                 name: None,
                 called_at: None,
             };
-            delivery.call = Some(Arc::new(kept));
+            delivery.rare_mut().call = Some(Arc::new(kept));
             let key = Key::empty();
             let from = Extraction::new(&delivery, &key, &(), None);
             let error = <CalledBy<Charge> as Extract<()>>::extract(&from).unwrap_err();

@@ -230,7 +230,12 @@ impl<S: Store> Pipeline<S> {
             Ok(existing_claim)
         };
         let existing_claim = self.outage.insist(&self.stop, read).await.flatten();
-        existing_claim.is_some_and(|existing_claim| existing_claim.age.is_some()).then_some(Outcome::Processed)
+        let is_processed = existing_claim.is_some_and(|existing_claim| existing_claim.age.is_some());
+        is_processed.then(|| {
+            // It has got no answer to its commit, which would have been recorded.
+            self.health.progress();
+            Outcome::Processed
+        })
     }
 
     /// Handles a row that can never run as it is, or cannot run yet.

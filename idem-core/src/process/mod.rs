@@ -41,7 +41,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::delivery::Refused;
 use crate::execute::Conclusion;
 use crate::record::{Classified, committed_early};
 use crate::registry::{Job, NoJob};
@@ -57,13 +56,14 @@ pub(crate) use waiting::Waiting;
 impl<S: Store> Pipeline<S> {
     /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
     /// wait; only an ordered delivery waits for its row.
-    pub(crate) async fn deliver<A: Acker>(
+    // Not `async`: a future around the other one would move its arguments once more.
+    pub(crate) fn deliver<A: Acker>(
         &self,
         delivery: Box<Delivery>,
         acker: A,
         carried: Carried,
-    ) -> Option<Waiting<A>> {
-        self.deliver_in(None, delivery, acker, carried).await
+    ) -> impl Future<Output = Option<Waiting<A>>> {
+        self.deliver_in(None, delivery, acker, carried)
     }
 
     /// Does the same as [`deliver`](Self::deliver), but takes a permit of `room` before it uses a connection.
@@ -107,7 +107,7 @@ impl<S: Store> Pipeline<S> {
                 Progress::Done(outcome) => break outcome,
                 Progress::InRow(outcome, identity) => {
                     // The database has accepted it.
-                    delivery.refused = Refused::default();
+                    delivery.forget_refusals();
                     return Some(Waiting::row(delivery, acker, carried.order, outcome, identity));
                 }
                 Progress::Shared(shared) => {
@@ -129,7 +129,7 @@ impl<S: Store> Pipeline<S> {
                     self.count_hold(&mut delivery, hold);
                     if hold == HoldReason::Busy {
                         // Another transaction holds its claim, so the database does not refuse it.
-                        delivery.refused = Refused::default();
+                        delivery.forget_refusals();
                         return Some(Waiting::Busy(delivery, acker, carried));
                     }
                     extended(&mut acker, self.hold(hold, delivery.holds.saturating_sub(1))).await;

@@ -34,8 +34,8 @@ impl<S: Store> Pipeline<S> {
         let route = self.unprepared(delivery);
         drop(beside);
         let Some(route) = route else { return };
-        let mut tries = delivery.preparation.tries();
-        let mut failure: Option<BoxError> = delivery.preparation.was_for(route.id).then(|| FORGOTTEN.into());
+        let mut tries = delivery.rare().preparation.tries();
+        let mut failure: Option<BoxError> = delivery.rare().preparation.was_for(route.id).then(|| FORGOTTEN.into());
         if tries > 0 && failure.is_none() {
             // Codecs that make each other forget must not ask without end.
             tokio::time::sleep(refused_wait(tries - 1)).await;
@@ -47,10 +47,10 @@ impl<S: Store> Pipeline<S> {
             }
             tries += 1;
             match self.prepare(route, delivery).await {
-                Ok(()) => return delivery.preparation.ended(route.id, tries, None),
+                Ok(()) => return delivery.rare_mut().preparation.ended(route.id, tries, None),
                 Err(PrepareError::Undecodable(error)) => {
                     let why = crate::error::text(error.as_ref());
-                    return delivery.preparation.ended(route.id, tries, Some(why));
+                    return delivery.rare_mut().preparation.ended(route.id, tries, Some(why));
                 }
                 Err(PrepareError::Unavailable(error)) => failure = Some(error),
             }

@@ -17,7 +17,7 @@ impl<S: Store> Pipeline<S> {
         error: BoxError,
     ) -> Option<Waiting<A>> {
         self.meters(&delivery).held();
-        let tries = delivery.refused.again(|| Held::new(&self.outage));
+        let tries = delivery.rare_mut().refused.again(|| Held::new(&self.outage));
         warn_of_refusal(&delivery, tries, error.as_ref());
         if self.draining.has_begun() {
             self.release(acker).await;

@@ -73,7 +73,7 @@ impl<S: Store> Pipeline<S> {
             }
             Waiting::Refused(delivery, mut acker, carried) => {
                 let _unwinding = Unwinding(&self.draining);
-                if self.refused(&mut acker, refused_wait(delivery.refused.tries().saturating_sub(1))).await {
+                if self.refused(&mut acker, refused_wait(delivery.rare().refused.tries().saturating_sub(1))).await {
                     return Some((delivery, acker, carried));
                 }
                 self.give_up(acker).await;

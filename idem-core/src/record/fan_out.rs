@@ -126,7 +126,7 @@ impl<S: Store> Pipeline<S> {
             let stored = Outcome::Scheduled { attempt: 0, due: Duration::ZERO };
             let outcome = match classified {
                 // This delivery itself stored it, before it was left to a preparation.
-                Classified::Duplicate(_) if delivery.preparation.tries() > 0 => stored,
+                Classified::Duplicate(_) if delivery.rare().preparation.tries() > 0 => stored,
                 other => other.outcome(self.routes.meters(identity.handler)).unwrap_or(stored),
             };
             outcomes.push((identity.handler, outcome));

@@ -1,6 +1,7 @@
 //! The brake, which pauses consumption when too many messages of a queue become dead letters.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::registry::Unfit;
@@ -14,6 +15,8 @@ pub(crate) struct Brake {
     /// The number of unfit deliveries, and the size of the window. `None` disables the limit.
     limit: Option<(usize, usize)>,
     last: Mutex<VecDeque<Seen>>,
+    /// How many of the last were processed in a row, counted until they fill the window.
+    processed: AtomicUsize,
     health: Health,
 }
 
@@ -28,7 +31,7 @@ enum Seen {
 
 impl Brake {
     pub(crate) fn new(limit: Option<(usize, usize)>, health: Health) -> Self {
-        Self { limit, last: Mutex::default(), health }
+        Self { limit, last: Mutex::default(), processed: AtomicUsize::new(0), health }
     }
 
     /// Returns whether an unfit delivery must be held now instead of becoming a dead letter.
@@ -75,7 +78,14 @@ impl Brake {
 
     fn see(&self, seen: Seen) {
         let Some((_, of)) = self.limit else { return };
+        let processed = seen == Seen::Processed;
+        // In a window of processed deliveries, another one changes nothing. Nearly always it is so, and needs no lock.
+        if processed && self.processed.load(Relaxed) >= of {
+            return;
+        }
         let mut last = self.last();
+        // Under the lock, so that the number is that of the window.
+        self.processed.store(if processed { self.processed.load(Relaxed) + 1 } else { 0 }, Relaxed);
         last.push_back(seen);
         if last.len() > of {
             last.pop_front();
@@ -135,5 +145,18 @@ mod tests {
         assert_eq!(health.paused(), None);
         (0..5).for_each(|_| brake.unfit(&no_key()));
         assert!(health.paused().is_some(), "the good one is long ago");
+    }
+
+    #[test]
+    fn processed_ones_that_fill_the_window_pass_out_of_it() {
+        let (brake, health) = brake(3, 5);
+        (0..50).for_each(|_| brake.fit(&Outcome::Processed));
+        (0..4).for_each(|_| brake.unfit(&no_key()));
+        assert_eq!(health.paused(), None, "one of the last five was processed");
+        brake.fit(&Outcome::Processed);
+        (0..4).for_each(|_| brake.unfit(&no_key()));
+        assert_eq!(health.paused(), None, "another one was");
+        brake.unfit(&no_key());
+        assert!(health.paused().is_some());
     }
 }

@@ -11,7 +11,7 @@ use crate::delivery::KeptCall;
 use crate::registry::{Job, NoJob, Unfit};
 use crate::routes::{Route, Work};
 use crate::store::{Identity, Row};
-use crate::{Delivery, Key, Reason, Store};
+use crate::{Delivery, Key, Reason, Store, telemetry};
 
 use super::pipeline::Pipeline;
 use super::suspect_lock::Direct;
@@ -37,14 +37,16 @@ impl<S: Store> Pipeline<S> {
 
     /// Decodes the message and computes the key for this handler.
     pub(crate) fn decode_for<'a>(&self, route: &'a Route<S>, delivery: &Delivery) -> Result<Work<'a, S>, NoJob> {
-        if let Some(why) = delivery.preparation.undecodable(route.id) {
+        if let Some(why) = delivery.rare().preparation.undecodable(route.id) {
             return Err(Unfit::new(Reason::Undecodable, why).into());
         }
         let mut key = Key::empty();
         let job = route.handler.decode(delivery, &mut key, route.latest())?;
-        let span = Span::current();
-        span.record("idem.handler", route.handler.name());
-        span.record("idem.key", tracing::field::display(&key));
+        if telemetry::is_heard() {
+            let span = Span::current();
+            span.record("idem.handler", route.handler.name());
+            span.record("idem.key", tracing::field::display(&key));
+        }
         let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery)? };
         Ok(Work { route, identity, job })
     }
@@ -53,7 +55,8 @@ impl<S: Store> Pipeline<S> {
     /// from the inbox, which stores it unchanged.
     pub(crate) fn recognize(&self, delivery: &mut Delivery) {
         if self.settings.cloud_events && delivery.payload().len() <= self.settings.max_payload {
-            delivery.cloud_event = crate::cloud_event::read(delivery);
+            let event = crate::cloud_event::read(delivery);
+            delivery.set_rare(|rare| &mut rare.cloud_event, event);
         }
     }
 
@@ -73,20 +76,21 @@ impl<S: Store> Pipeline<S> {
         self.recognize(&mut row.delivery);
         let Row { answer, call_name, called_at, .. } = &*row;
         let (answer, name, called_at) = (answer.clone(), call_name.clone(), *called_at);
-        row.delivery.call = row.outbound.map(|outbound| Arc::new(KeptCall { outbound, answer, name, called_at }));
+        let call = row.outbound.map(|outbound| Arc::new(KeptCall { outbound, answer, name, called_at }));
+        row.delivery.set_rare(|rare| &mut rare.call, call);
     }
 
     /// Checks whether the delivery can be accepted at all.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
-        if let Some(why) = &delivery.unrepresentable {
-            return Err(Unfit::new(Reason::Unrepresentable, why.to_string()));
+        if let Some(why) = delivery.unrepresentable() {
+            return Err(Unfit::new(Reason::Unrepresentable, why));
         }
         let (size, limit) = (delivery.payload().len(), self.settings.max_payload);
         if size > limit {
             let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`");
             return Err(Unfit::new(Reason::TooLarge, text));
         }
-        if let Some(Err(why)) = &delivery.cloud_event {
+        if let Some(Err(why)) = &delivery.rare().cloud_event {
             return Err(Unfit::new(Reason::Undecodable, why));
         }
         Ok(())

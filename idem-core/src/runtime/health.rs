@@ -162,8 +162,13 @@ impl Health {
     }
 
     pub(crate) fn progress(&self) {
+        self.progress_at(Instant::now());
+    }
+
+    /// As [`progress`](Self::progress), at a time that is known already.
+    pub(crate) fn progress_at(&self, now: Instant) {
         self.0.iter().for_each(|state| {
-            let millis = u64::try_from(state.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let millis = u64::try_from(now.saturating_duration_since(state.born).as_millis()).unwrap_or(u64::MAX);
             state.progress.store(millis, Relaxed);
         });
     }

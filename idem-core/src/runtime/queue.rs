@@ -11,7 +11,7 @@ pub(crate) struct Queue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     items: Mutex<VecDeque<T>>,
-    /// A permit for each item, as long as the queue is open.
+    /// A permit for each item, which `try_push` adds once the item is there. From a closed queue, items are taken without one.
     there: Semaphore,
 }
 
@@ -32,6 +32,9 @@ impl<T> Queue<T> {
             return Err(item);
         }
         items.push_back(item);
+        // Unlocked first: the task that this wakes takes the lock. If the queue is closed in between, the item is in it, where
+        // tasks look without a permit.
+        drop(items);
         self.0.there.add_permits(1);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The work that runs in a worker, and when suspects do not wait for it.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use slab::Slab;
 
 use super::suspect_lock::{Direct, InboxPermit, Isolated, SuspectLock, Turn};
 
@@ -21,8 +22,8 @@ pub(super) struct Workload {
 #[derive(Debug, Default)]
 struct State {
     is_unavailable: bool,
-    last: u64,
-    works: HashMap<u64, Work>,
+    /// By index, and not in a map: each delivery is added and removed, which a map would hash each time. An index is used again.
+    works: Slab<Work>,
 }
 
 #[derive(Debug)]
@@ -49,7 +50,8 @@ pub(crate) enum Permit {
 #[must_use]
 pub(crate) struct Running<'a> {
     workload: &'a Workload,
-    id: u64,
+    /// Its index, which no other piece of work has until it ends.
+    id: usize,
 }
 
 /// User code of a piece of work, which runs until this is dropped. No suspect runs beside it.
@@ -70,12 +72,11 @@ impl Workload {
             Permit::Suspect(..) => |_| None,
         };
         let mut state = self.state();
-        state.last += 1;
-        let (id, mut work) = (state.last, Work { permit: Some(permit), another, user_code: 0 });
+        let mut work = Work { permit: Some(permit), another, user_code: 0 };
         if state.is_unavailable {
             work.release();
         }
-        state.works.insert(id, work);
+        let id = state.works.insert(work);
         Running { workload: self, id }
     }
 
@@ -84,9 +85,9 @@ impl Workload {
         let mut state = self.state();
         let was_unavailable = std::mem::replace(&mut state.is_unavailable, is_unavailable);
         if is_unavailable {
-            state.works.values_mut().for_each(Work::release);
+            state.works.iter_mut().for_each(|(_, work)| work.release());
         } else if was_unavailable {
-            for work in state.works.values_mut() {
+            for (_, work) in &mut state.works {
                 work.acquire(&self.lock);
             }
         }
@@ -101,7 +102,9 @@ impl Workload {
 impl Work {
     /// Returns whether it has a permit now.
     fn acquire(&mut self, lock: &SuspectLock) -> bool {
-        self.permit = self.permit.take().or_else(|| (self.another)(lock));
+        if self.permit.is_none() {
+            self.permit = (self.another)(lock);
+        }
         self.permit.is_some()
     }
 
@@ -117,7 +120,7 @@ impl Running<'_> {
     /// long as an outage. Returns `None` if the work has lost its permit in an outage, and a suspect runs or waits.
     pub(crate) fn user_code(&self) -> Option<UserCode<'_>> {
         let mut state = self.workload.state();
-        let work = state.works.get_mut(&self.id)?;
+        let work = state.works.get_mut(self.id)?;
         if !work.acquire(&self.workload.lock) {
             return None;
         }
@@ -128,15 +131,16 @@ impl Running<'_> {
     /// Ends the isolation of a suspect before its outcome is written.
     pub(crate) fn end_isolation(&self) {
         let mut state = self.workload.state();
-        if let Some(Work { permit: Some(Permit::Suspect(_, isolated)), .. }) = state.works.get_mut(&self.id) {
+        if let Some(Work { permit: Some(Permit::Suspect(_, isolated)), .. }) = state.works.get_mut(self.id) {
             *isolated = None;
         }
     }
 
     /// Ends the run of a suspect. Returns its turn, and its isolation, if it still has them.
     pub(crate) fn into_suspect(self) -> Option<(Turn, Option<Isolated>)> {
-        let work = self.workload.state().works.remove(&self.id)?;
-        match work.permit? {
+        // Its index is free when it is dropped, and only then: another piece of work may have the index after that.
+        let permit = self.workload.state().works.get_mut(self.id)?.permit.take();
+        match permit? {
             Permit::Suspect(turn, isolated) => Some((turn, isolated)),
             Permit::Direct(_) | Permit::Inbox(_) => None,
         }
@@ -145,7 +149,7 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.workload.state().works.remove(&self.id);
+        self.workload.state().works.try_remove(self.id);
     }
 }
 
@@ -153,7 +157,7 @@ impl Drop for UserCode<'_> {
     fn drop(&mut self) {
         let mut state = self.0.workload.state();
         let is_unavailable = state.is_unavailable;
-        if let Some(work) = state.works.get_mut(&self.0.id) {
+        if let Some(work) = state.works.get_mut(self.0.id) {
             work.user_code -= 1;
             if is_unavailable {
                 work.release();

@@ -62,8 +62,8 @@ pub fn seal(delivery: &Delivery) -> Vec<u8> {
         subject: delivery.subject.clone(),
         partition_key: delivery.partition_key().map(Value::of),
         content_type: delivery.content_type.clone(),
-        correlation_id: delivery.correlation_id.clone(),
-        reply_to: delivery.reply_to.clone(),
+        correlation_id: delivery.rare().correlation_id.clone(),
+        reply_to: delivery.rare().reply_to.clone(),
         published_at: delivery.published_at.and_then(micros),
         produced_at: delivery.produced_at.and_then(micros),
         properties: delivery.properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
@@ -87,8 +87,8 @@ pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
         delivery.subject = envelope.subject;
         delivery.partition_key = envelope.partition_key.map(Bytes::from);
         delivery.content_type = envelope.content_type;
-        delivery.correlation_id = envelope.correlation_id;
-        delivery.reply_to = envelope.reply_to;
+        delivery.set_rare(|rare| &mut rare.correlation_id, envelope.correlation_id);
+        delivery.set_rare(|rare| &mut rare.reply_to, envelope.reply_to);
         delivery.published_at = envelope.published_at.and_then(time);
         delivery.produced_at = envelope.produced_at.and_then(time);
         delivery.properties = envelope.properties.into_iter().collect();

@@ -38,7 +38,7 @@ pub struct NewRow<'a> {
 impl<'a> NewRow<'a> {
     /// A row of a message that has no failed attempt and no error.
     pub fn new(identity: &'a Identity, delivery: &'a Delivery, state: Result<Duration, Reason>) -> Self {
-        let kept = delivery.call.as_deref();
+        let kept = delivery.rare().call.as_deref();
         // Without an answer, a row that was called would be one in its call phase.
         let answered = kept.filter(|call| call.answer.is_some());
         Self {
