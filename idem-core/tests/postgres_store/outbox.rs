@@ -118,7 +118,9 @@ async fn an_application_stages_in_its_own_transaction() {
     outbox.stage(&mut tx, []).await.unwrap();
     assert_eq!(world.number(STAGED).await, 0, "it is not committed");
     tx.commit().await.unwrap();
+    let rung = world.store.bell().unwrap().listen();
     outbox.wake();
+    assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     let query = "SELECT convert_from(payload, 'UTF8') FROM outbox_messages ORDER BY id";
     let staged: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut world.other).await.unwrap();
     assert_eq!(staged, ["kept 1", "kept 2", "kept 3"]);
