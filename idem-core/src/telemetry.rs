@@ -260,4 +260,21 @@ mod tests {
         assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
         assert_eq!(spans[0].name, "process orders");
     }
+
+    #[test]
+    fn a_staged_message_goes_on_with_the_trace_of_its_handler_unless_it_has_one() {
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let producer = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
+        let delivery = Delivery::new("orders", "{}").with_headers(producer);
+        let (mut headers, mut own) = (Headers::new(), Headers::from_iter([("traceparent", "own")]));
+        crate::logged::with_traces(|| {
+            span("rabbitmq", "billing", &delivery).in_scope(|| {
+                carry_on(&mut headers);
+                carry_on(&mut own);
+            });
+        });
+        let carried = headers.get_str("traceparent").unwrap();
+        assert!(carried.contains(trace) && !carried.contains("b7ad6b7169203331"), "{carried}");
+        assert_eq!((headers.len(), own.len(), own.get_str("traceparent")), (1, 1, Some("own")));
+    }
 }

@@ -136,7 +136,8 @@ impl Outgoing {
         self.key.as_ref()
     }
 
-    /// The headers. If a trace was active when the message was staged, they include its context (`traceparent`).
+    /// The headers. With the feature `opentelemetry`, the context of the trace that is active when the message is staged
+    /// (`traceparent`) is added to them then, unless there is a header of that name.
     pub fn headers(&self) -> &Headers {
         &self.headers
     }

@@ -75,7 +75,8 @@ impl StagedMessage {
         self.message.event_type.as_deref()
     }
 
-    /// The headers, which include the trace context (`traceparent`) if there was one.
+    /// The headers. With the feature `opentelemetry`, they include the context of the trace (`traceparent`) that was active
+    /// when the message was staged.
     pub fn headers(&self) -> &Headers {
         &self.message.headers
     }

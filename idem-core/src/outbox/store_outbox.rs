@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use super::{Outgoing, StagedMessage};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use crate::Error;
 use crate::store::OutboxRows;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::{Error, telemetry};
 
 /// The outbox with a name, for an application that stages messages in its own transactions: `Postgres::outbox` and
 /// `Sqlite::outbox`, which have an example.
@@ -32,13 +32,14 @@ impl<S: OutboxRows> StoreOutbox<S> {
     }
 }
 
-/// Checks messages that an application stages, and gives them ids. `limit` is the size of the largest one, if it is known.
+/// Checks messages that an application stages, and gives them ids and the context of its trace. `limit` is the size of the
+/// largest one, if it is known.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn checked(
     messages: impl IntoIterator<Item = Outgoing>,
     limit: Option<usize>,
 ) -> Result<Vec<StagedMessage>, Error> {
-    let checked = |(place, message): (usize, Outgoing)| {
+    let checked = |(place, mut message): (usize, Outgoing)| {
         if message.is_local {
             return Err(Error::Config(format!(
                 "message {place} is for the handler {:?} of a worker, and only a handler of that worker can stage it: \
@@ -50,6 +51,7 @@ pub(crate) fn checked(
             .check()
             .and_then(|()| message.check_size(limit))
             .map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
+        telemetry::carry_on(&mut message.headers);
         Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
     };
     messages.into_iter().enumerate().map(checked).collect()
@@ -75,5 +77,14 @@ mod tests {
         let local = Outgoing { is_local: true, ..message() };
         let error = checked([message(), local], None).unwrap_err().to_string();
         assert!(error.contains("message 1") && error.contains("\"send_receipt\""), "{error}");
+    }
+
+    #[cfg(feature = "opentelemetry")]
+    #[test]
+    fn a_message_of_an_application_goes_on_with_its_trace() {
+        let stage = || checked([Outgoing::new("orders", "payload")], None).unwrap().remove(0);
+        let staged = crate::logged::with_traces(|| tracing::info_span!("request").in_scope(stage));
+        assert!(staged.headers().get_str("traceparent").is_some(), "{staged:?}");
+        assert!(stage().headers().is_empty(), "there is no trace");
     }
 }
