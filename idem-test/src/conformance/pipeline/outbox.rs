@@ -203,9 +203,14 @@ pub async fn a_relay_is_woken_by_the_commit_of_a_handler<W: World>(world: W) {
     worker.stop().await;
 }
 
-/// A worker whose handlers stage is unready while no relay is alive, and says so.
+/// A worker whose handlers stage is unready while no relay of its outbox is alive, and says so.
 pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     let staging = Staging::new(world).await;
+    // A misspelt one is a relay of another outbox.
+    let misspelt = idem_core::Relay::new("biling", staging.0.store.clone(), crate::MemorySink::new());
+    let alive = misspelt.health();
+    let misspelt = tokio::spawn(misspelt.run_until(std::future::pending()));
+    is_ready(&alive, true).await;
     let (settings, health) = watched(2);
     let worker = staging.start(Settings { relay_patience: Duration::from_millis(600), ..settings });
     let health = health.borrow().clone().unwrap();
@@ -225,5 +230,6 @@ pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     is_ready(&health, true).await;
     soon(sink.wait_for(|sink| sink.published().len() == 2)).await;
     relay.abort();
+    misspelt.abort();
     worker.stop().await;
 }

@@ -70,6 +70,7 @@ macro_rules! relay_suite {
             a_row_whose_id_was_given_again_is_left_alone
             a_failure_that_is_recorded_again_counts_once
             another_outbox_is_left_alone
+            relays_of_another_outbox_do_not_count
             // opening
             a_relay_that_waits_for_its_broker_is_alive
             a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others
