@@ -223,9 +223,6 @@ pub async fn an_answer_over_the_limit_is_dead_and_is_asked_for_again<W: World>(w
 
 /// With an order, what comes behind it waits until it is completed.
 pub async fn a_call_keeps_the_order<W: World>(world: W) {
-    if world.inbox() || world.batch() > 1 {
-        return;
-    }
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::Wait]);
     paying.publish("b", []);

@@ -28,7 +28,6 @@ macro_rules! __pipeline_in_every_mode {
             a_call_holds_no_transaction_and_no_connection
             a_completion_that_fails_keeps_its_answer
             a_completion_that_commits_keeps_its_answer
-            a_call_keeps_the_order
             an_answer_waits_for_a_version_that_has_the_call
             a_message_that_was_not_called_runs_in_a_version_without_the_call
             a_crash_before_the_take_calls_once

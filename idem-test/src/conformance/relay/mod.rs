@@ -20,11 +20,19 @@ pub use load::*;
 pub use opening::*;
 pub use order::*;
 
-/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`
+/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`, and behind it
+/// `relay_suite!(path::to::World, lanes);` if its store has several lanes: the cases of relays that share them.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
 macro_rules! relay_suite {
+    ($world:ty, lanes) => {
+        $crate::__suite! { <$world as $crate::conformance::relay::World>::make(), relay:
+            // load
+            a_relay_that_is_started_to_help_gets_lanes_at_once
+            a_lane_that_cannot_be_given_back_is_tried_at_leisure
+        }
+    };
     ($world:ty) => {
         $crate::__suite! { <$world as $crate::conformance::relay::World>::make(), relay:
             // order
@@ -75,8 +83,6 @@ macro_rules! relay_suite {
             a_relay_that_waits_for_its_broker_is_alive
             a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others
             // load
-            a_relay_that_is_started_to_help_gets_lanes_at_once
-            a_lane_that_cannot_be_given_back_is_tried_at_leisure
             a_standing_relay_goes_on_at_once_when_another_ends
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other
