@@ -107,6 +107,9 @@ pub async fn calls_are_limited<W: World>(world: W) {
     }
     let worker = paying.start_with(Settings { calls: 2, ..Settings::default() });
     soon(paying.provider().waits(2)).await;
+    // The others are stored as well, and several polls pass.
+    paying.row(|row| row.identity.key.to_string() == "5").await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
     paying.provider().release();
     paying.0.outcomes(if paying.0.world.inbox() { 6 } else { 12 }).await;
     worker.stop().await;
