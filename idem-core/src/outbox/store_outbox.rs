@@ -47,11 +47,12 @@ pub(crate) fn checked(
                 message.to
             )));
         }
+        // First, because these headers count as well for the size.
+        telemetry::carry_on(&mut message.headers);
         message
             .check()
             .and_then(|()| message.check_size(limit))
             .map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
-        telemetry::carry_on(&mut message.headers);
         Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
     };
     messages.into_iter().enumerate().map(checked).collect()
@@ -86,5 +87,15 @@ mod tests {
         let staged = crate::logged::with_traces(|| tracing::info_span!("request").in_scope(stage));
         assert!(staged.headers().get_str("traceparent").is_some(), "{staged:?}");
         assert!(stage().headers().is_empty(), "there is no trace");
+    }
+
+    #[cfg(feature = "opentelemetry")]
+    #[test]
+    fn the_context_of_the_trace_counts_for_the_size_of_a_message() {
+        let stage = || checked([Outgoing::new("orders", "payload")], Some(7));
+        let refused = crate::logged::with_traces(|| tracing::info_span!("request").in_scope(stage));
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("73 bytes") && error.contains("takes 7"), "{error}");
+        assert_eq!(stage().unwrap().len(), 1, "there is no trace");
     }
 }
