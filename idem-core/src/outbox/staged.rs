@@ -75,8 +75,9 @@ impl StagedMessage {
         self.message.event_type.as_deref()
     }
 
-    /// The headers. With the feature `opentelemetry`, they include the context of the trace (`traceparent`) that was active
-    /// when the message was staged.
+    /// The headers. With the feature `opentelemetry`, they include the context of the trace in which the message was staged
+    /// (`traceparent`), if it was in a span that a layer of `tracing-opentelemetry` got, and the program has set a global
+    /// propagator. By default there is none.
     pub fn headers(&self) -> &Headers {
         &self.message.headers
     }
