@@ -167,7 +167,8 @@ async fn a_full_stream_is_a_failure_of_the_broker() {
 async fn the_limit_is_known_once_the_sink_is_open() {
     let Some(world) = OneStream::make().await else { return };
     let sink = opened(world.sink().await).await;
-    assert_eq!(sink.limit(), Some(OneStream::TOO_LARGE - 1));
+    let limit = sink.limit();
+    assert!(limit.is_some_and(|limit| limit < OneStream::TOO_LARGE), "{limit:?}");
     sink.close().await;
 }
 
