@@ -1,4 +1,4 @@
-//! The log of a unit test.
+//! The log and the traces of a unit test.
 
 use std::sync::LazyLock;
 
@@ -13,4 +13,18 @@ static OTHERS: LazyLock<[Dispatch; 2]> = LazyLock::new(|| [(); 2].map(|()| Dispa
 pub(crate) fn with_subscriber<T>(subscriber: impl Subscriber + Send + Sync + 'static, work: impl FnOnce() -> T) -> T {
     LazyLock::force(&OTHERS);
     tracing::subscriber::with_default(subscriber, work)
+}
+
+/// Does the work while its spans belong to traces, whose context is propagated as W3C's Trace Context.
+#[cfg(feature = "opentelemetry")]
+pub(crate) fn with_traces<T>(work: impl FnOnce() -> T) -> T {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::propagation::TraceContextPropagator;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+    let provider = SdkTracerProvider::builder().build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
+    with_subscriber(tracing_subscriber::registry().with(layer), work)
 }

@@ -221,8 +221,9 @@ fn adopt(span: &Span, headers: &crate::Headers) {
     }
 }
 
-/// Adds the trace context of the current span to the headers of an outgoing message, unless they have one, by the global
-/// OpenTelemetry propagator. Does nothing without the feature `opentelemetry`.
+/// Adds the trace context of the current span to the headers of an outgoing message, by the global OpenTelemetry
+/// propagator. If one of the propagator's headers is there, adds none: the parts of two contexts do not belong together.
+/// Does nothing without the feature `opentelemetry`.
 #[cfg_attr(not(feature = "opentelemetry"), allow(unused_variables, reason = "there is no trace context"))]
 pub(crate) fn carry_on(headers: &mut crate::Headers) {
     #[cfg(feature = "opentelemetry")]
@@ -232,14 +233,16 @@ pub(crate) fn carry_on(headers: &mut crate::Headers) {
         struct Carrier<'a>(&'a mut crate::Headers);
         impl opentelemetry::propagation::Injector for Carrier<'_> {
             fn set(&mut self, key: &str, value: String) {
-                if self.0.get(key).is_none() && !value.is_empty() {
+                if !value.is_empty() {
                     self.0.push(key, value);
                 }
             }
         }
         let context = Span::current().context();
         opentelemetry::global::get_text_map_propagator(|propagator| {
-            propagator.inject_context(&context, &mut Carrier(headers));
+            if propagator.fields().all(|field| headers.get(field).is_none()) {
+                propagator.inject_context(&context, &mut Carrier(headers));
+            }
         });
     }
 }
@@ -269,5 +272,25 @@ mod tests {
         assert_eq!(spans[0].span_context.trace_id().to_string(), trace);
         assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
         assert_eq!(spans[0].name, "process orders");
+    }
+
+    #[test]
+    fn a_staged_message_goes_on_with_the_trace_of_its_handler_unless_it_has_one() {
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let parent = format!("00-{trace}-b7ad6b7169203331-01");
+        let producer = Headers::from_iter([("traceparent", parent), ("tracestate", "vendor=1".to_owned())]);
+        let delivery = Delivery::new("orders", "{}").with_headers(producer);
+        let own = [("traceparent", "own"), ("tracestate", "own")].map(|header| Headers::from_iter([header]));
+        let (mut headers, mut kept) = (Headers::new(), own.clone());
+        crate::logged::with_traces(|| {
+            span("rabbitmq", "billing", &delivery).in_scope(|| {
+                carry_on(&mut headers);
+                kept.iter_mut().for_each(carry_on);
+            });
+        });
+        let carried = headers.get_str("traceparent").unwrap();
+        assert!(carried.contains(trace) && !carried.contains("b7ad6b7169203331"), "{carried}");
+        assert_eq!((headers.len(), headers.get_str("tracestate")), (2, Some("vendor=1")));
+        assert_eq!(kept, own, "nothing of another trace is added");
     }
 }

@@ -6,6 +6,8 @@ mod elsewhere;
 #[path = "worlds/postgres.rs"]
 mod world;
 
+use std::time::Instant;
+
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError};
 use idem_test::Trial;
 use idem_test::conformance::server;
@@ -99,9 +101,10 @@ where
 
 #[tokio::test]
 async fn a_good_handler_has_one_effect_wherever_it_crashes() {
+    let began = Instant::now();
     let Some(report) = crash::<Book>(|bench| bench).await else { return };
     let report = report.unwrap();
-    println!("{report}");
+    println!("{report}; it took {:?}", began.elapsed());
     assert!(report.points_in(Phase::InHandler) > 1, "two statements: {report}");
 }
 

@@ -1,8 +1,10 @@
-//! The SQL of the guides on natural handlers and on external calls, run as an operator runs it.
+//! The SQL of the guides on natural handlers, external calls and the outbox, run as an operator runs it.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "guide/calls.rs"]
 mod calls;
+#[path = "guide/names.rs"]
+mod names;
 #[path = "worlds/postgres.rs"]
 mod postgres;
 #[path = "worlds/sqlite.rs"]

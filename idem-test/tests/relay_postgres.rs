@@ -4,6 +4,7 @@
 mod world;
 
 idem_test::relay_suite!(world::PostgresWorld);
+idem_test::relay_suite!(world::PostgresWorld, lanes);
 
 /// The order of a key holds although an earlier transaction of it commits long after later messages of other keys were
 /// published, and it is found without waiting for the search of all that is left.

@@ -1,4 +1,5 @@
-//! The metrics of an outbox: those of its relay, and those of a worker whose messages nobody publishes.
+//! The metrics of an outbox: those of its relay, and those of a worker whose messages nobody publishes; and the traces of
+//! its messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,4 +100,44 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
     let oldest = last["idem_outbox_oldest_seconds outbox=shop"];
     assert!((7200.0..7300.0).contains(&oldest), "{oldest}");
     assert_eq!(last["idem_outbox_dead outbox=shop"], 0.0);
+}
+
+/// Its consumer goes on with the trace of the producer of that message.
+#[cfg(feature = "opentelemetry")]
+#[tokio::test]
+async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::propagation::TraceContextPropagator;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+    let provider = SdkTracerProvider::builder().build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
+    let _traces = idem_test::subscribe(tracing_subscriber::registry().with(layer));
+    let trace = |id: usize| format!("{id:032x}");
+    for batch in [1, 20] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Sqlite::connect(&url(&directory)).await.unwrap();
+        let broker = Broker::new();
+        for id in 1..=20 {
+            let order = idem_test::Publication::json(&Order { id: id.to_string(), fail: false }).unwrap();
+            broker.publish("payments", order.header("traceparent", format!("00-{}-b7ad6b7169203331-01", trace(id))));
+        }
+        let taken = broker.clone();
+        let worker = Worker::new("shop", store.clone(), broker.queue("payments")).handler::<stages>();
+        // One lane: while it runs the first messages, enough others arrive for a batch.
+        let worker = worker.concurrency(1).batch(batch).run_until(async move { taken.idle().await });
+        timeout(Duration::from_secs(30), worker).await.expect("the messages are not settled").unwrap();
+        let sink = MemorySink::new();
+        let all = sink.wait_for(|sink| sink.published().len() == 20);
+        let relay = Relay::new("shop", store, sink.clone()).run_until(all);
+        timeout(Duration::from_secs(30), relay).await.expect("messages wait").unwrap();
+        for message in sink.published() {
+            let order: Order = message.message().decode().unwrap();
+            let carried = message.headers().get_str("traceparent").expect("it has no trace");
+            let is_that = carried.contains(&trace(order.id.parse().unwrap()));
+            assert!(is_that && !carried.contains("b7ad6b7169203331"), "{batch}, {}: {carried}", order.id);
+        }
+    }
 }

@@ -12,7 +12,7 @@
 -- the last result, and one less for each that has. No statement and no index of ordinary rows or suspects finds such a row,
 -- also none of a version that does not know calls. With its answer it becomes an ordinary row, with 0 starts.
 --
--- The key under which the provider knows the call; kept over all calls, unless the provider says that there was none.
+-- The key under which the provider knows the call; kept over all calls, unless an operator lets it call under another.
 ALTER TABLE "idem_inbox_messages" ADD COLUMN outbound BLOB;
 -- When the first call under this key was about to begin.
 ALTER TABLE "idem_inbox_messages" ADD COLUMN called_at INTEGER;

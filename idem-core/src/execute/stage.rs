@@ -56,9 +56,10 @@ impl<S: Store> Pipeline<S> {
         let limit = self.store.bell().and_then(|bell| bell.limit(gate.id));
         for (place, mut message) in messages.into_iter().enumerate() {
             let limit = limit.filter(|_| !message.is_local);
+            // First, because these headers count as well for the size.
+            telemetry::carry_on(&mut message.headers);
             let checked = message.check().and_then(|()| message.check_size(limit));
             checked.map_err(|why| format!("message {place} that the handler staged cannot be sent: {why}"))?;
-            telemetry::carry_on(&mut message.headers);
             let id = message.id.unwrap_or_else(|| origin.id(place));
             if message.is_local {
                 staged.local.push(self.local(id, message, incoming.map(|(_, delivery)| delivery))?);

@@ -136,7 +136,9 @@ impl Outgoing {
         self.key.as_ref()
     }
 
-    /// The headers. If a trace was active when the message was staged, they include its context (`traceparent`).
+    /// The headers. With the feature `opentelemetry`, the context of the trace in which the message is staged (`traceparent`,
+    /// `tracestate`) is added to them then, unless one of these headers is there. That needs a span that a layer of
+    /// `tracing-opentelemetry` gets, and a global propagator, which the program sets: by default there is none.
     pub fn headers(&self) -> &Headers {
         &self.headers
     }

@@ -49,10 +49,11 @@ pub trait Sink: Send + Sync + 'static {
     /// The name of the exchange, the stream or the cluster, for errors and the log. It must not contain a secret.
     fn name(&self) -> &str;
 
-    /// The size of the largest message that the broker takes, in bytes, if it is known: the payload, and what the sink
-    /// adds to it at most. A larger message is refused when it is staged, if this relay runs in the same process, so
-    /// that no later message of its key overtakes it. It is read once, after [`open`](Self::open): a limit that
-    /// is learned later has no effect there.
+    /// The size of the largest message that the broker takes, in bytes, if it is known. A message whose payload and
+    /// headers, with the context of its trace, are larger is refused when it is staged, if this relay runs in the same
+    /// process, so that no later message of its key overtakes it. What the sink adds to them, such as the id and the key,
+    /// is not counted there: [`publish`](Self::publish) refuses a message that is too large only with that. The limit is
+    /// read once, after [`open`](Self::open): one that is learned later has no effect.
     fn limit(&self) -> Option<usize> {
         None
     }

@@ -75,7 +75,9 @@ impl StagedMessage {
         self.message.event_type.as_deref()
     }
 
-    /// The headers, which include the trace context (`traceparent`) if there was one.
+    /// The headers. With the feature `opentelemetry`, they include the context of the trace in which the message was staged
+    /// (`traceparent`), if it was in a span that a layer of `tracing-opentelemetry` got, and the program has set a global
+    /// propagator. By default there is none.
     pub fn headers(&self) -> &Headers {
         &self.message.headers
     }

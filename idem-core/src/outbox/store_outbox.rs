@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use super::{Outgoing, StagedMessage};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use crate::Error;
 use crate::store::OutboxRows;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::{Error, telemetry};
 
 /// The outbox with a name, for an application that stages messages in its own transactions: `Postgres::outbox` and
 /// `Sqlite::outbox`, which have an example.
@@ -32,13 +32,14 @@ impl<S: OutboxRows> StoreOutbox<S> {
     }
 }
 
-/// Checks messages that an application stages, and gives them ids. `limit` is the size of the largest one, if it is known.
+/// Checks messages that an application stages, and gives them ids and the context of its trace. `limit` is the size of the
+/// largest one, if it is known.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn checked(
     messages: impl IntoIterator<Item = Outgoing>,
     limit: Option<usize>,
 ) -> Result<Vec<StagedMessage>, Error> {
-    let checked = |(place, message): (usize, Outgoing)| {
+    let checked = |(place, mut message): (usize, Outgoing)| {
         if message.is_local {
             return Err(Error::Config(format!(
                 "message {place} is for the handler {:?} of a worker, and only a handler of that worker can stage it: \
@@ -46,6 +47,8 @@ pub(crate) fn checked(
                 message.to
             )));
         }
+        // First, because these headers count as well for the size.
+        telemetry::carry_on(&mut message.headers);
         message
             .check()
             .and_then(|()| message.check_size(limit))
@@ -75,5 +78,24 @@ mod tests {
         let local = Outgoing { is_local: true, ..message() };
         let error = checked([message(), local], None).unwrap_err().to_string();
         assert!(error.contains("message 1") && error.contains("\"send_receipt\""), "{error}");
+    }
+
+    #[cfg(feature = "opentelemetry")]
+    #[test]
+    fn a_message_of_an_application_goes_on_with_its_trace() {
+        let stage = || checked([Outgoing::new("orders", "payload")], None).unwrap().remove(0);
+        let staged = crate::logged::with_traces(|| tracing::info_span!("request").in_scope(stage));
+        assert!(staged.headers().get_str("traceparent").is_some(), "{staged:?}");
+        assert!(stage().headers().is_empty(), "there is no trace");
+    }
+
+    #[cfg(feature = "opentelemetry")]
+    #[test]
+    fn the_context_of_the_trace_counts_for_the_size_of_a_message() {
+        let stage = || checked([Outgoing::new("orders", "payload")], Some(7));
+        let refused = crate::logged::with_traces(|| tracing::info_span!("request").in_scope(stage));
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("73 bytes") && error.contains("takes 7"), "{error}");
+        assert_eq!(stage().unwrap().len(), 1, "there is no trace");
     }
 }

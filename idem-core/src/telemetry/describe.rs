@@ -15,7 +15,10 @@ pub(crate) fn describe() {
     describe_gauge!("idem_oldest_due_seconds", Unit::Seconds, "Time since the oldest due inbox message became due");
     describe_gauge!("idem_source_lag", "Messages that wait at the broker");
     describe_counter!("idem_outbox_published_total", "Messages of the outbox that the broker has confirmed");
-    describe_counter!("idem_outbox_refused_total", "Attempts to publish that the broker has refused");
+    describe_counter!(
+        "idem_outbox_refused_total",
+        "Attempts to publish that the broker has refused, and that are followed by another one"
+    );
     describe_counter!("idem_outbox_given_up_total", "Messages of the outbox that became dead letters");
     describe_gauge!("idem_outbox_waiting", "Messages that have still to be published, counted up to 100,000");
     describe_gauge!(

@@ -27,6 +27,9 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
         }
         assert_eq!(count(&mut own).await, expected);
     }
+    let rung = store.bell().unwrap().listen();
+    outbox.wake();
+    assert!(rung.has_changed().unwrap(), "relays of this process are woken");
     for (text, expected) in [("1", OwnClaim::Duplicate), ("2", OwnClaim::Conflict)] {
         let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let fingerprint = Fingerprint::of(text.as_bytes());

@@ -158,4 +158,18 @@ mod tests {
         }
         assert_eq!((provider.charged("a"), provider.charged("b")), (2, 2));
     }
+
+    #[tokio::test]
+    async fn a_key_is_known_for_as_long_as_it_lives() {
+        let life = Duration::from_millis(20);
+        let [short, long] = [life, Duration::from_secs(3600)].map(Provider::with_key_life);
+        for provider in [&short, &long] {
+            provider.charge(Some("1"), "a").await.unwrap();
+        }
+        tokio::time::sleep(2 * life).await;
+        for provider in [&short, &long] {
+            provider.charge(Some("1"), "a").await.unwrap();
+        }
+        assert_eq!((short.charged("a"), long.charged("a")), (2, 1));
+    }
 }

@@ -1,5 +1,7 @@
 //! Crashes everywhere, on SQLite: a sound handler passes, and each broken one is found.
 
+use std::time::Instant;
+
 use idem_core::{Handler, Sqlite, State};
 use idem_test::Trial;
 use idem_test::conformance::store::World;
@@ -29,8 +31,9 @@ async fn writes_outside(shop: &Shop) -> Trial<Sqlite> {
 
 #[tokio::test]
 async fn a_good_handler_has_one_effect_wherever_it_crashes() {
+    let began = Instant::now();
     let report = crash::<Good>(Shop::default()).await.unwrap();
-    println!("{report}");
+    println!("{report}; it took {:?}", began.elapsed());
     let points = |phase| report.points_in(phase);
     let [before, handler] = [Phase::BeforeHandler, Phase::InHandler].map(points);
     let [commit, after] = [Phase::InCommit, Phase::After].map(points);

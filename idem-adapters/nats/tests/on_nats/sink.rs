@@ -162,6 +162,16 @@ async fn a_full_stream_is_a_failure_of_the_broker() {
     sink.close().await;
 }
 
+/// A relay asks for it once, before it publishes.
+#[tokio::test]
+async fn the_limit_is_known_once_the_sink_is_open() {
+    let Some(world) = OneStream::make().await else { return };
+    let sink = opened(world.sink().await).await;
+    let limit = sink.limit();
+    assert!(limit.is_some_and(|limit| limit < OneStream::TOO_LARGE), "{limit:?}");
+    sink.close().await;
+}
+
 /// A message over the limit of its stream fails, and the next one is stored.
 #[tokio::test]
 async fn a_message_over_the_limit_of_its_stream_is_refused() {

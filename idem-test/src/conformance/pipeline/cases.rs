@@ -124,6 +124,7 @@ macro_rules! pipeline_suite {
             // duplicates
             a_duplicate_of_a_processed_message_needs_no_second_look
             // external calls
+            a_call_keeps_the_order
             calls_are_limited
             a_message_of_several_handlers_calls_for_one_of_them
             each_handler_of_a_message_calls_under_its_own_key

@@ -28,7 +28,6 @@ macro_rules! __pipeline_in_every_mode {
             a_call_holds_no_transaction_and_no_connection
             a_completion_that_fails_keeps_its_answer
             a_completion_that_commits_keeps_its_answer
-            a_call_keeps_the_order
             an_answer_waits_for_a_version_that_has_the_call
             a_message_that_was_not_called_runs_in_a_version_without_the_call
             a_crash_before_the_take_calls_once
@@ -209,6 +208,7 @@ macro_rules! __pipeline_in_every_mode {
             a_batch_handler_stages_with_its_batch
             what_an_extractor_stages_is_written_for_each_message_of_a_batch
             an_extractor_that_fails_for_one_message_of_a_batch_fails_it_alone
+            a_relay_is_woken_by_the_commit_of_a_handler
             a_worker_without_a_relay_is_unready
             a_handler_that_stages_without_saying_so_fails
             a_backlog_pauses_consumption_until_it_is_published

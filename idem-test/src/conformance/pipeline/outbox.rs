@@ -184,9 +184,33 @@ pub async fn an_extractor_that_fails_for_one_message_of_a_batch_fails_it_alone<W
     assert_eq!((staging.rows().await.len(), staging.0.effects("3 without an audit").await), (10, 0));
 }
 
-/// A worker whose handlers stage is unready while no relay is alive, and says so.
+/// It does not wait for its next poll.
+pub async fn a_relay_is_woken_by_the_commit_of_a_handler<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let sink = crate::MemorySink::new();
+    let relay = idem_core::Relay::new("billing", staging.0.store.clone(), sink.clone());
+    let relay = relay.poll_interval(Duration::from_secs(600));
+    let health = relay.health();
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    is_ready(&health, true).await;
+    let worker = staging.start(Settings::default());
+    // The first read of the relay may find the first ones.
+    for n in 1..=3 {
+        staging.publish("Staging", Order::ok(&n.to_string()));
+        soon(sink.wait_for(|sink| sink.published().len() == 2 * n)).await;
+    }
+    relay.abort();
+    worker.stop().await;
+}
+
+/// A worker whose handlers stage is unready while no relay of its outbox is alive, and says so.
 pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     let staging = Staging::new(world).await;
+    // A misspelt one is a relay of another outbox.
+    let misspelt = idem_core::Relay::new("biling", staging.0.store.clone(), crate::MemorySink::new());
+    let alive = misspelt.health();
+    let misspelt = tokio::spawn(misspelt.run_until(std::future::pending()));
+    is_ready(&alive, true).await;
     let (settings, health) = watched(2);
     let worker = staging.start(Settings { relay_patience: Duration::from_millis(600), ..settings });
     let health = health.borrow().clone().unwrap();
@@ -206,5 +230,6 @@ pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     is_ready(&health, true).await;
     soon(sink.wait_for(|sink| sink.published().len() == 2)).await;
     relay.abort();
+    misspelt.abort();
     worker.stop().await;
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::Row;
 use idem_core::{RetryPolicy, Worker};
+use tokio::sync::watch;
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
@@ -53,8 +54,8 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
     }
 
     /// Starts a worker whose store hangs in this method until the returned worker is ended.
-    pub(super) fn start_that_hangs_in(&self, method: &'static str) -> (Running, tokio::sync::watch::Receiver<bool>) {
-        let (reached, seen) = tokio::sync::watch::channel(false);
+    pub(super) fn start_that_hangs_in(&self, method: &'static str) -> (Running, watch::Receiver<bool>) {
+        let (reached, seen) = watch::channel(false);
         let hook = move |called: &'static str, _: &[u8]| {
             if called != method {
                 return Do::Work;
@@ -63,6 +64,20 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
             Do::Hang
         };
         (self.start_over(hook), seen)
+    }
+
+    /// Starts a worker whose store waits in this method until the test opens the gate.
+    pub(super) fn start_that_waits_in(
+        &self,
+        method: &'static str,
+        settings: Settings,
+    ) -> (Running, watch::Sender<bool>) {
+        let (open, gate) = watch::channel(false);
+        let hook = move |called: &'static str, _: &[u8]| match called == method {
+            true => Do::Wait(gate.clone()),
+            false => Do::Work,
+        };
+        (self.start_over_with(hook, settings), open)
     }
 
     /// Starts a worker whose store fails on demand.

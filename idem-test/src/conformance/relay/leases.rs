@@ -203,3 +203,14 @@ pub async fn another_outbox_is_left_alone<W: World>(world: W) {
     let line = Line { outbox: shipping, ..line };
     assert_eq!(line.waiting().await.len(), 1);
 }
+
+/// They have no share of its lanes, and no worker takes them for those that it needs.
+pub async fn relays_of_another_outbox_do_not_count<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (store, outbox) = (&line.store, line.outbox);
+    let shipping = store.register_outbox("shipping").await.unwrap();
+    assert_eq!(store.renew_lanes(shipping, Uuid::new_v4(), LONG).await.unwrap().relays, 1);
+    assert_eq!(store.live_relays(outbox).await.unwrap(), 0);
+    assert_eq!(store.outbox_stats(outbox, 1).await.unwrap().relays, 0);
+    assert_eq!(store.renew_lanes(outbox, Uuid::new_v4(), LONG).await.unwrap().relays, 1);
+}

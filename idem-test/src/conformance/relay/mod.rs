@@ -20,16 +20,24 @@ pub use load::*;
 pub use opening::*;
 pub use order::*;
 
-/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`
+/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`, and behind it
+/// `relay_suite!(path::to::World, lanes);` if its store has several lanes: the cases of relays that share them.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
 macro_rules! relay_suite {
+    ($world:ty, lanes) => {
+        $crate::__suite! { <$world as $crate::conformance::relay::World>::make(), relay:
+            // load
+            a_relay_that_is_started_to_help_gets_lanes_at_once
+            a_lane_that_cannot_be_given_back_is_tried_at_leisure
+        }
+    };
     ($world:ty) => {
         $crate::__suite! { <$world as $crate::conformance::relay::World>::make(), relay:
             // order
             staged_messages_are_published_and_deleted
-            a_relay_is_woken_by_a_commit_of_its_process
+            a_relay_is_woken_by_the_bell
             messages_of_a_key_leave_in_order_and_one_at_a_time
             a_refused_message_keeps_its_key_and_no_other
             many_refused_keys_stop_no_other
@@ -70,12 +78,11 @@ macro_rules! relay_suite {
             a_row_whose_id_was_given_again_is_left_alone
             a_failure_that_is_recorded_again_counts_once
             another_outbox_is_left_alone
+            relays_of_another_outbox_do_not_count
             // opening
             a_relay_that_waits_for_its_broker_is_alive
             a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others
             // load
-            a_relay_that_is_started_to_help_gets_lanes_at_once
-            a_lane_that_cannot_be_given_back_is_tried_at_leisure
             a_standing_relay_goes_on_at_once_when_another_ends
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other

@@ -31,8 +31,8 @@ pub async fn staged_messages_are_published_and_deleted<W: World>(world: W) {
     assert_eq!(line.sink.closed(), 1);
 }
 
-/// By the commit, and not by its next poll.
-pub async fn a_relay_is_woken_by_a_commit_of_its_process<W: World>(world: W) {
+/// It does not wait for its next poll.
+pub async fn a_relay_is_woken_by_the_bell<W: World>(world: W) {
     let line = Line::new(world).await;
     let relay = line.relay(line.store.clone(), line.sink.clone());
     let relay = line.start_with(relay.poll_interval(std::time::Duration::from_secs(600)));

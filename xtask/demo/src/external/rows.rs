@@ -17,7 +17,8 @@ use crate::tables::SCHEMA;
 pub(super) struct Outcome {
     pub(super) paid: i64,
     pub(super) paid_twice: i64,
-    pub(super) unresolved: i64,
+    /// The messages that are unresolved.
+    pub(super) unresolved: BTreeSet<u64>,
     pub(super) dead: i64,
 }
 
@@ -93,13 +94,17 @@ impl Rows {
 
     /// Returns what became of the messages.
     pub(super) async fn outcome(&self) -> Result<Outcome> {
-        let dead =
-            |what: &str| format!("SELECT count(*) FROM {SCHEMA}.inbox_messages WHERE state = 'dead' AND reason {what}");
+        let dead = |column: &str, reason: &str| {
+            format!("SELECT {column} FROM {SCHEMA}.inbox_messages WHERE state = 'dead' AND reason {reason}")
+        };
+        // The key of a message is its number as text.
+        let unresolved = dead("convert_from(key, 'UTF8')::bigint", "= 'unresolved'");
+        let unresolved: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(unresolved)).fetch_all(&self.pool).await?;
         Ok(Outcome {
             paid: self.number("SELECT count(DISTINCT id) FROM demo.payments").await?,
             paid_twice: self.number("SELECT count(*) - count(DISTINCT id) FROM demo.payments").await?,
-            unresolved: self.number(&dead("= 'unresolved'")).await?,
-            dead: self.number(&dead("<> 'unresolved'")).await?,
+            unresolved: unresolved.into_iter().map(u64::try_from).collect::<Result<_, _>>()?,
+            dead: self.number(&dead("count(*)", "<> 'unresolved'")).await?,
         })
     }
 
