@@ -25,8 +25,9 @@ pub(super) const CONCURRENCY: usize = 500;
 /// The number of keys of the side with keys: enough that the order of each does not limit the throughput.
 const KEYS: usize = 10_000;
 
-/// backbone-outbox publishes one message at a time: it gets a part of the messages, or it would run for minutes.
-const PART: usize = 20;
+/// One message of a key is under way at a time, and backbone-outbox publishes one at a time: these sides get a part of the
+/// messages, or they would run for minutes.
+pub(super) const PART: usize = 20;
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -37,6 +38,8 @@ pub(super) enum Side {
     Relay,
     /// The same, and each message has a key.
     Keyed,
+    /// The same, and all messages have one key.
+    Hot,
     /// The same as the first, while another transaction is open that began before the messages were staged: the database
     /// can remove no deleted row.
     Open,
@@ -47,7 +50,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 5] = [Self::Relay, Self::Keyed, Self::Open, Self::Bare, Self::Peer];
+    pub(super) const ALL: [Self; 6] = [Self::Relay, Self::Keyed, Self::Hot, Self::Open, Self::Bare, Self::Peer];
 
     /// Returns whether it is measured with this broker.
     pub(super) fn is_on(self, broker: Broker) -> bool {
@@ -56,7 +59,10 @@ impl Side {
 
     /// Returns how many of the messages of a run it publishes.
     fn part(self, messages: usize) -> usize {
-        if self == Self::Peer { messages.div_ceil(PART) } else { messages }
+        match self {
+            Self::Hot | Self::Peer => messages.div_ceil(PART),
+            Self::Relay | Self::Keyed | Self::Open | Self::Bare => messages,
+        }
     }
 }
 
@@ -86,6 +92,7 @@ impl Sides {
         let rate = match side {
             Side::Relay => self.publish::<B>(address, messages, 0).await?,
             Side::Keyed => self.publish::<B>(address, messages, KEYS).await?,
+            Side::Hot => self.publish::<B>(address, messages, 1).await?,
             Side::Open => self.publish_beside_open::<B>(address, messages).await?,
             Side::Bare => bare(&client, messages).await?,
             Side::Peer => self.run_peer(&client, messages).await?,
