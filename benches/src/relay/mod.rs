@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `staged` | the outbox, filled |
 //! | `counted` | a sink that counts and times the confirms |
-//! | `sides` | one run of one side: the relay, also with keys and beside an open transaction, the loop, the other library |
+//! | `sides` | one run of one side: the relay, with keys, beside an open transaction; the loop; the other library |
 //! | `pace` | from commit to confirm at a fixed rate, and from publish to confirm |
 //! | `report` | the table |
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::pace::Sample;
-use super::sides::{CONCURRENCY, PART, Side};
+use super::sides::{CONCURRENCY, OTHERS, PART, Side};
 use super::staged::SIZE;
 use crate::case::Broker;
 use crate::machine::{Machine, load};
@@ -176,10 +176,14 @@ impl fmt::Display for Report {
         writeln!(f, "load        {} at the end", load())?;
         writeln!(
             f,
-            "\n{} messages of {SIZE} bytes, {CONCURRENCY} unconfirmed at once; with one key, and for backbone-outbox, a {PART}th\n\
-             of the messages. Then {} messages per second for {} s, from the answer of COMMIT to the confirm, and from just\n\
-             before a message is published. Medians of {rounds} rounds, and of the rounds' ratios.",
-            self.messages, self.rate, self.seconds
+            "\n{} messages of {SIZE} bytes, {CONCURRENCY} unconfirmed at once; with one key, and for backbone-outbox,\n\
+             a {PART}th of them. The open transaction began before they were staged, and before {} others, which the\n\
+             relay deletes first. Then {} messages per second for {} s, from the answer of COMMIT to the confirm, and\n\
+             from just before a message is published. Medians of {rounds} rounds, and of the rounds' ratios.",
+            self.messages,
+            OTHERS * self.messages,
+            self.rate,
+            self.seconds
         )?;
         self.lines.iter().try_for_each(|line| line.write(f, self.rate))?;
         self.missing.iter().try_for_each(|missing| writeln!(f, "not measured: {missing}"))
