@@ -84,6 +84,9 @@ pub(crate) struct Relayed {
     /// Messages of each run as fast as possible.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) messages: usize,
+    /// Name and program of the relay that RabbitMQ is also measured with; without a program, it did not build.
+    #[arg(long, value_parser = peer)]
+    pub(crate) peer: Option<(String, Option<PathBuf>)>,
     /// The runs at a fixed rate, the rounds and the broker.
     #[command(flatten)]
     pub(crate) pace: Pace,

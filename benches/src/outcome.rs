@@ -3,7 +3,6 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::case::Case;
 use crate::framework::Framework;
 use crate::limits::{Limit, limits};
 use crate::machine::Machine;
@@ -62,12 +61,6 @@ impl Outcome {
             (true, _) => 2,
             (false, below) => u8::from(below || above),
         }
-    }
-
-    /// Returns the cases with their rates, for the plot.
-    pub(crate) fn bars(&self) -> Vec<(String, f64)> {
-        let rate = |case: &Case| Some((case.label(&self.peers), self.samples.rate(case)?));
-        plan::cases(self.peers.len()).iter().filter_map(rate).collect()
     }
 
     /// Writes `target/bench/bench.json`.

@@ -20,7 +20,8 @@ struct Answer {
 }
 
 impl Peer {
-    /// Returns the messages per second. The rows of the handler are counted, so that no library can skip work.
+    /// Returns the messages per second. The rows of the handler, or those that a relay has marked, are counted, so that no
+    /// library can skip work.
     pub(crate) async fn run(&self, url: &str, lanes: usize, messages: usize) -> Result<f64> {
         let name = &self.name;
         let ran = Command::new(&self.program)

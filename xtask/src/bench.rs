@@ -93,12 +93,13 @@ enum What {
         #[arg(long, value_parser = BROKERS)]
         broker: Option<String>,
     },
-    /// Measure the relay of an outbox: messages per second, also beside an open transaction, and the time from commit to
-    /// confirm at a fixed rate; on each broker, compared to loops that publish with the broker's client.
+    /// Measure the relay of an outbox: messages per second, also with one key and beside an open transaction, and the
+    /// time from commit to confirm at a fixed rate; on each broker, compared to loops that publish with the broker's
+    /// client, and on RabbitMQ to backbone-outbox.
     ///
-    /// Exit code 0: the relay has at least 0.8 of the loop's throughput, and beside an open transaction at least 0.8 of its
-    /// own; p50 and p99 are at most 5 and 50 ms. 1: a target is missed. 2: the messages were not committed at the rate, so
-    /// the run proves nothing.
+    /// Exit code 0: the relay has at least 0.8 of the loop's throughput, 3 times that of backbone-outbox, and beside an
+    /// open transaction at least 0.8 of its own; p50 and p99 are at most 5 and 50 ms. 1: a target is missed. 2: the
+    /// messages were not committed at the rate, so the run proves nothing.
     Relay {
         /// Messages of each run as fast as possible.
         #[arg(long, default_value_t = 200_000)]
@@ -172,6 +173,9 @@ impl What {
                 let mut args = vec!["relay".into(), format!("--messages={messages}"), format!("--rate={rate}")];
                 args.extend([format!("--seconds={seconds}"), format!("--rounds={rounds}")]);
                 args.extend(broker.iter().map(|broker| format!("--broker={broker}")));
+                if broker.as_deref().is_none_or(|broker| broker == "rabbitmq") {
+                    args.push(format!("--peer={}", peer(RELAY_PEER)?));
+                }
                 (args, broker.as_deref().map_or_else(|| BROKERS.to_vec(), |broker| vec![broker]))
             }
             Self::Idle { seconds, source } => {
@@ -216,23 +220,31 @@ impl Options {
     }
 }
 
-/// Builds each peer and returns `name=program`. A peer that does not build is reported and has no program; this is not
-/// an error.
+/// The peer of the relay, which is no side of the whole comparison.
+const RELAY_PEER: &str = "relay-backbone-outbox";
+
+/// Builds each peer of the whole comparison.
 fn peers() -> Result<Vec<String>> {
-    let (directory, target) = (root().join("benches/peers"), root().join("target/peers"));
-    fs::create_dir_all(root().join("target/bench"))?;
     let mut peers = Vec::new();
-    for entry in fs::read_dir(&directory)? {
+    for entry in fs::read_dir(root().join("benches/peers"))? {
         let (path, name) = (entry.as_ref().map(fs::DirEntry::path), entry.as_ref().map(fs::DirEntry::file_name));
         let (Ok(path), Ok(name)) = (path, name) else { continue };
-        let name = name.to_string_lossy().into_owned();
-        if path.join("src/main.rs").is_file() {
-            eprintln!("building the peer {name}");
-            peers.push(format!("{name}={}", build(&path, &target, &name)?));
+        let name = name.to_string_lossy();
+        if name != RELAY_PEER && path.join("src/main.rs").is_file() {
+            peers.push(peer(&name)?);
         }
     }
     peers.sort();
     Ok(peers)
+}
+
+/// Builds a peer and returns `name=program`. A peer that does not build is reported and has no program; this is not an
+/// error.
+fn peer(name: &str) -> Result<String> {
+    eprintln!("building the peer {name}");
+    fs::create_dir_all(root().join("target/bench"))?;
+    let program = build(&root().join("benches/peers").join(name), &root().join("target/peers"), name)?;
+    Ok(format!("{name}={program}"))
 }
 
 fn build(path: &Path, target: &Path, name: &str) -> Result<String> {

@@ -1,6 +1,7 @@
 //! A sink that counts and times the confirms.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -14,6 +15,10 @@ pub(super) struct Confirms(Arc<Inner>);
 
 struct Inner {
     messages: usize,
+    /// How many others are in front of them.
+    others: usize,
+    /// How many messages were begun, with the others.
+    begun: AtomicUsize,
     times: Mutex<Vec<(Uuid, Instant)>>,
     confirmed: watch::Sender<usize>,
 }
@@ -21,8 +26,18 @@ struct Inner {
 impl Confirms {
     /// Creates it for this many messages.
     pub(super) fn new(messages: usize) -> Self {
-        let times = Mutex::new(Vec::with_capacity(messages));
-        Self(Arc::new(Inner { messages, times, confirmed: watch::Sender::new(0) }))
+        Self::behind(0, messages)
+    }
+
+    /// Creates it for this many messages behind others, which a relay deletes without publishing them.
+    pub(super) fn behind(others: usize, messages: usize) -> Self {
+        let (times, confirmed) = (Mutex::new(Vec::with_capacity(messages)), watch::Sender::new(0));
+        Self(Arc::new(Inner { messages, others, begun: AtomicUsize::new(0), times, confirmed }))
+    }
+
+    /// Begins a message, and returns whether it is one of the others.
+    fn begin_other(&self) -> bool {
+        self.0.begun.fetch_add(1, Relaxed) < self.0.others
     }
 
     pub(super) fn add(&self, id: Uuid) {
@@ -82,6 +97,9 @@ impl<K: Sink> Sink for Counted<K> {
     }
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        if self.confirms.begin_other() {
+            return Ok(());
+        }
         self.sink.publish(message).await?;
         self.confirms.add(message.id());
         Ok(())

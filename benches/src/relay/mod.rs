@@ -1,11 +1,11 @@
 //! The relay: how fast it publishes what is staged, and how long after the commit, compared to loops by hand with the
-//! same confirms.
+//! same confirms, and to the relay of another library.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `staged` | the outbox, filled |
 //! | `counted` | a sink that counts and times the confirms |
-//! | `sides` | one run of one side: the relay, the relay beside an open transaction, the loop |
+//! | `sides` | one run of one side: the relay, with keys, beside an open transaction; the loop; the other library |
 //! | `pace` | from commit to confirm at a fixed rate, and from publish to confirm |
 //! | `report` | the table |
 
@@ -28,7 +28,7 @@ use crate::tables::run;
 
 /// Measures all brokers, or the one that was asked for.
 pub(crate) async fn measure(url: &str, options: &Relayed) -> Result<Report> {
-    let (mut sides, brokers) = (Sides::new(url).await?, Brokers::look());
+    let (mut sides, brokers) = (Sides::new(url, options.peer.clone()).await?, Brokers::look());
     let machine = Machine::look(&mut sides.conn).await?;
     let wanted = [Broker::RabbitMq, Broker::Nats, Broker::Kafka].into_iter();
     let wanted = wanted.filter(|broker| options.pace.broker.is_none_or(|only| only == *broker));
@@ -46,7 +46,10 @@ pub(crate) async fn measure(url: &str, options: &Relayed) -> Result<Report> {
         }
     }
     eprintln!();
-    let missing = away.into_iter().map(|broker| format!("{broker}: its address is not set")).collect();
+    let mut missing: Vec<_> = away.into_iter().map(|broker| format!("{broker}: its address is not set")).collect();
+    if lines.iter().any(|line| Side::Peer.is_on(line.broker)) {
+        missing.extend(sides.peer.err());
+    }
     Ok(Report::new(machine, options, lines, missing))
 }
 
@@ -66,10 +69,19 @@ async fn all<B: Client>(
     // The first round warms up, with fewer messages.
     let messages = if round == 0 { options.messages.div_ceil(10) } else { options.messages };
     for side in order {
+        if !side.is_on(line.broker) || side == Side::Peer && sides.peer.is_err() {
+            continue;
+        }
         eprint!("\r\x1b[Kround {round} of {}: {}, {side:?} ", options.pace.rounds, line.broker);
-        let rate = sides.run::<B>(address, side, messages).await.with_context(|| format!("{side:?}"))?;
-        if round > 0 {
-            line.rates[side as usize].push(rate);
+        match sides.run::<B>(address, side, messages).await {
+            Ok(rate) if round > 0 => line.rates[side as usize].push(rate),
+            Ok(_) => {}
+            // Half of its rounds could not be compared, and all other results are still worth having.
+            Err(error) if side == Side::Peer => {
+                line.rates[side as usize].clear();
+                sides.peer = Err(format!("backbone-outbox: {error:#}"));
+            }
+            Err(error) => return Err(error.context(format!("{side:?}"))),
         }
     }
     eprint!("\r\x1b[Kround {round} of {}: {}, at a fixed rate ", options.pace.rounds, line.broker);

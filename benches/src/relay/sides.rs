@@ -1,8 +1,9 @@
 //! One run of one side.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use idem::{Postgres, Relay};
 use idem_brokers::Broker as Client;
@@ -13,7 +14,9 @@ use uuid::Uuid;
 use super::counted::{Confirms, Counted};
 use super::staged::{NAME, OUTBOX, fill, payload};
 use crate::by_hand::{self, Shape};
+use crate::case::Broker;
 use crate::message::{self, SCHEMA};
+use crate::peers::Peer;
 use crate::sides::LANES;
 use crate::tables::run;
 
@@ -21,6 +24,15 @@ use crate::tables::run;
 pub(super) const CONCURRENCY: usize = 500;
 /// The number of keys of the side with keys: enough that the order of each does not limit the throughput.
 const KEYS: usize = 10_000;
+
+/// One message of a key is under way at a time, and backbone-outbox publishes one at a time: these sides get a part of
+/// the messages, or they would run for minutes.
+pub(super) const PART: usize = 20;
+
+/// How many other messages a relay deletes for each that is measured beside the open transaction, and before them. With
+/// 200,000 they are 600,000: what ten minutes bring at 1,000 a second. Time alone costs nothing, but what is deleted
+/// meanwhile stays in the table and its indexes.
+pub(super) const OTHERS: usize = 3;
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -31,15 +43,32 @@ pub(super) enum Side {
     Relay,
     /// The same, and each message has a key.
     Keyed,
-    /// The same as the first, while another transaction is open that began before the messages were staged: the database
-    /// can remove no deleted row.
+    /// The same, and all messages have one key.
+    Hot,
+    /// The same as the first, behind many other messages, while another transaction is open that began before all of
+    /// them were staged: the database can remove no deleted row.
     Open,
     /// A loop that publishes from memory.
     Bare,
+    /// backbone-outbox, which publishes to RabbitMQ here.
+    Peer,
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 4] = [Self::Relay, Self::Keyed, Self::Open, Self::Bare];
+    pub(super) const ALL: [Self; 6] = [Self::Relay, Self::Keyed, Self::Hot, Self::Open, Self::Bare, Self::Peer];
+
+    /// Returns whether it is measured with this broker.
+    pub(super) fn is_on(self, broker: Broker) -> bool {
+        self != Self::Peer || broker == Broker::RabbitMq
+    }
+
+    /// Returns how many of the messages of a run it publishes.
+    fn part(self, messages: usize) -> usize {
+        match self {
+            Self::Hot | Self::Peer => messages.div_ceil(PART),
+            Self::Relay | Self::Keyed | Self::Open | Self::Bare => messages,
+        }
+    }
 }
 
 pub(super) struct Sides {
@@ -49,44 +78,69 @@ pub(super) struct Sides {
     pub(super) store: Postgres,
     /// The pool of the transactions that stage at a fixed rate.
     pub(super) pool: PgPool,
+    /// backbone-outbox, or why it is not measured.
+    pub(super) peer: Result<Peer, String>,
 }
 
 impl Sides {
-    pub(super) async fn new(url: &str) -> Result<Self> {
+    pub(super) async fn new(url: &str, given: Option<(String, Option<PathBuf>)>) -> Result<Self> {
         let mut conn = PgConnection::connect(url).await?;
         message::tables(&mut conn).await?;
         let store = Postgres::options(url).schema(SCHEMA).connect().await?;
         let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
-        Ok(Self { url: url.to_owned(), conn, store, pool })
+        Ok(Self { url: url.to_owned(), conn, store, pool, peer: found(given) })
     }
 
     /// Returns the messages per second of one side.
     pub(super) async fn run<B: Client>(&mut self, address: &str, side: Side, messages: usize) -> Result<f64> {
-        let client = self.prepare::<B>(address).await?;
-        let mut other = PgConnection::connect(&self.url).await?;
-        let open = if side == Side::Open {
-            let mut open = other.begin().await?;
-            // Only a transaction with an id keeps deleted rows while it has no statement to run.
-            sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
-            Some(open)
-        } else {
-            None
+        let (client, messages) = (self.prepare::<B>(address).await?, side.part(messages));
+        let rate = match side {
+            Side::Relay => self.publish::<B>(address, (0, messages), 0).await?,
+            Side::Keyed => self.publish::<B>(address, (0, messages), KEYS).await?,
+            Side::Hot => self.publish::<B>(address, (0, messages), 1).await?,
+            Side::Open => self.publish_beside_open::<B>(address, messages).await?,
+            Side::Bare => bare(&client, messages).await?,
+            Side::Peer => self.run_peer(&client, messages).await?,
         };
-        let confirms = Confirms::new(messages);
-        match side {
-            Side::Bare => bare(&client, messages, &confirms).await?,
-            Side::Relay | Side::Open | Side::Keyed => {
-                let keys = if side == Side::Keyed { KEYS } else { 0 };
-                fill(&mut self.conn, &self.store, messages, keys).await?;
-                self.relay::<B>(address, &confirms, confirms.all()).await?;
-                self.verify().await?;
-            }
-        }
-        if let Some(open) = open {
-            open.rollback().await?;
-        }
         client.delete().await?;
+        Ok(rate)
+    }
+
+    /// Stages messages behind this many others, spread over this many keys. Then a relay publishes them; the others it
+    /// only deletes, or the broker would have more to keep than on the other sides.
+    async fn publish<B: Client>(
+        &mut self,
+        address: &str,
+        (others, messages): (usize, usize),
+        keys: usize,
+    ) -> Result<f64> {
+        let confirms = Confirms::behind(others, messages);
+        fill(&mut self.conn, &self.store, others + messages, keys).await?;
+        self.relay::<B>(address, &confirms, confirms.all()).await?;
+        self.verify().await?;
         Ok(confirms.rate())
+    }
+
+    /// Does so while another transaction is open: from before the first one is staged until the last one is deleted.
+    async fn publish_beside_open<B: Client>(&mut self, address: &str, messages: usize) -> Result<f64> {
+        let mut other = PgConnection::connect(&self.url).await?;
+        let mut open = other.begin().await?;
+        // Only a transaction with an id keeps deleted rows while it has no statement to run.
+        sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
+        let rate = self.publish::<B>(address, (OTHERS * messages, messages), 0).await?;
+        // An error says that the server has ended it before.
+        open.rollback().await?;
+        Ok(rate)
+    }
+
+    /// Runs the program of backbone-outbox, and checks that the messages are there.
+    async fn run_peer<B: Client>(&mut self, client: &B, messages: usize) -> Result<f64> {
+        run(&mut self.conn, "DROP SCHEMA IF EXISTS idem_bench_peer CASCADE".to_owned()).await?;
+        let peer = self.peer.as_ref().map_err(|why| anyhow!("{why}"))?;
+        let rate = peer.run(&self.url, 1, messages).await?;
+        let there = client.left().await?;
+        ensure!(there >= messages as u64, "{there} of {messages} messages have arrived");
+        Ok(rate)
     }
 
     /// Empties the outbox, and creates the queue, stream or topic.
@@ -120,8 +174,18 @@ impl Sides {
     }
 }
 
+/// Returns the peer, or why there is none.
+fn found(given: Option<(String, Option<PathBuf>)>) -> Result<Peer, String> {
+    match given {
+        Some((name, Some(program))) => Ok(Peer { name, program }),
+        Some((name, None)) => Err(format!("{name} does not build, see target/bench/{name}.log")),
+        None => Err("backbone-outbox: no program was given".to_owned()),
+    }
+}
+
 /// Publishes from memory. The next message is published as soon as one is confirmed.
-async fn bare<B: Client>(client: &B, messages: usize, confirms: &Confirms) -> Result<()> {
+async fn bare<B: Client>(client: &B, messages: usize) -> Result<f64> {
+    let confirms = &Confirms::new(messages);
     stream::iter(0..messages)
         .map(|number| async move {
             client.publish(&[payload(number)]).await?;
@@ -130,5 +194,6 @@ async fn bare<B: Client>(client: &B, messages: usize, confirms: &Confirms) -> Re
         })
         .buffer_unordered(CONCURRENCY)
         .try_collect::<()>()
-        .await
+        .await?;
+    Ok(confirms.rate())
 }

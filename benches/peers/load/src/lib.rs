@@ -1,7 +1,9 @@
 //! The parts that all peers share: the messages, the lanes, the clock, and the line that comes out.
 //!
 //! Each peer is a separate program: `peer-x --lanes 16 --messages 4000`, with the database in `DATABASE_URL`. The
-//! benchmark creates the table `idem_bench.effects` and compares the row count with the messages.
+//! benchmark creates the table `idem_bench.effects` and compares the row count with the messages. A peer whose name
+//! begins with `relay-` publishes as many messages to the queue `idem-bench-relay` of `AMQP_URL`, and tells how many
+//! rows it has marked.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -111,7 +113,7 @@ impl Clock {
         left == 0
     }
 
-    /// Prints the messages a second and the rows that the handlers have made.
+    /// Prints the messages a second, and the rows that the handlers have made or a relay has marked.
     pub fn print(&self, effects: i64) -> Result<()> {
         let times = self.0.ended.get().zip(self.0.started.get());
         let (ended, started) = times.context("not all messages were processed")?;
