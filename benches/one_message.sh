@@ -63,6 +63,8 @@ alone() { # table: an existing claim is not in the answer
     rows "$1" "SELECT FROM one_message.$1 WHERE handler_id = \$1 AND key = \$2" "" "$pruned"
 }
 ended="CASE WHEN pg_current_xact_id_if_assigned() IS DISTINCT FROM \$1 THEN concat('ended')::int"
+number="SELECT pg_current_xact_id()::text AS xid"
+run="encode(timestamptz_send(pg_postmaster_start_time()) || timestamptz_send(pg_stat_get_bgwriter_stat_reset_time()), 'hex')"
 prepare() { # the claim
     printf '\\set a random(1000000000000000, 9999999999999999)\n\\set b random(1000000000000000, 9999999999999999)\n'
     printf '\\if :new = 1\n'
@@ -71,7 +73,10 @@ prepare() { # the claim
     echo "PREPARE by_hand (int, bytea, bytea) AS INSERT INTO one_message.by_hand (handler_id, key, fingerprint, processed_at) VALUES (\$1, \$2, \$3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid;"
     echo "PREPARE guard (xid8) AS SELECT $ended WHEN current_setting('synchronous_commit') <> 'on' THEN length(set_config('synchronous_commit', 'on', true)) ELSE 1 END;"
     echo "PREPARE guard_sets (xid8) AS SELECT $ended ELSE 1 END, set_config('synchronous_commit', 'on', true);"
-    echo "PREPARE natural (text, text, text) AS SELECT pg_current_xact_id()::text AS xid WHERE concat(set_config('lock_timeout', \$1, true), set_config('statement_timeout', \$2, true), set_config('idle_in_transaction_session_timeout', \$3, true)) IS NOT NULL;"
+    echo "PREPARE natural (text, text) AS $number, $run AS run WHERE set_config('statement_timeout', \$1, true) IS NOT NULL AND set_config('idle_in_transaction_session_timeout', \$2, true) IS NOT NULL;"
+    echo "PREPARE natural_before (text, text, text) AS $number, extract(epoch FROM pg_postmaster_start_time())::text || ' ' || extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text AS run WHERE concat(set_config('lock_timeout', \$1, true), set_config('statement_timeout', \$2, true), set_config('idle_in_transaction_session_timeout', \$3, true)) IS NOT NULL;"
+    echo "PREPARE natural_no_limits AS $number, $run AS run; PREPARE natural_no_run AS $number;"
+    echo "PREPARE limits (text, text, text) AS SELECT WHERE set_config('lock_timeout', \$1, true) IS NOT NULL AND set_config('statement_timeout', \$2, true) IS NOT NULL AND set_config('idle_in_transaction_session_timeout', \$3, true) IS NOT NULL;"
     echo "PREPARE clean AS SELECT pg_advisory_unlock_all()::text = '' AND current_user <> 'a' AND session_user <> 'a' AND pg_my_temp_schema() = 0;"
     echo "PREPARE clean_looks AS SELECT pg_advisory_unlock_all()::text = '', current_user <> 'a' AND session_user <> 'a' AND pg_my_temp_schema() = 0 AND NOT EXISTS (SELECT FROM pg_listening_channels()) AND NOT EXISTS (SELECT FROM pg_cursor());"
     printf '\\set new 0\n\\endif\n'
@@ -103,18 +108,39 @@ message no-fingerprint "$ours" "$begin EXECUTE claim(1, '\\x:a:b', '', true, '0'
 message four-round-trips "$ours" "BEGIN;
 $execute" "EXECUTE guard(':xid');
 COMMIT;"
-message natural "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural('0', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
+# A natural message, and the same with one change each. The limits at login are in force when a transaction begins.
+natural="EXECUTE natural('30000', '40000')"
+message natural "$ours" "$first DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
+message natural-before "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_before('0', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
+message natural-limits-at-login "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_no_limits \\gset" "$guard COMMIT\\; $clean"
+message natural-no-run "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_no_run \\gset" "$guard COMMIT\\; $clean"
+message natural-no-level "$ours" "BEGIN\\; DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
+message natural-no-discard "$ours" "$first $natural \\gset" "$guard COMMIT\\; $clean"
+message natural-no-clean "$ours" "$first DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT;"
+message natural-bare "$ours" "BEGIN\\; EXECUTE natural_no_run \\gset" "COMMIT;"
+# As if the beginning were sent with the handler's statement: what two round trips instead of three could save.
+one_effect=$effect effect=""
+message natural-two-trips "$ours" "$first DISCARD SEQUENCES\\; $natural\\; ${one_effect%;} RETURNING pg_current_xact_id()::text AS xid \\gset" "$guard COMMIT\\; $clean"
+message natural-two-trips-bare "$ours" "BEGIN\\; $one_effect" "COMMIT;"
+effect=$one_effect
+# A claim whose other limits are set at login, or with its own by one prepared statement.
+message limits-at-login "$ours" "$first DISCARD SEQUENCES\\; SET LOCAL lock_timeout = '1000'\\; $execute" "$guard COMMIT\\; $clean"
+message limits-by-execute "$ours" "$first DISCARD SEQUENCES\\; EXECUTE limits('1000', '30000', '40000')\\; $execute" "$guard COMMIT\\; $clean"
 message by-hand "$ours" "BEGIN\\; SET LOCAL lock_timeout = 1000\\; SET LOCAL statement_timeout = 30000\\; SET LOCAL idle_in_transaction_session_timeout = 40000\\; SET LOCAL synchronous_commit = on;
 EXECUTE by_hand(1, '\\x:a:b', '\\x:b:a') \\gset" "SELECT pg_current_xact_id_if_assigned()::text;
 COMMIT;"
 message no-claim "$ours" "BEGIN;" "COMMIT;"
 message no-claim-autocommit "$ours" "" ""
 
-one() { pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log && awk '/^tps/ {print $3}' out; }
+one() {
+    case $1 in *-at-login) limits="-c statement_timeout=30000 -c idle_in_transaction_session_timeout=40000" ;; *) limits="" ;; esac
+    PGOPTIONS=$limits pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log && awk '/^tps/ {print $3}' out
+}
 cd "$dir"
 sides="idem before on-conflict guard-sets-the-level clean-by-looks no-reset-all no-close-and-unlisten no-clean
     no-discard-sequences no-limits no-guard no-existing-claim no-pruning-cutoff no-checks no-trigger date-index no-fingerprint
-    four-round-trips natural by-hand no-claim no-claim-autocommit"
+    limits-at-login limits-by-execute four-round-trips natural natural-before natural-limits-at-login natural-no-run natural-no-level
+    natural-no-discard natural-no-clean natural-bare natural-two-trips natural-two-trips-bare by-hand no-claim no-claim-autocommit"
 [ -z "$chosen" ] || sides="idem $chosen"
 for round in $(seq "$rounds"); do
     for side in $sides; do one "$side" >> "$side.tps" || { cat log >&2; exit 1; }; done
@@ -123,5 +149,5 @@ echo "sh benches/one_message.sh $clients $rounds $seconds: $(nproc) cores, load 
 median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
 for side in $sides; do
     ratio=$(paste idem.tps "$side.tps" | awk '{print $2/$1}' | median)
-    printf '%-22s %6.0f messages a second  %.2f of idem\n' "$side" "$(median < "$side.tps")" "$ratio"
+    printf '%-23s %6.0f messages a second  %.2f of idem\n' "$side" "$(median < "$side.tps")" "$ratio"
 done

@@ -3,7 +3,7 @@
 use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 use sqlx::Executor;
 
-use crate::world::{DEADLINE, committed, fresh, handler_connection, world};
+use crate::world::{DEADLINE, backend, committed, fresh, handler_connection, raw, world};
 
 #[tokio::test]
 async fn a_handlers_lost_race_is_known_through_wrappers() {
@@ -128,5 +128,36 @@ async fn a_transaction_has_the_limits_of_its_handler() {
         }
         world.store.rollback(txn).await.unwrap();
     }
+    world.end().await;
+}
+
+/// Its statement that begins does not set the lock timeout, because the session has its own again.
+#[tokio::test]
+async fn a_message_without_a_claim_waits_for_locks_as_the_session_does_whatever_the_one_before_it_has_set() {
+    let Some(mut world) = world().await else { return };
+    let url = world.url_with("lock_timeout", "7s");
+    let options = idem_core::Postgres::options(&url).schema(&world.schema);
+    // One for handlers, so that each message uses the session of the previous one.
+    world.store = options.connections(2).connect().await.unwrap();
+    let mut sessions = Vec::new();
+    for commits in [true, false, true] {
+        let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+        let shown = sqlx::query_scalar::<_, String>("SHOW lock_timeout").fetch_one(handler_connection(&mut txn)).await;
+        assert_eq!(shown.unwrap(), "7s");
+        sessions.push(backend(handler_connection(&mut txn)).await);
+        raw(&mut txn, "SET lock_timeout = '3s'").await;
+        if commits {
+            committed(world.store.commit(txn).await);
+        } else {
+            world.store.rollback(txn).await.unwrap();
+        }
+    }
+    assert!(sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
+    // A claim in this session has another lock timeout, which ends with its transaction.
+    committed(world.store.commit(world.claimed("a").await).await);
+    let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+    let shown = sqlx::query_scalar::<_, String>("SHOW lock_timeout").fetch_one(handler_connection(&mut txn)).await;
+    assert_eq!(shown.unwrap(), "7s");
+    world.store.rollback(txn).await.unwrap();
     world.end().await;
 }
