@@ -40,17 +40,22 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
     text
 }
 
-/// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session does, which
-/// only a pooler's session has to be told: any other still has its own lock timeout, since RESET ALL ends each message. The
-/// last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written nothing and
-/// runs COMMIT could not be told from one that has not run it. It also has the run of the server.
+/// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session did when it
+/// logged in. A session whose lock timeout comes from its role, the database, the server or the URL still has it, since RESET
+/// ALL ends each message; any other has to be told. The last row of the answer has the transaction id, which it also assigns:
+/// otherwise a handler that has written nothing and runs COMMIT could not be told from one that has not run it. It also has
+/// the run of the server.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     if kind.pooled {
         let (limits, found) = (limits(session, kind, handler_timeout, &session.lock_timeout), found());
         return format!("{BEGIN}; {limits}{found} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
     }
     let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
-    format!("{BEGIN}; EXECUTE idem_begin('{statement_timeout}', '{idle}')")
+    let lock_timeout = match session.keeps_lock_timeout {
+        true => String::new(),
+        false => format!(" SET LOCAL lock_timeout = '{}';", session.lock_timeout),
+    };
+    format!("{BEGIN};{lock_timeout} EXECUTE idem_begin('{statement_timeout}', '{idle}')")
 }
 
 /// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.

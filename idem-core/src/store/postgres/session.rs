@@ -13,6 +13,9 @@ pub(super) struct Session {
     pub(super) version: i32,
     /// With its unit; restored for the handler after the claim.
     pub(super) lock_timeout: String,
+    /// Whether `RESET ALL` returns to it. It does not if a login trigger of the database has set it, or a pooler
+    /// (`connect_query`).
+    pub(super) keeps_lock_timeout: bool,
     /// In milliseconds; 0 means no limit.
     pub(super) statement_timeout: u64,
     /// The level of durability.
@@ -108,6 +111,7 @@ impl Session {
         Ok(Self {
             version: row.try_get(0)?,
             lock_timeout: row.try_get(1)?,
+            keeps_lock_timeout: false,
             statement_timeout: u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0),
             synchronous_commit: row.try_get(3)?,
             read_only: row.try_get(4)?,
@@ -138,18 +142,20 @@ impl Session {
     }
 
     /// Applies idem's settings to the session.
-    pub(super) async fn prepare(&self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
-        let settings = match of {
-            // Each transaction sets its own limits.
-            Use::Lent => format!(
-                "{}; {}; {}",
-                super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
-                super::begin_sql::prepare(),
-                self.clean()
-            ),
-            Use::Own => self.own(durable),
-        };
-        sqlx::raw_sql(AssertSqlSafe(settings)).execute(conn).await?;
+    pub(super) async fn prepare(&mut self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
+        if of == Use::Own {
+            sqlx::raw_sql(AssertSqlSafe(self.own(durable))).execute(conn).await?;
+            return Ok(());
+        }
+        // Each transaction sets its own limits.
+        let prepare = format!(
+            "{}; {}; {}; RESET lock_timeout; SELECT pg_catalog.current_setting('lock_timeout')",
+            super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
+            super::begin_sql::prepare(),
+            self.clean()
+        );
+        let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(prepare))).await?;
+        self.keeps_lock_timeout = row.try_get::<String, _>(0)? == self.lock_timeout;
         Ok(())
     }
 
