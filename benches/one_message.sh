@@ -3,6 +3,14 @@
 # and variants with one change each. All variants run in turn, so that the ratios hold on a busy machine. Prints medians
 # of the rounds, and of their ratios.
 #
+# The handler's statement, and those of the loop by hand, are prepared, as sqlx prepares them. But pgbench sends them as
+# EXECUTE with their values as text, which the server has to parse: bound values need `-M prepared` or `-M extended`, which
+# hold for a whole script and cannot send several statements in one string, and a pipeline of prepared statements is not what
+# idem sends. So each statement that sqlx prepares costs a little more here: one of idem, three of the loop by hand.
+#
+# `idem` is what it sends in a new schema: two SET LOCAL; its sessions start with the isolation level and the idle timeout; the
+# table of claims has no checks.
+#
 #   eval "$(cargo xtask services up)"; sh benches/one_message.sh [clients] [rounds] [seconds] [variant ..]
 set -eu
 clients=${1:-16} rounds=${2:-5} seconds=${3:-2}
@@ -26,22 +34,26 @@ trigger() { # table
     echo "CREATE TABLE handlers (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, consumer text NOT NULL, name text NOT NULL,
           pruned_through timestamptz, UNIQUE (consumer, name)); INSERT INTO handlers (consumer, name) VALUES ('a', 'b');"
     echo "CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
-    table claims "$checked"; trigger claims
-    table unchecked ""; trigger unchecked
-    table untriggered "$checked"
-    table dated "$checked"; trigger dated
-    table by_hand "$checked"
+    table claims ""; trigger claims
+    table checked "$checked"; trigger checked
+    table untriggered ""
+    table dated ""; trigger dated
+    table by_hand ""
+    table by_hand_checked "$checked"
     echo "CREATE INDEX ON dated (processed_at) WHERE processed_at IS NOT NULL;
-          CREATE INDEX ON by_hand (processed_at) WHERE processed_at IS NOT NULL;"
+          CREATE INDEX ON by_hand (processed_at) WHERE processed_at IS NOT NULL;
+          CREATE INDEX ON by_hand_checked (processed_at) WHERE processed_at IS NOT NULL;"
 } | psql -qX "$DATABASE_URL"
 
 # The parts of a message. The values are a key of 16 bytes and a fingerprint of 16 bytes.
-first="BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE\\;"
-settings="SET LOCAL lock_timeout = '1000'\\; SET LOCAL statement_timeout = 30000\\; SET LOCAL idle_in_transaction_session_timeout = 40000\\;"
+first="BEGIN READ WRITE\\;"
+level="BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE\\;"
+settings="SET LOCAL lock_timeout = '1000'\\; SET LOCAL statement_timeout = 30000\\;"
+idle="SET LOCAL idle_in_transaction_session_timeout = 40000\\;"
 begin="$first DISCARD SEQUENCES\\; $settings"
 values="1, '\\x:a:b', '\\x:b:a', true, '0'"
 types="(int, bytea, bytea, bool, text)"
-effect="INSERT INTO one_message.effects VALUES (':a:b');"
+effect="EXECUTE effect(':a:b');"
 pruned=", (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM one_message.handlers WHERE id = \$1)"
 clean="RESET ALL\\; CLOSE ALL\\; UNLISTEN *\\; EXECUTE clean;"
 guard="EXECUTE guard(':xid')\\;"
@@ -63,15 +75,30 @@ alone() { # table: an existing claim is not in the answer
     rows "$1" "SELECT FROM one_message.$1 WHERE handler_id = \$1 AND key = \$2" "" "$pruned"
 }
 ended="CASE WHEN pg_current_xact_id_if_assigned() IS DISTINCT FROM \$1 THEN concat('ended')::int"
+number="SELECT pg_current_xact_id()::text AS xid"
+run="encode(timestamptz_send(pg_postmaster_start_time()) || timestamptz_send(pg_stat_get_bgwriter_stat_reset_time()), 'hex')"
+decimal="extract(epoch FROM pg_postmaster_start_time())::text || ' ' || extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text"
+own="set_config('statement_timeout', \$1, true) IS NOT NULL"
 prepare() { # the claim
     printf '\\set a random(1000000000000000, 9999999999999999)\n\\set b random(1000000000000000, 9999999999999999)\n'
     printf '\\if :new = 1\n'
     echo "PREPARE claim $types AS $1;" | tr '\n' ' '
     echo
-    echo "PREPARE by_hand (int, bytea, bytea) AS INSERT INTO one_message.by_hand (handler_id, key, fingerprint, processed_at) VALUES (\$1, \$2, \$3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid;"
+    echo "PREPARE effect (text) AS INSERT INTO one_message.effects VALUES (\$1);"
+    echo "PREPARE effect_xid (text) AS INSERT INTO one_message.effects VALUES (\$1) RETURNING pg_current_xact_id()::text AS xid;"
+    for table in by_hand by_hand_checked; do
+        echo "PREPARE $table (int, bytea, bytea) AS INSERT INTO one_message.$table (handler_id, key, fingerprint, processed_at) VALUES (\$1, \$2, \$3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid;"
+    done
+    echo "PREPARE by_hand_guard AS SELECT pg_current_xact_id_if_assigned()::text;"
     echo "PREPARE guard (xid8) AS SELECT $ended WHEN current_setting('synchronous_commit') <> 'on' THEN length(set_config('synchronous_commit', 'on', true)) ELSE 1 END;"
     echo "PREPARE guard_sets (xid8) AS SELECT $ended ELSE 1 END, set_config('synchronous_commit', 'on', true);"
-    echo "PREPARE natural (text, text, text) AS SELECT pg_current_xact_id()::text AS xid WHERE concat(set_config('lock_timeout', \$1, true), set_config('statement_timeout', \$2, true), set_config('idle_in_transaction_session_timeout', \$3, true)) IS NOT NULL;"
+    echo "PREPARE natural (text) AS $number, $run AS run WHERE $own;"
+    echo "PREPARE natural_idle (text, text) AS $number, $run AS run WHERE $own AND set_config('idle_in_transaction_session_timeout', \$2, true) IS NOT NULL;"
+    echo "PREPARE natural_lock (text, text) AS $number, $run AS run WHERE $own AND set_config('lock_timeout', \$2, true) IS NOT NULL;"
+    echo "PREPARE natural_decimal (text) AS $number, $decimal AS run WHERE $own;"
+    echo "PREPARE natural_before (text, text, text) AS $number, $decimal AS run WHERE concat(set_config('lock_timeout', \$1, true), set_config('statement_timeout', \$2, true), set_config('idle_in_transaction_session_timeout', \$3, true)) IS NOT NULL;"
+    echo "PREPARE natural_no_limits AS $number, $run AS run; PREPARE natural_no_run AS $number;"
+    echo "PREPARE limits (text, text) AS SELECT WHERE $own AND set_config('lock_timeout', \$2, true) IS NOT NULL;"
     echo "PREPARE clean AS SELECT pg_advisory_unlock_all()::text = '' AND current_user <> 'a' AND session_user <> 'a' AND pg_my_temp_schema() = 0;"
     echo "PREPARE clean_looks AS SELECT pg_advisory_unlock_all()::text = '', current_user <> 'a' AND session_user <> 'a' AND pg_my_temp_schema() = 0 AND NOT EXISTS (SELECT FROM pg_listening_channels()) AND NOT EXISTS (SELECT FROM pg_cursor());"
     printf '\\set new 0\n\\endif\n'
@@ -83,8 +110,14 @@ ours=$(claim claims "" "$pruned")
 execute="EXECUTE claim($values) \\gset"
 message idem "$ours" "$begin $execute" "$guard COMMIT\\; $clean"
 conflict="ON CONFLICT (handler_id, key) DO NOTHING"
-message before "$(claim claims "$conflict" "$pruned")" "$begin $execute" \
+# What idem sent before: `on-conflict`, `guard-sets-the-level`, `clean-by-looks`, and the variant after it, at once. That one is
+# what it still sends where the table has checks, and a pooler in session mode ignores or refuses the settings of its logins.
+message before "$(claim checked "$conflict" "$pruned")" "$level DISCARD SEQUENCES\\; $settings $idle $execute" \
     "EXECUTE guard_sets(':xid')\\; COMMIT\\; RESET ALL\\; EXECUTE clean_looks;"
+message checks-level-and-idle-in-each-message "$(claim checked "" "$pruned")" "$level DISCARD SEQUENCES\\; $settings $idle $execute" "$guard COMMIT\\; $clean"
+message checks "$(claim checked "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
+message level-in-each-message "$ours" "$level DISCARD SEQUENCES\\; $settings $execute" "$guard COMMIT\\; $clean"
+message idle-in-each-message "$ours" "$begin $idle $execute" "$guard COMMIT\\; $clean"
 message on-conflict "$(claim claims "$conflict" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message guard-sets-the-level "$ours" "$begin $execute" "EXECUTE guard_sets(':xid')\\; COMMIT\\; $clean"
 message clean-by-looks "$ours" "$begin $execute" "$guard COMMIT\\; RESET ALL\\; EXECUTE clean_looks;"
@@ -93,28 +126,67 @@ message no-close-and-unlisten "$ours" "$begin $execute" "$guard COMMIT\\; RESET 
 message no-clean "$ours" "$begin $execute" "$guard COMMIT;"
 message no-discard-sequences "$ours" "$first $settings $execute" "$guard COMMIT\\; $clean"
 message no-limits "$ours" "$first DISCARD SEQUENCES\\; $execute" "$guard COMMIT\\; $clean"
+message statement-timeout-at-login "$ours" "$first DISCARD SEQUENCES\\; SET LOCAL lock_timeout = '1000'\\; $execute" "$guard COMMIT\\; $clean"
+message limits-by-execute "$ours" "$first DISCARD SEQUENCES\\; EXECUTE limits('30000', '1000')\\; $execute" "$guard COMMIT\\; $clean"
 message no-guard "$ours" "$begin $execute" "COMMIT\\; $clean"
 message no-existing-claim "$(alone claims)" "$begin $execute" "$guard COMMIT\\; $clean"
 message no-pruning-cutoff "$(claim claims "" "")" "$begin $execute" "$guard COMMIT\\; $clean"
-message no-checks "$(claim unchecked "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message no-trigger "$(claim untriggered "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message date-index "$(claim dated "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message no-fingerprint "$ours" "$begin EXECUTE claim(1, '\\x:a:b', '', true, '0') \\gset" "$guard COMMIT\\; $clean"
 message four-round-trips "$ours" "BEGIN;
 $execute" "EXECUTE guard(':xid');
 COMMIT;"
-message natural "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural('0', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
-message by-hand "$ours" "BEGIN\\; SET LOCAL lock_timeout = 1000\\; SET LOCAL statement_timeout = 30000\\; SET LOCAL idle_in_transaction_session_timeout = 40000\\; SET LOCAL synchronous_commit = on;
-EXECUTE by_hand(1, '\\x:a:b', '\\x:b:a') \\gset" "SELECT pg_current_xact_id_if_assigned()::text;
+# A natural message, and the same with one change each. `natural-before` has those of the next four variants together.
+natural="EXECUTE natural('30000')"
+message natural "$ours" "$first DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
+message natural-before "$ours" "$level DISCARD SEQUENCES\\; EXECUTE natural_before('0', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
+message natural-lock-timeout-in-each-message "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_lock('30000', '0') \\gset" "$guard COMMIT\\; $clean"
+message natural-decimal-run "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_decimal('30000') \\gset" "$guard COMMIT\\; $clean"
+message natural-level-in-each-message "$ours" "$level DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
+message natural-idle-in-each-message "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_idle('30000', '40000') \\gset" "$guard COMMIT\\; $clean"
+message natural-statement-timeout-at-login "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_no_limits \\gset" "$guard COMMIT\\; $clean"
+message natural-no-run "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_no_run \\gset" "$guard COMMIT\\; $clean"
+message natural-no-read-write "$ours" "BEGIN\\; DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
+message natural-no-discard "$ours" "$first $natural \\gset" "$guard COMMIT\\; $clean"
+message natural-no-clean "$ours" "$first DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT;"
+message natural-bare "$ours" "BEGIN\\; EXECUTE natural_no_run \\gset" "COMMIT;"
+# As if the beginning were sent with the handler's statement: what two round trips instead of three could save.
+one_effect=$effect effect=""
+message natural-two-trips "$ours" "$first DISCARD SEQUENCES\\; $natural\\; EXECUTE effect_xid(':a:b') \\gset" "$guard COMMIT\\; $clean"
+message natural-two-trips-bare "$ours" "BEGIN\\; $one_effect" "COMMIT;"
+effect=$one_effect
+# As benches/src/by_hand.rs sends them.
+by_hand() { # name, table
+    message "$1" "$ours" "BEGIN\\; SET LOCAL lock_timeout = 1000\\; SET LOCAL statement_timeout = 30000\\; SET LOCAL idle_in_transaction_session_timeout = 40000\\; SET LOCAL synchronous_commit = on;
+EXECUTE $2(1, '\\x:a:b', '\\x:b:a') \\gset" "EXECUTE by_hand_guard;
 COMMIT;"
+}
+by_hand by-hand by_hand
+by_hand by-hand-checks by_hand_checked
 message no-claim "$ours" "BEGIN;" "COMMIT;"
 message no-claim-autocommit "$ours" "" ""
 
-one() { pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log && awk '/^tps/ {print $3}' out; }
+one() {
+    idle_at_login="-c idle_in_transaction_session_timeout=40000"
+    level_at_login="-c default_transaction_isolation=read\\ committed"
+    case $1 in
+        level-in-each-message | natural-level-in-each-message) options=$idle_at_login ;;
+        idle-in-each-message | natural-idle-in-each-message) options=$level_at_login ;;
+        *before | checks-level-and-idle-* | by-hand* | no-claim*) options="" ;;
+        *statement-timeout-at-login) options="$idle_at_login $level_at_login -c statement_timeout=30000" ;;
+        *) options="$idle_at_login $level_at_login" ;;
+    esac
+    PGOPTIONS=$options pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log && awk '/^tps/ {print $3}' out
+}
 cd "$dir"
-sides="idem before on-conflict guard-sets-the-level clean-by-looks no-reset-all no-close-and-unlisten no-clean
-    no-discard-sequences no-limits no-guard no-existing-claim no-pruning-cutoff no-checks no-trigger date-index no-fingerprint
-    four-round-trips natural by-hand no-claim no-claim-autocommit"
+sides="idem before checks-level-and-idle-in-each-message checks level-in-each-message idle-in-each-message on-conflict
+    guard-sets-the-level clean-by-looks no-reset-all no-close-and-unlisten no-clean no-discard-sequences no-limits
+    statement-timeout-at-login limits-by-execute no-guard no-existing-claim no-pruning-cutoff no-trigger date-index
+    no-fingerprint four-round-trips natural natural-before natural-lock-timeout-in-each-message natural-decimal-run
+    natural-level-in-each-message natural-idle-in-each-message natural-statement-timeout-at-login natural-no-run
+    natural-no-read-write natural-no-discard natural-no-clean natural-bare natural-two-trips natural-two-trips-bare by-hand
+    by-hand-checks no-claim no-claim-autocommit"
 [ -z "$chosen" ] || sides="idem $chosen"
 for round in $(seq "$rounds"); do
     for side in $sides; do one "$side" >> "$side.tps" || { cat log >&2; exit 1; }; done
@@ -123,5 +195,5 @@ echo "sh benches/one_message.sh $clients $rounds $seconds: $(nproc) cores, load 
 median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
 for side in $sides; do
     ratio=$(paste idem.tps "$side.tps" | awk '{print $2/$1}' | median)
-    printf '%-22s %6.0f messages a second  %.2f of idem\n' "$side" "$(median < "$side.tps")" "$ratio"
+    printf '%-37s %6.0f messages a second  %.3f of idem\n' "$side" "$(median < "$side.tps")" "$ratio"
 done

@@ -223,6 +223,7 @@ where
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob> {
         let message = self.message(delivery)?;
         caught(Reason::NoKey, "the key", || match H::key(&message, delivery) {
+            Ok(key) if key.as_bytes().is_empty() => Err(Unfit::new(Reason::NoKey, KeyError::Empty).into()),
             Ok(key) => Ok(Some(key)),
             Err(KeyError::Missing { .. }) => Ok(None),
             Err(error) => Err(Unfit::new(Reason::NoKey, error).into()),

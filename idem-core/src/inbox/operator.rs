@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 use uuid::Uuid;
 
 use crate::store::{Filter, Page, Replayed, ReplayedAll, Resolution, Row, StoreError};
-use crate::{Error, Key, Store};
+use crate::{Error, Key, KeyError, Store};
 
 /// The inbox of one consumer, for an operator: list, replay, resolve, discard. It needs no worker.
 ///
@@ -149,8 +149,11 @@ impl<S: Store> Inbox<S> {
     /// ```
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// The database cannot be used, or the key is empty ([`Key::stored`] returns such a one).
     pub async fn replay_as(&self, id: i64, key: &Key) -> Result<Replayed, Error> {
+        if key.as_bytes().is_empty() {
+            return Err(Error::Config(KeyError::Empty.to_string()));
+        }
         self.store.replay_as(&self.consumer, id, key).await.map_err(|fault| failed("replay a dead letter", fault))
     }
 

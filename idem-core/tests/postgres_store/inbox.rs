@@ -6,7 +6,7 @@ use idem_core::store::{
     ClaimState, Claimed, Claims, CommitResult, DueRows, Filter, InboxRows, Operator, Page, Replayed, RowKind,
     RowResult, TakeLimit, Transactions,
 };
-use idem_core::{Key, Reason};
+use idem_core::{Error, Fingerprint, Inbox, Key, Reason};
 
 use crate::world::{DEADLINE, LEASE, World, world};
 
@@ -223,5 +223,17 @@ async fn a_conflict_is_replayed_only_under_an_unused_key() {
     assert!(world.store.start(&mut txn, &row).await.unwrap());
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NULL").await, 0);
+    world.end().await;
+}
+
+/// No worker could tell such a message from one without a key.
+#[tokio::test]
+async fn nobody_claims_or_replays_under_the_empty_key() {
+    let Some(mut world) = world().await else { return };
+    let empty = Key::stored(b"").unwrap();
+    let claim = world.store.claim_in(&mut world.other, "importer", "row", empty.clone(), Fingerprint::none()).await;
+    assert!(matches!(claim, Err(Error::Config(_))), "{claim:?}");
+    let replayed = Inbox::new(&world.store, "billing").replay_as(1, &empty).await;
+    assert!(matches!(replayed, Err(Error::Config(_))), "{replayed:?}");
     world.end().await;
 }

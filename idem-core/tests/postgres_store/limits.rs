@@ -1,9 +1,11 @@
 //! The time limits of a transaction, and the errors that mean that it is tried again.
 
+use std::time::Duration;
+
 use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 use sqlx::Executor;
 
-use crate::world::{DEADLINE, committed, fresh, handler_connection, world};
+use crate::world::{DEADLINE, backend, committed, fresh, handler_connection, raw, world};
 
 #[tokio::test]
 async fn a_handlers_lost_race_is_known_through_wrappers() {
@@ -34,7 +36,7 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(second).await.unwrap();
     // A handler timeout shorter than the lock wait is not an outage.
-    let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
+    let mut third = world.store.begin(Duration::from_millis(200)).await.unwrap();
     let answer = world.store.claim(&mut third, &world.identity("held"), ClaimState::Processed).await;
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
@@ -128,5 +130,62 @@ async fn a_transaction_has_the_limits_of_its_handler() {
         }
         world.store.rollback(txn).await.unwrap();
     }
+    world.end().await;
+}
+
+/// Otherwise a claim that waits for another one would fail.
+#[tokio::test]
+async fn a_transaction_is_read_committed_whatever_its_session_or_the_handler_before_it_has_set() {
+    let Some(mut world) = world().await else { return };
+    let url = world.url_with("default_transaction_isolation", "serializable");
+    let options = idem_core::Postgres::options(&url).schema(&world.schema);
+    world.store = options.connections(2).connect().await.unwrap();
+    let store = &world.store;
+    for (guarded, commits) in [(true, true), (false, true), (true, false), (false, false), (true, true)] {
+        // The session has started with the limits of the first one.
+        for timeout in [DEADLINE, Duration::from_secs(5)] {
+            let begun = if guarded { store.begin_guarded(timeout).await } else { store.begin(timeout).await };
+            let mut txn = begun.unwrap();
+            let level = sqlx::query_scalar::<_, String>("SHOW transaction_isolation");
+            assert_eq!(level.fetch_one(handler_connection(&mut txn)).await.unwrap(), "read committed", "{timeout:?}");
+            raw(&mut txn, "SET default_transaction_isolation = 'serializable'").await;
+            if commits {
+                committed(store.commit(txn).await);
+            } else {
+                store.rollback(txn).await.unwrap();
+            }
+        }
+    }
+    world.end().await;
+}
+
+/// Its statement that begins does not set the lock timeout, because the session has its own again.
+#[tokio::test]
+async fn a_message_without_a_claim_waits_for_locks_as_the_session_does_whatever_the_one_before_it_has_set() {
+    let Some(mut world) = world().await else { return };
+    let url = world.url_with("lock_timeout", "7s");
+    let options = idem_core::Postgres::options(&url).schema(&world.schema);
+    // One for handlers, so that each message uses the session of the previous one.
+    world.store = options.connections(2).connect().await.unwrap();
+    let mut sessions = Vec::new();
+    for commits in [true, false, true] {
+        let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+        let shown = sqlx::query_scalar::<_, String>("SHOW lock_timeout").fetch_one(handler_connection(&mut txn)).await;
+        assert_eq!(shown.unwrap(), "7s");
+        sessions.push(backend(handler_connection(&mut txn)).await);
+        raw(&mut txn, "SET lock_timeout = '3s'").await;
+        if commits {
+            committed(world.store.commit(txn).await);
+        } else {
+            world.store.rollback(txn).await.unwrap();
+        }
+    }
+    assert!(sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
+    // A claim in this session has another lock timeout, which ends with its transaction.
+    committed(world.store.commit(world.claimed("a").await).await);
+    let mut txn = world.store.begin_guarded(DEADLINE).await.unwrap();
+    let shown = sqlx::query_scalar::<_, String>("SHOW lock_timeout").fetch_one(handler_connection(&mut txn)).await;
+    assert_eq!(shown.unwrap(), "7s");
+    world.store.rollback(txn).await.unwrap();
     world.end().await;
 }

@@ -82,6 +82,22 @@ async fn one_pruner_works_at_a_time_and_gives_the_lock_back() {
     world.end().await;
 }
 
+/// Its statements read rows that were not read for days.
+#[tokio::test]
+async fn a_step_may_take_longer_than_other_statements() {
+    let Some(mut world) = world().await else { return };
+    old_claims(&mut world, 1, 8).await;
+    let text = "CREATE TABLE seen (statement_timeout text);
+         CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             EXECUTE format('INSERT INTO %I.seen VALUES ($1)', TG_TABLE_SCHEMA)
+             USING current_setting('statement_timeout'); RETURN NULL; END $$;
+         CREATE TRIGGER see AFTER DELETE ON processed_messages FOR EACH ROW EXECUTE FUNCTION see()";
+    sqlx::raw_sql(text).execute(&mut world.other).await.unwrap();
+    assert_eq!(world.store.prune().await.unwrap().claims, 1);
+    assert_eq!(world.number("SELECT count(*) FROM seen WHERE statement_timeout = '30s'").await, 1);
+    world.end().await;
+}
+
 /// Its share is half of the table, because a fortieth of the retention has passed.
 #[tokio::test]
 async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {

@@ -4,7 +4,7 @@ use sqlx::{PgConnection, Row as _};
 
 use crate::outbox::{Outgoing, StoreOutbox, checked};
 use crate::store::{Claims, OutboxRows, OwnClaim, StoreError};
-use crate::{Error, Fingerprint, Key};
+use crate::{Error, Fingerprint, Key, KeyError};
 
 use super::Postgres;
 use super::staged::Staged;
@@ -52,7 +52,8 @@ impl Postgres {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Database`]: a statement failed, which has aborted the application's transaction.
+    /// [`Error::Database`]: a statement failed, which has aborted the application's transaction. [`Error::Config`]: the key
+    /// is empty ([`Key::stored`] returns such a one).
     pub async fn claim_in(
         &self,
         connection: &mut PgConnection,
@@ -61,6 +62,9 @@ impl Postgres {
         key: Key,
         fingerprint: Fingerprint,
     ) -> Result<OwnClaim, Error> {
+        if key.as_bytes().is_empty() {
+            return Err(Error::Config(KeyError::Empty.to_string()));
+        }
         let failed = |error: StoreError| Error::database("could not claim a message", error);
         let id = async {
             let ids = self.register(consumer, &[handler]).await?;
