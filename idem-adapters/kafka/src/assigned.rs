@@ -64,16 +64,18 @@ impl Assigned {
         self.partitions.insert(partition, assigned);
     }
 
-    /// Adds a received record. Until a window of deliveries has been stored, each may be the one on which the previous
-    /// owner crashed, and Kafka does not mark redeliveries.
+    /// Adds a received record. Kafka does not mark redeliveries. The previous owner may have crashed on any of a window
+    /// of deliveries, counted from its first unfinished one. Those before that one turn out to be duplicates.
     pub(crate) fn receive(&mut self, (partition, epoch): (&TopicPartition, u64), offset: i64, delivery: Delivery) {
         let owned = self.partitions.get_mut(partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
         let Some(owned) = owned else { return };
         if owned.tracker.deliver(offset) {
             owned.stall.receive();
-            let delivery = delivery.with_redelivered(owned.to_store > 0);
+            let marked = owned.received < owned.to_mark;
+            owned.received += 1;
+            let delivery = delivery.with_redelivered(marked);
             let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
-            let ticket = Ticket { partition: partition.clone(), offset, key, bytes, epoch: owned.epoch };
+            let ticket = Ticket { partition: partition.clone(), offset, marked, key, bytes, epoch: owned.epoch };
             owned.buffer.push(ticket, delivery);
         }
     }
@@ -119,6 +121,7 @@ impl Assigned {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
         owned.held -= ticket.bytes;
+        owned.to_mark += usize::from(ticket.marked);
         owned.tracker.finish(ticket.offset);
         ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
         self.unsettled -= 1;
@@ -135,13 +138,6 @@ impl Assigned {
         owned.left += 1;
         self.held -= ticket.bytes;
         true
-    }
-
-    /// Counts a delivery that had no claim and was stored.
-    pub(crate) fn stored(&mut self, ticket: &Ticket) {
-        if let Some(owned) = self.owned(ticket) {
-            owned.to_store = owned.to_store.saturating_sub(1);
-        }
     }
 
     /// Whether a handler may start.

@@ -8,6 +8,8 @@ use crate::partition::TopicPartition;
 pub(crate) struct Ticket {
     pub(crate) partition: TopicPartition,
     pub(crate) offset: i64,
+    /// Marked as redelivered, and not stored.
+    pub(crate) marked: bool,
     /// The ordering key, if an order is kept.
     pub(crate) key: Option<u64>,
     pub(crate) bytes: usize,

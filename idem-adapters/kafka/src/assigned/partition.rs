@@ -19,8 +19,11 @@ pub(super) struct Partition {
     /// How many deliveries were handed out and then dropped or released. They are delivered again in the next
     /// assignment.
     pub(super) left: usize,
-    /// How many more deliveries must be stored before their first run.
-    pub(super) to_store: usize,
+    /// How many deliveries were received.
+    pub(super) received: usize,
+    /// How many of them are marked: the first window, and one more for each marked delivery that was finished without
+    /// being stored.
+    pub(super) to_mark: usize,
     /// The end of the finished prefix that was last passed to the client.
     pub(super) told: Option<i64>,
     /// The partition is being revoked: running handlers may finish, and none starts.
@@ -30,7 +33,7 @@ pub(super) struct Partition {
 
 impl Partition {
     /// An assignment that begins at this offset, if it is known.
-    pub(super) fn new(epoch: u64, begin: Option<i64>, to_store: usize) -> Self {
+    pub(super) fn new(epoch: u64, begin: Option<i64>, to_mark: usize) -> Self {
         Self {
             epoch,
             tracker: Tracker::default(),
@@ -39,7 +42,8 @@ impl Partition {
             running: 0,
             held: 0,
             left: 0,
-            to_store,
+            received: 0,
+            to_mark,
             told: None,
             leaving: false,
             stall: Stall::default(),

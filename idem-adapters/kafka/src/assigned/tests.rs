@@ -40,25 +40,41 @@ fn no_more_than_in_flight_are_handed_out_over_all_partitions() {
     assert_eq!(take(&mut assigned).partition, at(1), "what was dropped of a lost partition counts no more");
 }
 
+/// Takes the next delivery, and returns whether it is marked.
+fn take_marked(assigned: &mut Assigned) -> (Ticket, bool) {
+    let (ticket, delivery) = assigned.take().unwrap();
+    (ticket, delivery.redelivered())
+}
+
 #[test]
-fn deliveries_are_marked_until_a_window_of_them_was_stored() {
-    let mut assigned = with(2, 10, 0..2);
-    let marks = |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
-    let (first, marked) = marks(&mut assigned).unwrap();
-    assert!(marked);
-    assigned.stored(&first);
-    assert!(assigned.finish(&first));
-    let (second, _) = marks(&mut assigned).unwrap();
-    assert!(assigned.finish(&second), "a duplicate is acked without being stored");
-    receive(&mut assigned, 0, [2]);
-    let (third, marked) = marks(&mut assigned).unwrap();
-    assert!(marked, "one of the two was a duplicate");
-    assigned.stored(&third);
-    receive(&mut assigned, 0, [3]);
-    assert!(!marks(&mut assigned).unwrap().1);
+fn deliveries_are_marked_until_a_window_of_them_is_stored_or_about_to_be() {
+    let mut assigned = with(3, 10, 0..3);
+    let (mut first, marked) = take_marked(&mut assigned);
+    first.marked = false;
+    assert!(marked && assigned.finish(&first));
+    receive(&mut assigned, 0, [13]);
+    let (second, third) = (take_marked(&mut assigned), take_marked(&mut assigned));
+    assert!(second.1 && third.1);
+    assert!(!take_marked(&mut assigned).1, "the other two may be stored as well");
+    assert!(assigned.finish(&second.0) && assigned.finish(&third.0));
     assigned.assign(at(0), None);
-    receive(&mut assigned, 0, [3]);
-    assert!(marks(&mut assigned).unwrap().1, "each assignment begins anew");
+    receive(&mut assigned, 0, [13]);
+    assert!(take_marked(&mut assigned).1, "each assignment begins anew");
+}
+
+#[test]
+fn one_more_delivery_is_marked_for_each_marked_duplicate() {
+    let mut assigned = with(2, 10, 0..2);
+    let mut marks = Vec::new();
+    for (offset, stored) in [(2, false), (3, true), (4, false), (5, false)] {
+        let (mut ticket, marked) = take_marked(&mut assigned);
+        ticket.marked &= !stored;
+        assert!(assigned.finish(&ticket));
+        receive(&mut assigned, 0, [offset]);
+        marks.push(marked);
+    }
+    assert_eq!(marks, [true, true, true, false]);
+    assert!(!take_marked(&mut assigned).1, "a duplicate behind the window counts no more");
 }
 
 #[test]
@@ -249,7 +265,6 @@ fn a_late_ack_of_a_partition_that_was_lost_is_stale_and_moves_nothing() {
     receive(&mut assigned, 0, 0..2);
     let new = take(&mut assigned);
     assert!(!assigned.finish(&old) && !assigned.leave_unsettled(&old));
-    assigned.stored(&old);
     assert_eq!(assigned.progress(), vec![]);
     assert!(assigned.is_live(&new) && assigned.finish(&new));
     assert_eq!(assigned.progress(), vec![(at(0), 0)]);
