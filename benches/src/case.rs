@@ -67,9 +67,9 @@ pub(crate) enum Size {
     Growing,
 }
 
-/// How many messages a worker on Kafka processes before the clock starts. It stores the first 256 messages (the default
-/// window) of each of the four partitions, and runs them from the inbox.
-const STORED: usize = 2_048;
+/// How many messages a worker on Kafka processes before it is measured. It stores the first 256 messages (the default
+/// window) of each of the four partitions and runs them from the inbox, and then runs as many directly.
+pub(crate) const WARM_UP: usize = 2_048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Case {
@@ -105,10 +105,10 @@ impl Case {
         }
     }
 
-    /// Returns how many messages have to be processed before the clock starts.
+    /// Returns how many messages have to be processed before it is measured.
     pub(crate) fn warm_up(&self) -> usize {
         match self.side {
-            Side::Broker(Broker::Kafka, _) => STORED,
+            Side::Broker(Broker::Kafka, _) => WARM_UP,
             _ => 0,
         }
     }
