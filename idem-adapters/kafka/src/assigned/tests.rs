@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod marks;
+
 fn at(number: i32) -> TopicPartition {
     TopicPartition::new(&"orders".into(), number)
 }
@@ -38,43 +40,6 @@ fn no_more_than_in_flight_are_handed_out_over_all_partitions() {
     assert_eq!(take(&mut assigned).partition, at(0));
     assigned.remove(&at(0));
     assert_eq!(take(&mut assigned).partition, at(1), "what was dropped of a lost partition counts no more");
-}
-
-/// Takes the next delivery, and returns whether it is marked.
-fn take_marked(assigned: &mut Assigned) -> (Ticket, bool) {
-    let (ticket, delivery) = assigned.take().unwrap();
-    (ticket, delivery.redelivered())
-}
-
-#[test]
-fn deliveries_are_marked_until_a_window_of_them_is_stored_or_about_to_be() {
-    let mut assigned = with(3, 10, 0..3);
-    let (mut first, marked) = take_marked(&mut assigned);
-    first.marked = false;
-    assert!(marked && assigned.finish(&first));
-    receive(&mut assigned, 0, [13]);
-    let (second, third) = (take_marked(&mut assigned), take_marked(&mut assigned));
-    assert!(second.1 && third.1);
-    assert!(!take_marked(&mut assigned).1, "the other two may be stored as well");
-    assert!(assigned.finish(&second.0) && assigned.finish(&third.0));
-    assigned.assign(at(0), None);
-    receive(&mut assigned, 0, [13]);
-    assert!(take_marked(&mut assigned).1, "each assignment begins anew");
-}
-
-#[test]
-fn one_more_delivery_is_marked_for_each_marked_duplicate() {
-    let mut assigned = with(2, 10, 0..2);
-    let mut marks = Vec::new();
-    for (offset, stored) in [(2, false), (3, true), (4, false), (5, false)] {
-        let (mut ticket, marked) = take_marked(&mut assigned);
-        ticket.marked &= !stored;
-        assert!(assigned.finish(&ticket));
-        receive(&mut assigned, 0, [offset]);
-        marks.push(marked);
-    }
-    assert_eq!(marks, [true, true, true, false]);
-    assert!(!take_marked(&mut assigned).1, "a duplicate behind the window counts no more");
 }
 
 #[test]
