@@ -1,5 +1,9 @@
 //! Which deliveries are marked as redelivered after an assignment.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
 use super::*;
 
 /// Takes the next delivery, and returns whether it is marked.
@@ -40,4 +44,32 @@ fn one_more_delivery_is_marked_for_each_marked_duplicate() {
     assert!(behind.iter().all(|(ticket, marked)| !marked && assigned.finish(ticket)));
     receive(&mut assigned, 0, [6]);
     assert!(!take_marked(&mut assigned).1, "a duplicate behind the window lets no further one be marked");
+}
+
+/// A window, how many of the first deliveries are duplicates, and for each step which of the running deliveries is
+/// finished, and whether as many as there is room for are received before.
+fn assignment() -> impl Strategy<Value = (usize, usize, Vec<(Index, bool)>)> {
+    (1..8usize, 0..12usize, vec(any::<(Index, bool)>(), 30..60))
+}
+
+proptest! {
+    #[test]
+    fn the_duplicates_and_a_window_behind_them_are_marked_in_whatever_order_they_are_finished(
+        (window, duplicates, steps) in assignment()
+    ) {
+        let (mut assigned, mut running, mut next) = (with(window, 100, []), Vec::new(), 0);
+        for (finishes, receives) in steps {
+            if receives || running.is_empty() {
+                let room = i64::try_from(assigned.room(&at(0))).unwrap();
+                receive(&mut assigned, 0, next..next + room);
+                next += room;
+                running.extend(std::iter::from_fn(|| assigned.take()));
+            }
+            let (mut ticket, delivery) = running.swap_remove(finishes.index(running.len()));
+            let number = usize::try_from(ticket.offset).unwrap();
+            prop_assert_eq!(delivery.redelivered(), number < duplicates + window, "{}", number);
+            ticket.marked &= number < duplicates;
+            prop_assert!(assigned.finish(&ticket));
+        }
+    }
 }
