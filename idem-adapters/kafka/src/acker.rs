@@ -67,3 +67,31 @@ impl fmt::Debug for KafkaAcker {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use idem_core::{Delivery, DeliveryOrder};
+
+    use super::*;
+    use crate::partition::TopicPartition;
+
+    #[tokio::test]
+    async fn a_delivery_that_was_stored_lets_no_further_one_be_marked() {
+        let shared = Arc::new(Shared::new(1, 10, DeliveryOrder::None));
+        let orders = TopicPartition::new(&"orders".into(), 0);
+        shared.lock().assigned.assign(orders.clone(), None);
+        let mut marks = Vec::new();
+        for offset in 0..3 {
+            shared.receive((&orders, 1), vec![(offset, Delivery::new("orders", "{}"))]);
+            let (ticket, delivery) = shared.next().await.unwrap();
+            let mut acker = KafkaAcker::new(Arc::clone(&shared), ticket);
+            // The first one is a duplicate.
+            if offset > 0 {
+                acker.stored();
+            }
+            assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+            marks.push(delivery.redelivered());
+        }
+        assert_eq!(marks, [true, true, false]);
+    }
+}
