@@ -65,7 +65,8 @@ impl Assigned {
     }
 
     /// Adds a received record. Kafka does not mark redeliveries. The previous owner may have crashed on any of a window
-    /// of deliveries, counted from its first unfinished one. Those before that one turn out to be duplicates.
+    /// of deliveries, counted from its first unfinished one. Those before that one turn out to be duplicates and do not
+    /// count, unless their handlers are natural: without a claim they are stored, and use up the window.
     pub(crate) fn receive(&mut self, (partition, epoch): (&TopicPartition, u64), offset: i64, delivery: Delivery) {
         let owned = self.partitions.get_mut(partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
         let Some(owned) = owned else { return };
