@@ -19,10 +19,10 @@ pub(super) struct Partition {
     /// How many deliveries were handed out and then dropped or released. They are delivered again in the next
     /// assignment.
     pub(super) left: usize,
-    /// How many deliveries were received.
+    /// How many records were received, which is the number of the next one.
     pub(super) received: usize,
-    /// How many of them are marked: the first window, and one more for each marked delivery that was finished without
-    /// being stored.
+    /// Records numbered below this are marked. It begins with the window, and grows by one with each marked delivery that
+    /// is finished without being stored.
     pub(super) to_mark: usize,
     /// The end of the finished prefix that was last passed to the client.
     pub(super) told: Option<i64>,
