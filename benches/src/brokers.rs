@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use idem::{Postgres, Source, Worker};
+use idem::{Outcome, Postgres, Source, Worker};
 use idem_brokers::{Broker as Client, Kafka, Nats, RabbitMq};
 
 use crate::case::{Broker, Case, Side};
@@ -78,8 +78,8 @@ async fn run<B: Client>(
     Ok(rate)
 }
 
-/// Returns a worker with these lanes and this batch size. The clock counts the messages that it reports as settled. One
-/// that was stored in the inbox counts when it has run.
+/// Returns a worker with these lanes and this batch size. The clock counts each message once: one that was stored in the
+/// inbox when it has run, and a copy, as after a rebalance of Kafka, not at all.
 pub(crate) fn worker_on<Src: Source>(
     source: Src,
     store: &Postgres,
@@ -90,9 +90,9 @@ pub(crate) fn worker_on<Src: Source>(
         .handler::<order_paid>()
         .concurrency(lanes)
         .batch(batch)
-        .observe(move |_, outcome| {
-            if !matches!(outcome, idem::Outcome::Scheduled { .. }) {
-                settled.ack();
-            }
+        .observe(move |_, outcome| match outcome {
+            Outcome::Scheduled { .. } => settled.store(),
+            Outcome::Duplicate => {}
+            _ => settled.ack(),
         })
 }

@@ -26,6 +26,8 @@ struct Inner {
     started: OnceLock<Instant>,
     emptied: OnceLock<Instant>,
     empty: Notify,
+    /// How many deliveries were stored in the inbox first.
+    stored: AtomicUsize,
 }
 
 impl Queue {
@@ -49,6 +51,7 @@ impl Queue {
             started: OnceLock::new(),
             emptied: OnceLock::new(),
             empty: Notify::new(),
+            stored: AtomicUsize::new(0),
         }))
     }
 
@@ -78,6 +81,16 @@ impl Queue {
             self.0.emptied.get_or_init(Instant::now);
             self.0.empty.notify_one();
         }
+    }
+
+    /// Counts a delivery that was stored in the inbox. It is acked when it has run.
+    pub(crate) fn store(&self) {
+        self.0.stored.fetch_add(1, SeqCst);
+    }
+
+    /// Returns how many deliveries were stored in the inbox so far.
+    pub(crate) fn stored(&self) -> usize {
+        self.0.stored.load(SeqCst)
     }
 
     /// Waits for the acks before the pause.
