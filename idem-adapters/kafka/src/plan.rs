@@ -111,7 +111,8 @@ impl Plan {
             partitions,
             wanted,
             "the worker wants {wanted} deliveries in flight, and {partitions} partitions with a window of {window} give it at most \
-             {unsettled}: set .window({enough}) in all workers of the group, or lower .concurrency(..) or .batch(..)"
+             {unsettled}: set .window({enough}) in all workers of the group, or lower .prefetch(..), .concurrency(..) or \
+             .batch(..)"
         );
     }
 

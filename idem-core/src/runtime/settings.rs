@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) concurrency: usize,
     pub(crate) batch: usize,
     pub(crate) linger: Duration,
+    /// If `None`, the default depends on the mode and the order.
+    pub(crate) prefetch: Option<usize>,
     /// If `None`, the default depends on the mode.
     pub(crate) inbox_concurrency: Option<usize>,
     /// How many external calls are made at once.
@@ -47,6 +49,7 @@ impl Default for Settings {
             concurrency: 16,
             batch: 1,
             linger: Duration::ZERO,
+            prefetch: None,
             inbox_concurrency: None,
             calls: 16,
             inbox: false,
@@ -130,17 +133,22 @@ impl Settings {
         self.inbox_concurrency.unwrap_or(if self.inbox { self.concurrency } else { 4 })
     }
 
-    /// Returns how many deliveries may be unsettled at once. A batch takes the deliveries that are available, so as
-    /// many as are in progress must wait behind them; otherwise each lane would find only those received since it
-    /// settled its last batch. In an order by partition or key, deliveries that wait for their turn or their next
-    /// attempt must leave room for other keys.
+    /// Returns how many deliveries may be unsettled at once.
     pub(crate) fn unsettled(&self) -> usize {
-        let times = match self.order {
+        let usual = || self.worked_on().saturating_mul(self.times());
+        self.prefetch.unwrap_or_else(usual).min(u16::MAX.into())
+    }
+
+    /// By default, as many deliveries as are in progress wait behind them: a lane that has settled its last ones would
+    /// otherwise wait until the broker has their acks and has sent others, and a batch would be small. In an order by
+    /// partition or key, deliveries that wait for their turn or their next attempt must leave room for other keys. In
+    /// the order of a queue nothing runs beside the first one, and with `.inbox()` deliveries are settled at once.
+    fn times(&self) -> usize {
+        match self.order {
             DeliveryOrder::Partition | DeliveryOrder::Key => WAITING,
-            _ if self.batch > 1 => 2,
+            DeliveryOrder::None if self.batch > 1 || !self.inbox => 2,
             _ => 1,
-        };
-        self.worked_on().saturating_mul(times).min(u16::MAX.into())
+        }
     }
 
     /// Returns how many deliveries all lanes process at once.
@@ -158,6 +166,12 @@ impl Settings {
         }
         if self.batch == 0 || self.worked_on() > usize::from(u16::MAX) {
             return refuse("`.batch(..)` must be at least 1, and `.concurrency(..)` times `.batch(..)` at most 65535");
+        }
+        if self.prefetch.is_some_and(|prefetch| prefetch < self.worked_on() || u16::try_from(prefetch).is_err()) {
+            return refuse(
+                "`.prefetch(..)` must be at least `.concurrency(..)` times `.batch(..)`, or less would be processed at \
+                 once, and at most 65535",
+            );
         }
         if self.batch > 1 && self.order != DeliveryOrder::None {
             return refuse(
@@ -200,6 +214,23 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lane_has_its_next_delivery_at_hand_unless_that_is_turned_off() {
+        let direct = || Settings { concurrency: 4, ..Settings::default() };
+        let unsettled = [
+            direct(),
+            Settings { batch: 5, ..direct() },
+            Settings { inbox: true, ..direct() },
+            Settings { order: DeliveryOrder::Queue, ..direct() },
+            Settings { order: DeliveryOrder::Key, ..direct() },
+            Settings { prefetch: Some(4), ..direct() },
+            Settings { concurrency: 65_535, ..direct() },
+        ];
+        assert_eq!(unsettled.map(|settings| settings.unsettled()), [8, 40, 4, 4, 64, 4, 65_535]);
+        let accepted = |prefetch| Settings { prefetch: Some(prefetch), ..direct() }.check("billing").is_ok();
+        assert!(!accepted(3) && accepted(4) && accepted(65_535) && !accepted(65_536));
+    }
 
     #[test]
     fn the_parts_of_the_formula_are_the_connections() {

@@ -76,6 +76,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         broker = source.system(),
         store = store.describe(),
         concurrency = settings.concurrency,
+        prefetch = settings.unsettled(),
         inbox_concurrency = settings.inbox_concurrency(),
         batch = settings.batch,
         inbox = settings.inbox,
