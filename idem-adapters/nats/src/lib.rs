@@ -117,6 +117,7 @@ mod denied;
 mod difference;
 mod error;
 mod first;
+mod gather;
 mod identity;
 mod keeper;
 mod lag;
