@@ -1,5 +1,6 @@
 //! Pulls messages: requests as many as the source has room for, and hands them on.
 
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -133,31 +134,48 @@ impl Pull {
 impl Puller {
     async fn run(&mut self, arrivals: &UnboundedSender<Arrival>, stop: &CancellationToken) -> Result<(), BoxError> {
         let (lost, leases) = (self.pull.connection.lost.clone(), Arc::clone(&self.pull.leases));
+        let mut sleep = pin!(sleep_until(self.heard + SILENCE));
         loop {
+            if !self.take_ready(arrivals)? {
+                return Err(Lost.into());
+            }
+            if std::mem::take(&mut self.doubtful) {
+                self.confirm().await?;
+            }
             self.ask().await?;
             let silent = self.heard + SILENCE;
             let look = if self.asked > 0 { silent } else { silent.min(Instant::now() + PAUSE) };
             let look = self.gather.due().map_or(look, |due| look.min(due));
+            // It may end too early, but never too late: to move it for each message costs more than to look once more.
+            if look < sleep.deadline() || sleep.is_elapsed() {
+                sleep.as_mut().reset(look);
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.rest(arrivals).await,
                 message = self.subscriber.next() => self.take(message.ok_or(Lost)?, arrivals)?,
                 () = lost.cancelled() => {
                     // The messages that arrived before the loss are still valid.
-                    while let Some(Some(message)) = self.subscriber.next().now_or_never() {
-                        self.take(message, arrivals)?;
-                    }
+                    self.take_ready(arrivals)?;
                     return Err(self.lost());
                 }
                 () = leases.freed.notified() => {}
-                () = sleep_until(look) => {
+                () = sleep.as_mut() => {
                     if silent <= Instant::now() {
                         self.check().await?;
                     }
                 }
             }
-            if std::mem::take(&mut self.doubtful) {
-                self.confirm().await?;
+        }
+    }
+
+    /// Takes the messages that are there, which a pull has bounded. Returns `false` if the subscriber has ended.
+    fn take_ready(&mut self, arrivals: &UnboundedSender<Arrival>) -> Result<bool, BoxError> {
+        loop {
+            match self.subscriber.next().now_or_never() {
+                Some(Some(message)) => self.take(message, arrivals)?,
+                Some(None) => return Ok(false),
+                None => return Ok(true),
             }
         }
     }
