@@ -46,7 +46,7 @@ impl Acker for KafkaAcker {
     }
 
     fn is_live(&self) -> bool {
-        self.shared.lock().assigned.is_live(&self.ticket)
+        self.ticket.assignment.is_live()
     }
 }
 
@@ -61,7 +61,7 @@ impl Drop for KafkaAcker {
 impl fmt::Debug for KafkaAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaAcker")
-            .field("partition", &format_args!("{}", self.ticket.partition))
+            .field("partition", &format_args!("{}", self.ticket.assignment.partition))
             .field("offset", &self.ticket.offset)
             .field("live", &self.is_live())
             .finish()
@@ -78,11 +78,10 @@ mod tests {
     #[tokio::test]
     async fn a_delivery_that_was_stored_lets_no_further_one_be_marked() {
         let shared = Arc::new(Shared::new(1, 10, DeliveryOrder::None));
-        let orders = TopicPartition::new(&"orders".into(), 0);
-        shared.lock().assigned.assign(orders.clone(), None);
+        shared.lock().assigned.assign(TopicPartition::new(&"orders".into(), 0), None);
         let mut marks = Vec::new();
         for offset in 0..3 {
-            shared.receive((&orders, 1), vec![(offset, Delivery::new("orders", "{}"))]);
+            shared.receive(1, vec![(offset, Delivery::new("orders", "{}"))]);
             let (ticket, delivery) = shared.next().await.unwrap();
             let mut acker = KafkaAcker::new(Arc::clone(&shared), ticket);
             // The first one is a duplicate.

@@ -144,6 +144,7 @@
 mod acker;
 mod address;
 mod assigned;
+mod assignment;
 mod bell;
 mod buffer;
 mod client_error;

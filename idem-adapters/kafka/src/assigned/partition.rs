@@ -1,13 +1,16 @@
 //! The state of one assigned partition.
 
+use std::sync::Arc;
+
+use crate::assignment::Assignment;
 use crate::buffer::Buffer;
 use crate::stall::Stall;
 use crate::tracker::Tracker;
 
-/// One partition in one assignment.
+/// One partition in one assignment, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Partition {
-    pub(super) epoch: u64,
+    pub(super) assignment: Arc<Assignment>,
     pub(super) tracker: Tracker,
     pub(super) buffer: Buffer,
     /// The offset at which the assignment begins, if known.
@@ -33,9 +36,9 @@ pub(super) struct Partition {
 
 impl Partition {
     /// An assignment that begins at this offset, if it is known.
-    pub(super) fn new(epoch: u64, begin: Option<i64>, to_mark: usize) -> Self {
+    pub(super) fn new(assignment: Assignment, begin: Option<i64>, to_mark: usize) -> Self {
         Self {
-            epoch,
+            assignment: Arc::new(assignment),
             tracker: Tracker::default(),
             buffer: Buffer::default(),
             begin,
@@ -58,5 +61,11 @@ impl Partition {
     /// The offset of the next record to receive, if known.
     pub(super) fn place(&self) -> Option<i64> {
         self.tracker.delivered().map(|offset| offset + 1).or(self.begin)
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        self.assignment.end();
     }
 }

@@ -60,9 +60,9 @@ proptest! {
         let (mut assigned, mut running, mut next) = (with(window, 100, []), Vec::new(), 0);
         for (finishes, receives) in steps {
             if receives || running.is_empty() {
-                let room = i64::try_from(assigned.room(&at(0))).unwrap();
-                receive(&mut assigned, 0, next..next + room);
-                next += room;
+                let fits = i64::try_from(room(&assigned, 0)).unwrap();
+                receive(&mut assigned, 0, next..next + fits);
+                next += fits;
                 running.extend(std::iter::from_fn(|| assigned.take()));
             }
             let (mut ticket, delivery) = running.swap_remove(finishes.index(running.len()));
