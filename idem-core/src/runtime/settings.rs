@@ -76,6 +76,13 @@ impl Default for Settings {
 /// The factor by which unsettled deliveries may exceed running ones, with an order by partition or key.
 const WAITING: usize = 16;
 
+/// How many single deliveries are at hand while so many run. A lane that has settled its delivery takes one of them, so that
+/// it does not wait until the broker has the ack and has sent another: they are for those lanes that end within one round
+/// trip. More would do little, and would be kept from idle workers when there are few messages.
+fn at_hand(running: usize) -> usize {
+    running.div_ceil(4)
+}
+
 /// How many connections store deliveries at once. One batch is written while another waits for its commit; more
 /// connections would only make the batches smaller.
 pub(crate) struct StoredAtOnce {
@@ -135,19 +142,28 @@ impl Settings {
 
     /// Returns how many deliveries may be unsettled at once.
     pub(crate) fn unsettled(&self) -> usize {
-        let usual = || self.worked_on().saturating_mul(self.times());
-        self.prefetch.unwrap_or_else(usual).min(u16::MAX.into())
+        self.prefetch.unwrap_or_else(|| self.usual()).min(u16::MAX.into())
     }
 
-    /// By default, as many deliveries as are in progress wait behind them: a lane that has settled its last ones would
-    /// otherwise wait until the broker has their acks and has sent others, and a batch would be small. In an order by
-    /// partition or key, deliveries that wait for their turn or their next attempt must leave room for other keys. In
-    /// the order of a queue nothing runs beside the first one, and with `.inbox()` deliveries are settled at once.
-    fn times(&self) -> usize {
+    /// Returns how many deliveries may be unsettled if the broker limits all workers together: those at hand are left out,
+    /// unless the user has asked for them.
+    pub(crate) fn least_unsettled(&self) -> usize {
+        let single = self.prefetch.is_none() && self.is_unordered() && self.batch == 1;
+        if single { self.concurrency } else { self.unsettled() }
+    }
+
+    /// By default, single deliveries have some [`at_hand`]. A batch takes the deliveries that are available, so as many as
+    /// are in progress must wait behind them; otherwise each lane would find only those received since it settled its last
+    /// batch. In an order by partition or key, deliveries that wait for their turn or their next attempt must leave room
+    /// for other keys. In the order of a queue nothing runs beside the first one, and with `.inbox()` deliveries are
+    /// settled at once.
+    fn usual(&self) -> usize {
+        let running = self.worked_on();
         match self.order {
-            DeliveryOrder::Partition | DeliveryOrder::Key => WAITING,
-            DeliveryOrder::None if self.batch > 1 || !self.inbox => 2,
-            _ => 1,
+            DeliveryOrder::Partition | DeliveryOrder::Key => running.saturating_mul(WAITING),
+            DeliveryOrder::None if self.batch > 1 => running.saturating_mul(2),
+            DeliveryOrder::None if !self.inbox => running.saturating_add(at_hand(running)),
+            _ => running,
         }
     }
 
@@ -224,10 +240,13 @@ mod tests {
             Settings { inbox: true, ..direct() },
             Settings { order: DeliveryOrder::Queue, ..direct() },
             Settings { order: DeliveryOrder::Key, ..direct() },
-            Settings { prefetch: Some(4), ..direct() },
+            Settings { prefetch: Some(7), ..direct() },
             Settings { concurrency: 65_535, ..direct() },
         ];
-        assert_eq!(unsettled.map(|settings| settings.unsettled()), [8, 40, 4, 4, 64, 4, 65_535]);
+        let limited = unsettled.clone().map(|settings| settings.least_unsettled());
+        assert_eq!(unsettled.map(|settings| settings.unsettled()), [5, 40, 4, 4, 64, 7, 65_535]);
+        assert_eq!(limited, [4, 40, 4, 4, 64, 7, 65_535], "what is at hand is left out unless it was asked for");
+        assert_eq!([1, 2, 4, 5, 16, 100].map(at_hand), [1, 1, 1, 2, 4, 25]);
         let accepted = |prefetch| Settings { prefetch: Some(prefetch), ..direct() }.check("billing").is_ok();
         assert!(!accepted(3) && accepted(4) && accepted(65_535) && !accepted(65_536));
     }

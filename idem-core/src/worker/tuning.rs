@@ -13,13 +13,20 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// Sets how many deliveries may be unsettled at once, of each queue of the source: those that are processed, and those
-    /// that wait here until they can be. The default is twice [`concurrency`](Self::concurrency) times
-    /// [`batch`](Self::batch), so that the next delivery is at hand when one ends. With an order by partition or key it
-    /// is 16 times as many as are processed. With the order of a queue and with [`inbox`](Self::inbox) none waits.
+    /// that wait here until they can be. The default is [`concurrency`](Self::concurrency) and a quarter of it, rounded
+    /// up, so that the next delivery is at hand when one ends. With [`batch`](Self::batch) it is twice as many as are
+    /// processed, and with an order by partition or key 16 times as many. With the order of a queue and with
+    /// [`inbox`](Self::inbox) none waits.
     ///
     /// A delivery that waits here is not given to another worker that is idle, and its payload is in memory. If handlers
     /// are slow, set this to the concurrency: each then waits for the broker in between, which costs little beside the
     /// handler. Fewer than are processed at once, or more than 65535, are an error when the worker starts.
+    ///
+    /// With an order by partition or key, deliveries behind a slow or failing one of their ordering key are unsettled too.
+    /// When there are as many of them as this, no other key goes on, so set it to several times the concurrency.
+    ///
+    /// Where the broker has a limit for all workers together (`max_ack_pending` of a NATS consumer), no single message waits
+    /// here by default, and a value that is set here must fit into that limit.
     ///
     /// ```
     /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, reports: impl Source) {
