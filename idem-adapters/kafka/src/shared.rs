@@ -150,6 +150,17 @@ impl Shared {
         self.changed.notify_one();
     }
 
+    /// Removes partitions that are no longer assigned. Their deliveries are no longer unsettled here, so records of others
+    /// may be handed out.
+    pub(crate) fn remove(&self, partitions: &[TopicPartition]) {
+        let mut inner = self.lock();
+        for partition in partitions {
+            inner.assigned.remove(partition);
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
     pub(crate) fn has_joined(&self) {
         self.lock().joined = true;
         self.changed.notify_one();

@@ -230,7 +230,7 @@ impl Source for Topic {
             begins: BTreeMap::new(),
             since: SystemTime::now(),
         };
-        plan.warn_of_small_windows();
+        plan.warn_of_small_windows(options.least_unsettled.into());
         let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled, plan.order));
         let asked = Asked::default();
         let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;

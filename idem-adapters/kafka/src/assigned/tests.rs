@@ -3,6 +3,7 @@
 use super::*;
 
 mod marks;
+mod ready;
 
 fn at(number: i32) -> TopicPartition {
     TopicPartition::new(&"orders".into(), number)

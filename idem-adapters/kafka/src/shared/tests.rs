@@ -4,6 +4,10 @@ use futures_util::FutureExt;
 
 use super::*;
 
+fn orders(partition: i32) -> TopicPartition {
+    TopicPartition::new(&"orders".into(), partition)
+}
+
 fn down() -> Loss {
     Loss::Broker("no broker can be reached".to_owned(), String::new())
 }
@@ -36,7 +40,7 @@ async fn brokers_that_stay_down_are_lost() {
 #[tokio::test]
 async fn a_source_is_notified_of_a_settled_delivery_if_a_record_waits() {
     let shared = Shared::new(16, 1, DeliveryOrder::None);
-    shared.lock().assigned.assign(TopicPartition::new(&"orders".into(), 0), None);
+    shared.lock().assigned.assign(orders(0), None);
     shared.receive(1, vec![(0, Delivery::new("orders", "a")), (1, Delivery::new("orders", "b"))]);
     let is_notified = || shared.changed.notified().now_or_never().is_some();
     assert!(is_notified(), "records were received");
@@ -45,4 +49,18 @@ async fn a_source_is_notified_of_a_settled_delivery_if_a_record_waits() {
     assert!(shared.ack(&first) && is_notified());
     let (second, _) = shared.next().await.unwrap();
     assert!(shared.ack(&second) && !is_notified(), "there is nothing to take");
+}
+
+#[tokio::test]
+async fn a_source_is_notified_when_a_partition_that_was_removed_makes_room() {
+    let (shared, partitions) = (Shared::new(16, 1, DeliveryOrder::None), [0, 1].map(orders));
+    for (epoch, partition) in (1_u64..).zip(&partitions) {
+        shared.lock().assigned.assign(partition.clone(), None);
+        shared.receive(epoch, vec![(0, Delivery::new("orders", epoch.to_string()))]);
+    }
+    let is_notified = || shared.changed.notified().now_or_never().is_some();
+    let (running, _) = shared.next().await.unwrap();
+    assert!(is_notified() && shared.next().now_or_never().is_none(), "only one may be unsettled");
+    shared.remove(&[running.assignment.partition.clone()]);
+    assert!(is_notified() && shared.next().now_or_never().is_some());
 }
