@@ -111,8 +111,9 @@ pub trait Source: Send + 'static {
     }
 
     /// How many deliveries of all queues may be unsettled at present, if that is fewer than `max_unsettled` of each: a source
-    /// may have to take less, for a while or because of the broker's own limit. The worker asks after each [`subscribe`](Self::subscribe) and each
-    /// [`next`](Self::next), and is not ready while the database refuses as many messages.
+    /// may have to take less, for a while or because of the broker's own limit. The worker asks after each
+    /// [`subscribe`](Self::subscribe) and each [`next`](Self::next), and is not ready while the database refuses as many
+    /// messages.
     fn room(&self) -> Option<usize> {
         None
     }

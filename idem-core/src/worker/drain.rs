@@ -57,8 +57,8 @@ async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Que
     if pipeline.settings.order != DeliveryOrder::None || pipeline.settings.inbox {
         return;
     }
-    let waiting: Vec<_> = iter::from_fn(|| lanes.try_recv()).collect();
-    let released = join_all(waiting.into_iter().map(|(_, acker, _)| pipeline.release(acker)));
+    let waiting = iter::from_fn(|| lanes.try_recv());
+    let released = join_all(waiting.map(|(_, acker, _)| pipeline.release(acker)));
     // Those that are not released in time go back when the source is closed.
     let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
 }
