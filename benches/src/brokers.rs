@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use idem::{Postgres, Worker};
+use idem::{Outcome, Postgres, Source, Worker};
 use idem_brokers::{Broker as Client, Kafka, Nats, RabbitMq};
 
 use crate::case::{Broker, Case, Side};
@@ -43,47 +43,56 @@ impl Brokers {
         away.map(|(broker, variable)| format!("{broker:?}: {variable} is not set")).collect()
     }
 
-    /// Returns the messages per second. The clock starts after `warm_up` of them, or a tenth if that is more.
+    /// Returns the messages per second. The clock starts after a tenth of them.
     pub(crate) async fn run(
         &self,
         broker: Broker,
         store: &Postgres,
-        (lanes, batch): (usize, usize),
-        (messages, warm_up): (Vec<Bytes>, usize),
+        how: (usize, usize),
+        messages: Vec<Bytes>,
     ) -> Result<f64> {
         let address = self.address(broker).context("the broker's address is not set")?;
         let payloads: Vec<Vec<u8>> = messages.iter().map(|payload| payload.to_vec()).collect();
-        let queue = Queue::starting_after(messages, warm_up);
+        let queue = Queue::new(messages);
         match broker {
-            Broker::RabbitMq => run::<RabbitMq>(address, store, (lanes, batch), payloads, queue).await,
-            Broker::Nats => run::<Nats>(address, store, (lanes, batch), payloads, queue).await,
-            Broker::Kafka => run::<Kafka>(address, store, (lanes, batch), payloads, queue).await,
+            Broker::RabbitMq => run::<RabbitMq>(address, store, how, payloads, queue).await,
+            Broker::Nats => run::<Nats>(address, store, how, payloads, queue).await,
+            Broker::Kafka => run::<Kafka>(address, store, how, payloads, queue).await,
         }
     }
 }
 
-/// The clock counts the messages that the worker reports as settled.
 async fn run<B: Client>(
     address: &str,
     store: &Postgres,
-    (lanes, batch): (usize, usize),
+    how: (usize, usize),
     payloads: Vec<Vec<u8>>,
     queue: Queue,
 ) -> Result<f64> {
     let client = B::connect(address, NAME).await?;
     client.create().await?;
     client.publish(&payloads).await?;
-    let settled = queue.clone();
-    let worker = Worker::new("bench", store.clone(), B::default_source(address, NAME).await?)
-        .handler::<order_paid>()
-        .concurrency(lanes)
-        .batch(batch)
-        .observe(move |_, outcome| {
-            if !matches!(outcome, idem::Outcome::Scheduled { .. }) {
-                settled.ack();
-            }
-        });
+    let worker = worker_on(B::default_source(address, NAME).await?, store, how, queue.clone());
     let rate = worker::drive(worker, queue).await?;
     client.delete().await?;
     Ok(rate)
+}
+
+/// Returns a worker with these lanes and this batch size. The clock counts each message once: one that was stored in the
+/// inbox when it has run, and a copy, as after a rebalance of Kafka, not at all.
+pub(crate) fn worker_on<Src: Source>(
+    source: Src,
+    store: &Postgres,
+    (lanes, batch): (usize, usize),
+    settled: Queue,
+) -> worker::WithHandlers<Postgres, Src> {
+    Worker::new("bench", store.clone(), source)
+        .handler::<order_paid>()
+        .concurrency(lanes)
+        .batch(batch)
+        .observe(move |_, outcome| match outcome {
+            Outcome::Scheduled { .. } => settled.store(),
+            Outcome::Duplicate => {}
+            _ => settled.ack(),
+        })
 }

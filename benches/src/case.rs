@@ -67,9 +67,13 @@ pub(crate) enum Size {
     Growing,
 }
 
-/// How many messages a worker on Kafka processes before the clock starts. It stores the first 256 messages (the default
-/// window) of each of the four partitions, and runs them from the inbox.
-const STORED: usize = 2_048;
+/// How many messages a worker on Kafka processes before it is measured. It stores the first 256 messages (the default
+/// window) of each of the four partitions and runs them from the inbox, and then runs as many directly.
+pub(crate) const WARM_UP: usize = 2_048;
+
+/// How many messages are measured behind the warm-up, at least: ten thousand of each partition. When the clock starts, the
+/// client has fetched about a thousand of each (`queued.min.messages`), and a short run would measure its memory.
+pub(crate) const FROM_KAFKA: usize = 40_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Case {
@@ -105,10 +109,10 @@ impl Case {
         }
     }
 
-    /// Returns how many messages have to be processed before the clock starts.
+    /// Returns how many messages have to be processed before it is measured.
     pub(crate) fn warm_up(&self) -> usize {
         match self.side {
-            Side::Broker(Broker::Kafka, _) => STORED,
+            Side::Broker(Broker::Kafka, _) => WARM_UP,
             _ => 0,
         }
     }
@@ -133,9 +137,10 @@ impl Case {
         let least = match (self.side, self.work) {
             // The first deadlock takes a second, and must happen before the clock starts.
             (Side::Batch(2..), Work::Hot) => 10_000,
+            (Side::Broker(Broker::Kafka, _), _) => FROM_KAFKA,
             _ => 40 * self.lanes * self.together(),
         };
-        (messages as usize + self.warm_up()).clamp(least, most)
+        (messages as usize).clamp(least, most) + self.warm_up()
     }
 
     /// Returns its name in tables and files.

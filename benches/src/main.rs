@@ -60,6 +60,7 @@ mod sides;
 mod single;
 mod soak;
 mod sqlite;
+mod steady;
 mod table;
 mod tables;
 mod wire;

@@ -20,26 +20,38 @@ struct Inner {
     left: AtomicUsize,
     /// The number of unacked deliveries at which the clock starts.
     timed: usize,
+    /// The clock does not start by itself.
+    pauses: bool,
+    paused: Notify,
     started: OnceLock<Instant>,
     emptied: OnceLock<Instant>,
     empty: Notify,
+    /// How many deliveries were stored in the inbox first.
+    stored: AtomicUsize,
 }
 
 impl Queue {
     pub(crate) fn new(payloads: Vec<Bytes>) -> Self {
-        Self::starting_after(payloads, 0)
+        let tenth = payloads.len() / 10;
+        Self::starting_after(payloads, tenth, false)
     }
 
-    /// Creates a queue whose clock starts after this many acks, or after a tenth of them if that is more.
-    pub(crate) fn starting_after(payloads: Vec<Bytes>, acks: usize) -> Self {
-        let timed = payloads.len().saturating_sub((payloads.len() / 10).max(acks));
+    /// Creates a queue whose clock starts when [`go_on`](Self::go_on) is called, after this many acks.
+    pub(crate) fn pausing_after(payloads: Vec<Bytes>, acks: usize) -> Self {
+        Self::starting_after(payloads, acks, true)
+    }
+
+    fn starting_after(payloads: Vec<Bytes>, acks: usize, pauses: bool) -> Self {
         Self(Arc::new(Inner {
             left: AtomicUsize::new(payloads.len()),
-            timed,
+            timed: payloads.len().saturating_sub(acks),
+            pauses,
+            paused: Notify::new(),
             waiting: Mutex::new(payloads.into()),
             started: OnceLock::new(),
             emptied: OnceLock::new(),
             empty: Notify::new(),
+            stored: AtomicUsize::new(0),
         }))
     }
 
@@ -56,16 +68,39 @@ impl Queue {
     }
 
     /// Acks one delivery. The first tenth of the acks covers the start of the worker and its tasks; the clock then
-    /// starts, and the last ack stops it.
+    /// starts, unless the queue pauses there, and the last ack stops it.
     pub(crate) fn ack(&self) {
         let left = self.0.left.fetch_sub(1, SeqCst) - 1;
         if left == self.0.timed {
-            self.0.started.get_or_init(Instant::now);
+            match self.0.pauses {
+                true => self.0.paused.notify_one(),
+                false => self.go_on(),
+            }
         }
         if left == 0 {
             self.0.emptied.get_or_init(Instant::now);
             self.0.empty.notify_one();
         }
+    }
+
+    /// Counts a delivery that was stored in the inbox. It is acked when it has run.
+    pub(crate) fn store(&self) {
+        self.0.stored.fetch_add(1, SeqCst);
+    }
+
+    /// Returns how many deliveries were stored in the inbox so far.
+    pub(crate) fn stored(&self) -> usize {
+        self.0.stored.load(SeqCst)
+    }
+
+    /// Waits for the acks before the pause.
+    pub(crate) async fn paused(&self) {
+        self.0.paused.notified().await;
+    }
+
+    /// Starts the clock.
+    pub(crate) fn go_on(&self) {
+        self.0.started.get_or_init(Instant::now);
     }
 
     /// Returns how many deliveries are not acked.

@@ -17,8 +17,8 @@ use crate::pgbench::Pgbench;
 use crate::samples::Sample;
 use crate::single::cpu;
 use crate::sqlite::Files;
-use crate::tables::{Table, run};
-use crate::{autocommit, batches, by_hand_brokers, raw, worker};
+use crate::tables::{Table, log, run};
+use crate::{autocommit, batches, by_hand_brokers, raw, steady, worker};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -85,10 +85,17 @@ impl Sides {
     /// Runs one case once, and checks that the work was done.
     pub(crate) async fn measure(&mut self, case: &Case, messages: usize) -> Result<Sample> {
         self.clean(case).await?;
+        if let (Side::Broker(broker, batch), warm_up @ 1..) = (case.side, case.warm_up()) {
+            let (store, how) = (self.table(Size::Empty)?.store.clone(), (case.lanes, batch));
+            let warm = (message::fresh(messages)?, warm_up);
+            let sample = steady::run((&self.brokers, broker), &store, how, warm, &mut self.conn).await?;
+            self.verify(case, messages).await?;
+            return Ok(sample);
+        }
         let children = matches!(case.side, Side::Pgbench | Side::Peer(_));
-        let (log, time) = (self.log().await?, cpu(children)?);
+        let (before, time) = (log(&mut self.conn).await?, cpu(children)?);
         let rate = self.run(case, messages).await?;
-        let (time, log) = (cpu(children)?.saturating_sub(time), self.log().await? - log);
+        let (time, log) = (cpu(children)?.saturating_sub(time), log(&mut self.conn).await? - before);
         self.verify(case, messages).await?;
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
         Ok(Sample { rate, client: micros(time) / messages as f64, wal: log / messages as f64 })
@@ -124,7 +131,7 @@ impl Sides {
                 by_hand_brokers::run(&self.brokers, broker, &by_hand, lanes, messages).await
             }
             Side::Broker(broker, batch) => {
-                let (store, messages) = (&self.table(Size::Empty)?.store, (messages, case.warm_up()));
+                let store = &self.table(Size::Empty)?.store;
                 self.brokers.run(broker, store, (lanes, batch), messages).await
             }
         }
@@ -194,12 +201,6 @@ impl Sides {
             ensure!(claims == 0, "a natural handler made {claims} claims");
         }
         Ok(())
-    }
-
-    /// Returns the end of the write-ahead log, in bytes.
-    async fn log(&mut self) -> Result<f64> {
-        let text = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8";
-        Ok(sqlx::query_scalar(text).fetch_one(&mut self.conn).await?)
     }
 }
 

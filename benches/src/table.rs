@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::case::Case;
+use crate::case::{Case, FROM_KAFKA, WARM_UP};
 use crate::outcome::Outcome;
 use crate::plan::{self, Line};
 use crate::tables::Bytes;
@@ -16,6 +16,13 @@ impl Display for Outcome {
         row(f, &format!("({})", self.rounds), ["a second", "highest", "message", "CPU µs", "bytes"])?;
         for case in plan::cases(self.peers.len()) {
             self.case(f, &case)?;
+        }
+        if self.samples.iter().any(|(case, _)| case.warm_up() > 0) {
+            writeln!(
+                f,
+                "idem from Kafka: at least {FROM_KAFKA} messages behind the first {WARM_UP}, some of which it stores; its \
+                 client has about a thousand of each partition when the clock starts"
+            )?;
         }
         f.write_str("\n")?;
         row(f, "bytes of a claim on the disk", ["claims", "with indexes", "table", "key index"])?;

@@ -113,3 +113,9 @@ pub(crate) async fn run(conn: &mut PgConnection, text: String) -> Result<()> {
     sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await?;
     Ok(())
 }
+
+/// Returns the end of the write-ahead log, in bytes.
+pub(crate) async fn log(conn: &mut PgConnection) -> Result<f64> {
+    let text = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8";
+    Ok(sqlx::query_scalar(text).fetch_one(conn).await?)
+}

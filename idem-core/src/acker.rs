@@ -41,7 +41,7 @@ pub trait Acker: Send + 'static {
     fn ack(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
 
     /// Called before [`ack`](Self::ack) if the delivery had no claim and was stored in the inbox before its first run.
-    /// A source that has to mark redeliveries itself counts these calls.
+    /// A source that has to mark redeliveries itself needs these calls.
     fn stored(&mut self) {}
 
     /// Returns the delivery to the broker immediately, for another worker. Called only while the worker drains. A

@@ -111,8 +111,9 @@ pub trait Source: Send + 'static {
     }
 
     /// How many deliveries of all queues may be unsettled at present, if that is fewer than `max_unsettled` of each: a source
-    /// may have to take less for a while. The worker asks after each [`subscribe`](Self::subscribe) and each
-    /// [`next`](Self::next), and is not ready while the database refuses as many messages.
+    /// may have to take less, for a while or because of the broker's own limit. The worker asks after each
+    /// [`subscribe`](Self::subscribe) and each [`next`](Self::next), and is not ready while the database refuses as many
+    /// messages.
     fn room(&self) -> Option<usize> {
         None
     }
@@ -152,6 +153,11 @@ pub struct SubscribeOptions {
     pub consumer: String,
     /// The maximum number of unsettled deliveries: the prefetch, per queue if the source has several.
     pub max_unsettled: u16,
+    /// With this many unsettled deliveries each worker task still has one to process; those up to `max_unsettled` only wait
+    /// here, to save time. A source whose broker limits all workers together takes no more than this, because the others
+    /// would be missing elsewhere, and then returns it from [`Source::room`]. [`new`](Self::new) sets it to
+    /// `max_unsettled`.
+    pub least_unsettled: u16,
     /// How long a delivery normally stays unsettled: the longest timeout of the worker's handlers. The source warns if
     /// the broker takes deliveries back after less than a few times this.
     pub handler_timeout: Duration,
@@ -167,7 +173,8 @@ impl SubscribeOptions {
     /// has handled no message.
     pub fn new(consumer: impl Into<String>, max_unsettled: u16) -> Self {
         let (handler_timeout, order) = (Duration::from_secs(30), DeliveryOrder::None);
-        Self { consumer: consumer.into(), max_unsettled, handler_timeout, order, has_history: false }
+        let (consumer, least_unsettled) = (consumer.into(), max_unsettled);
+        Self { consumer, max_unsettled, least_unsettled, handler_timeout, order, has_history: false }
     }
 
     /// Sets how long a delivery normally stays unsettled.

@@ -36,7 +36,7 @@ impl Acker for KafkaAcker {
     }
 
     fn stored(&mut self) {
-        self.shared.lock().assigned.stored(&self.ticket);
+        self.ticket.marked = false;
     }
 
     /// Never fails.
@@ -46,7 +46,7 @@ impl Acker for KafkaAcker {
     }
 
     fn is_live(&self) -> bool {
-        self.shared.lock().assigned.is_live(&self.ticket)
+        self.ticket.assignment.is_live()
     }
 }
 
@@ -61,9 +61,36 @@ impl Drop for KafkaAcker {
 impl fmt::Debug for KafkaAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaAcker")
-            .field("partition", &format_args!("{}", self.ticket.partition))
+            .field("partition", &format_args!("{}", self.ticket.assignment.partition))
             .field("offset", &self.ticket.offset)
             .field("live", &self.is_live())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::{Delivery, DeliveryOrder};
+
+    use super::*;
+    use crate::partition::TopicPartition;
+
+    #[tokio::test]
+    async fn a_delivery_that_was_stored_lets_no_further_one_be_marked() {
+        let shared = Arc::new(Shared::new(1, 10, DeliveryOrder::None));
+        shared.lock().assigned.assign(TopicPartition::new(&"orders".into(), 0), None);
+        let mut marks = Vec::new();
+        for offset in 0..3 {
+            shared.receive(1, vec![(offset, Delivery::new("orders", "{}"))]);
+            let (ticket, delivery) = shared.next().await.unwrap();
+            let mut acker = KafkaAcker::new(Arc::clone(&shared), ticket);
+            // The first one is a duplicate.
+            if offset > 0 {
+                acker.stored();
+            }
+            assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+            marks.push(delivery.redelivered());
+        }
+        assert_eq!(marks, [true, true, false]);
     }
 }

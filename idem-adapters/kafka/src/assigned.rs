@@ -1,17 +1,17 @@
 //! The partitions assigned to this member, and their deliveries. Independent of the client.
 
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
-use std::time::Instant;
 
 use idem_core::{Delivery, DeliveryOrder};
 
+use crate::assignment::Assignment;
 use crate::partition::TopicPartition;
-use crate::stall::{Cause, Stall};
+use crate::stall::Cause;
 use crate::ticket::Ticket;
 
 mod partition;
+mod stalled;
 
 use partition::Partition;
 
@@ -41,40 +41,65 @@ pub(crate) struct Assigned {
     max_unsettled: usize,
     /// [`ORDERED`] or [`UNORDERED`].
     times: usize,
-    partitions: BTreeMap<TopicPartition, Partition>,
-    /// The partition that last had its turn.
-    turn: Option<TopicPartition>,
+    /// By the epochs of their assignments, since each delivery looks its partition up, and names take longer to compare.
+    partitions: BTreeMap<u64, Partition>,
+    epochs: BTreeMap<TopicPartition, u64>,
+    /// The epoch of the partition that last had its turn.
+    turn: u64,
     unsettled: usize,
+    /// How many records can be handed out, in all partitions.
+    ready: usize,
     /// Payload bytes handed out to the worker.
     held: usize,
+    /// The epoch of the last assignment. The first one is 1.
     epoch: u64,
+    /// How often partitions were assigned or revoked.
+    changes: u64,
 }
 
 impl Assigned {
     pub(crate) fn new(window: usize, max_unsettled: usize, order: DeliveryOrder) -> Self {
-        let times = if order == DeliveryOrder::None { UNORDERED } else { ORDERED };
-        Self { window, max_unsettled, times, partitions: BTreeMap::new(), turn: None, unsettled: 0, held: 0, epoch: 0 }
+        Self {
+            window,
+            max_unsettled,
+            times: if order == DeliveryOrder::None { UNORDERED } else { ORDERED },
+            partitions: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+            turn: 0,
+            unsettled: 0,
+            ready: 0,
+            held: 0,
+            epoch: 0,
+            changes: 0,
+        }
     }
 
     /// Adds a partition that was assigned to this member.
     pub(crate) fn assign(&mut self, partition: TopicPartition, begin: Option<i64>) {
         self.remove(&partition);
         self.epoch += 1;
-        let assigned = Partition::new(self.epoch, begin, self.window);
-        self.partitions.insert(partition, assigned);
+        self.epochs.insert(partition.clone(), self.epoch);
+        let assigned = Partition::new(Assignment::new(partition, self.epoch), begin, self.window);
+        self.partitions.insert(self.epoch, assigned);
+        self.changes += 1;
     }
 
-    /// Adds a received record. Until a window of deliveries has been stored, each may be the one on which the previous
-    /// owner crashed, and Kafka does not mark redeliveries.
-    pub(crate) fn receive(&mut self, (partition, epoch): (&TopicPartition, u64), offset: i64, delivery: Delivery) {
-        let owned = self.partitions.get_mut(partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
-        let Some(owned) = owned else { return };
+    /// Adds a received record of the assignment with this epoch. Kafka does not mark redeliveries. The previous owner may
+    /// have crashed on any of a window of deliveries, counted from its first unfinished one. Those before that one turn
+    /// out to be duplicates and do not count, unless their handlers are natural: without a claim they are stored, and use
+    /// up the window.
+    pub(crate) fn receive(&mut self, epoch: u64, offset: i64, delivery: Delivery) {
+        let Some(owned) = self.partitions.get_mut(&epoch).filter(|owned| !owned.leaving) else { return };
         if owned.tracker.deliver(offset) {
             owned.stall.receive();
-            let delivery = delivery.with_redelivered(owned.to_store > 0);
+            let marked = owned.received < owned.to_mark;
+            owned.received += 1;
+            let delivery = delivery.with_redelivered(marked);
             let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
-            let ticket = Ticket { partition: partition.clone(), offset, key, bytes, epoch: owned.epoch };
+            let ticket = Ticket { assignment: Arc::clone(&owned.assignment), offset, marked, key, bytes };
+            let ready = owned.buffer.ready();
             owned.buffer.push(ticket, delivery);
+            self.ready += owned.buffer.ready() - ready;
         }
     }
 
@@ -83,19 +108,15 @@ impl Assigned {
         if self.unsettled >= self.max_unsettled || self.held >= ROOM {
             return None;
         }
-        let (behind, before) = match &self.turn {
-            None => ((Unbounded, Unbounded), None),
-            Some(turn) => ((Excluded(turn), Unbounded), Some((Unbounded, Included(turn)))),
-        };
-        let before = before.into_iter().flat_map(|before| self.partitions.range::<TopicPartition, _>(before));
-        let mut turns = self.partitions.range::<TopicPartition, _>(behind).chain(before);
-        let next = turns.find(|(_, owned)| owned.buffer.is_ready() && self.has_share(owned))?.0.clone();
+        let mut turns = self.partitions.range(self.turn + 1..).chain(self.partitions.range(..=self.turn));
+        let next = *turns.find(|(_, owned)| owned.buffer.is_ready() && self.has_share(owned))?.0;
         let owned = self.partitions.get_mut(&next)?;
-        self.turn = Some(next);
+        self.turn = next;
         let (ticket, delivery) = owned.buffer.pop()?;
         owned.running += 1;
         owned.held += ticket.bytes;
         self.held += ticket.bytes;
+        self.ready -= 1;
         self.unsettled += 1;
         Some((ticket, delivery))
     }
@@ -119,8 +140,12 @@ impl Assigned {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
         owned.held -= ticket.bytes;
+        owned.to_mark += usize::from(ticket.marked);
         owned.tracker.finish(ticket.offset);
+        let ready = owned.buffer.ready();
         ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
+        let freed = owned.buffer.ready() - ready;
+        self.ready += freed;
         self.unsettled -= 1;
         self.held -= ticket.bytes;
         true
@@ -137,56 +162,59 @@ impl Assigned {
         true
     }
 
-    /// Counts a delivery that had no claim and was stored.
-    pub(crate) fn stored(&mut self, ticket: &Ticket) {
-        if let Some(owned) = self.owned(ticket) {
-            owned.to_store = owned.to_store.saturating_sub(1);
-        }
-    }
-
-    /// Whether a handler may start.
-    pub(crate) fn is_live(&self, ticket: &Ticket) -> bool {
-        self.partitions.get(&ticket.partition).is_some_and(|owned| owned.epoch == ticket.epoch && !owned.leaving)
+    /// Whether a record waits to be handed out, whatever may be unsettled. Each ack asks.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready > 0
     }
 
     /// Marks these partitions as being revoked.
     pub(crate) fn leave(&mut self, partitions: &[TopicPartition]) {
         for partition in partitions {
-            if let Some(owned) = self.partitions.get_mut(partition) {
+            if let Some(owned) = self.of(partition) {
                 owned.leaving = true;
+                owned.assignment.end();
+                let dropped = owned.buffer.ready();
                 owned.buffer.clear();
+                self.ready -= dropped;
             }
         }
+        self.changes += 1;
     }
 
     /// Whether deliveries of these partitions are still running.
     pub(crate) fn busy(&self, partitions: &[TopicPartition]) -> bool {
-        partitions.iter().filter_map(|partition| self.partitions.get(partition)).any(|owned| owned.running > 0)
+        let mut owned = partitions.iter().filter_map(|partition| self.partitions.get(self.epochs.get(partition)?));
+        owned.any(|owned| owned.running > 0)
     }
 
     /// Removes a partition that is no longer assigned. Its deliveries are stale from now on.
     pub(crate) fn remove(&mut self, partition: &TopicPartition) {
-        if let Some(owned) = self.partitions.remove(partition) {
+        if let Some(owned) = self.epochs.remove(partition).and_then(|epoch| self.partitions.remove(&epoch)) {
             self.unsettled -= owned.running + owned.left;
             self.held -= owned.held;
+            self.ready -= owned.buffer.ready();
+            self.changes += 1;
         }
     }
 
     /// Removes all partitions.
     pub(crate) fn clear(&mut self) {
         self.partitions.clear();
-        (self.unsettled, self.held) = (0, 0);
+        self.epochs.clear();
+        (self.unsettled, self.ready, self.held) = (0, 0, 0);
+        self.changes += 1;
     }
 
     /// Drops the buffered deliveries. They stay unfinished.
     pub(crate) fn discard(&mut self) {
         self.partitions.values_mut().for_each(|owned| owned.buffer.clear());
+        self.ready = 0;
     }
 
-    /// How many more records of this partition may be received.
-    pub(crate) fn room(&self, partition: &TopicPartition) -> usize {
+    /// How many more records of the assignment with this epoch may be received.
+    pub(crate) fn room(&self, epoch: u64) -> usize {
         let receives = |owned: &&Partition| !owned.leaving && owned.stall.receives();
-        let Some(owned) = self.partitions.get(partition).filter(receives) else { return 0 };
+        let Some(owned) = self.partitions.get(&epoch).filter(receives) else { return 0 };
         let sharing = self.partitions.len();
         if owned.buffer.bytes() >= ROOM / sharing {
             return 0;
@@ -203,66 +231,35 @@ impl Assigned {
     /// Whether it is time to receive more of a partition: half of what it may have, since each round of the thread costs
     /// about as much for one record as for many. If it has nothing to hand out, even one record counts, for example
     /// behind a slow delivery.
-    pub(crate) fn wants(&self, partition: &TopicPartition) -> bool {
-        let room = self.room(partition);
+    pub(crate) fn wants(&self, epoch: u64) -> bool {
+        let room = self.room(epoch);
         let half = self.window.min(self.share()) / 2;
-        room > 0 && (room >= half || !self.partitions.get(partition).is_some_and(|owned| owned.buffer.is_ready()))
-    }
-
-    /// The state of a partition that may have stalled. `None` if it is not assigned to this member.
-    pub(crate) fn stall(&mut self, partition: &TopicPartition) -> Option<&mut Stall> {
-        self.partitions.get_mut(partition).map(|owned| &mut owned.stall)
-    }
-
-    /// The partitions that have stalled for this cause and are to be tried again, each with the offset of the next
-    /// record to receive, if known.
-    pub(crate) fn due(&self, cause: Cause, now: Instant) -> Vec<(TopicPartition, Option<i64>)> {
-        let due = |owned: &Partition| !owned.leaving && owned.stall.cause() == Some(cause) && owned.stall.is_due(now);
-        let due = self.partitions.iter().filter(|(_, owned)| due(owned));
-        due.map(|(partition, owned)| (partition.clone(), owned.place())).collect()
-    }
-
-    /// Sets the offset at which an assignment begins that began without one.
-    pub(crate) fn begin(&mut self, partition: &TopicPartition, offset: i64, now: Instant) {
-        if let Some(owned) = self.partitions.get_mut(partition) {
-            owned.begin = Some(offset);
-            owned.stall.place(now);
-        }
-    }
-
-    /// The partitions that receive records, each with the offset of the next one, if known.
-    pub(crate) fn receiving(&self) -> BTreeMap<TopicPartition, Option<i64>> {
-        let receives = |owned: &Partition| !owned.leaving && owned.stall.receives();
-        let receiving = self.partitions.iter().filter(|(_, owned)| receives(owned));
-        receiving.map(|(partition, owned)| (partition.clone(), owned.place())).collect()
-    }
-
-    /// The number of stalled partitions of each topic that has any.
-    pub(crate) fn stalled(&self) -> BTreeMap<Arc<str>, usize> {
-        let mut stalled = BTreeMap::new();
-        for (partition, _) in self.partitions.iter().filter(|(_, owned)| owned.stall.cause().is_some()) {
-            *stalled.entry(Arc::clone(&partition.topic)).or_default() += 1;
-        }
-        stalled
+        room > 0 && (room >= half || !self.partitions.get(&epoch).is_some_and(|owned| owned.buffer.is_ready()))
     }
 
     /// The assigned partitions that are not being revoked, each with the epoch of its assignment.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (&TopicPartition, u64)> {
-        self.partitions.iter().filter(|(_, owned)| !owned.leaving).map(|(partition, owned)| (partition, owned.epoch))
+        let stays = self.partitions.values().filter(|owned| !owned.leaving);
+        stays.map(|owned| (&owned.assignment.partition, owned.assignment.epoch))
+    }
+
+    /// A number that changes when [`partitions`](Self::partitions) may.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether a partition of this topic is assigned to this member.
     pub(crate) fn has(&self, topic: &str) -> bool {
-        self.partitions.keys().any(|partition| &*partition.topic == topic)
+        self.epochs.keys().any(|partition| &*partition.topic == topic)
     }
 
     /// The finished prefixes that have grown since the last call: partition and last finished offset.
     pub(crate) fn progress(&mut self) -> Vec<(TopicPartition, i64)> {
         let mut progress = Vec::new();
-        for (partition, owned) in &mut self.partitions {
+        for owned in self.partitions.values_mut() {
             if let Some(finished) = owned.tracker.finished().filter(|_| owned.told != owned.tracker.finished()) {
                 owned.told = Some(finished);
-                progress.push((partition.clone(), finished));
+                progress.push((owned.assignment.partition.clone(), finished));
             }
         }
         progress
@@ -272,12 +269,16 @@ impl Assigned {
     /// prefix, or the offset at which the assignment began, if known.
     pub(crate) fn places(&self) -> BTreeMap<TopicPartition, Option<i64>> {
         let nowhere = |owned: &Partition| matches!(owned.stall.cause(), Some(Cause::NoLeader | Cause::Unplaced));
-        let led = self.partitions.iter().filter(|(_, owned)| !nowhere(owned));
-        led.map(|(partition, owned)| (partition.clone(), owned.at())).collect()
+        let led = self.partitions.values().filter(|owned| !nowhere(owned));
+        led.map(|owned| (owned.assignment.partition.clone(), owned.at())).collect()
     }
 
     fn owned(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
-        self.partitions.get_mut(&ticket.partition).filter(|owned| owned.epoch == ticket.epoch)
+        self.partitions.get_mut(&ticket.assignment.epoch)
+    }
+
+    fn of(&mut self, partition: &TopicPartition) -> Option<&mut Partition> {
+        self.partitions.get_mut(self.epochs.get(partition)?)
     }
 }
 

@@ -29,17 +29,18 @@ impl Bell {
         self.rung = true;
     }
 
-    /// Notes a settled delivery, and whether there is enough room in its partition now. Returns whether that wakes the
-    /// thread.
-    pub(crate) fn settled(&mut self, room: bool) -> bool {
+    /// Notes a settled delivery, and whether there is enough room in its partition now, which is not asked if there was
+    /// enough in one since the thread last woke. Returns whether that wakes the thread.
+    pub(crate) fn settled(&mut self, room: impl FnOnce() -> bool) -> bool {
         self.settled = true;
-        self.room |= room;
+        self.room = self.room || room();
         self.waits != Waits::Nothing && self.wakes()
     }
 
     /// Notes a delivery that was handed out, and whether its partition should receive more now, because nothing is left
-    /// to hand out. Returns whether that wakes the thread.
-    pub(crate) fn handed_out(&mut self, room: bool) -> bool {
+    /// to hand out. That is asked as for a settled one. Returns whether it wakes the thread.
+    pub(crate) fn handed_out(&mut self, room: impl FnOnce() -> bool) -> bool {
+        let room = !self.room && room();
         self.room |= room;
         room && self.waits == Waits::Room
     }
@@ -80,7 +81,7 @@ mod tests {
         ] {
             let mut bell = Bell::default();
             assert!(bell.sleep(waits));
-            assert_eq!(bell.settled(room), wakes, "{waits:?}, {room}");
+            assert_eq!(bell.settled(|| room), wakes, "{waits:?}, {room}");
         }
     }
 
@@ -88,23 +89,23 @@ mod tests {
     fn the_last_record_that_is_handed_out_wakes_who_waits_for_room() {
         let mut bell = Bell::default();
         assert!(bell.sleep(Waits::Room));
-        assert_eq!((bell.handed_out(false), bell.handed_out(true)), (false, true));
+        assert_eq!((bell.handed_out(|| false), bell.handed_out(|| true)), (false, true));
         bell.woke();
-        assert!(!bell.handed_out(true), "it is awake");
+        assert!(!bell.handed_out(|| true), "it is awake");
         assert!(!bell.sleep(Waits::Room), "and must not sleep");
         bell.woke();
-        assert!(bell.sleep(Waits::Quiet) && !bell.handed_out(true));
+        assert!(bell.sleep(Waits::Quiet) && !bell.handed_out(|| true));
     }
 
     #[test]
     fn an_event_just_before_the_thread_sleeps_keeps_it_awake_once() {
         let mut bell = Bell::default();
-        assert!(!bell.settled(true), "it is awake");
+        assert!(!bell.settled(|| true), "it is awake");
         assert!(!bell.sleep(Waits::Room));
         bell.woke();
         assert!(bell.sleep(Waits::Room));
         bell.woke();
-        assert!(!bell.settled(false));
+        assert!(!bell.settled(|| false));
         assert!(bell.sleep(Waits::Room), "there is not enough room");
         assert!(!bell.sleep(Waits::Quiet));
         bell.woke();

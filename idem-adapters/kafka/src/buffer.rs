@@ -58,6 +58,11 @@ impl Buffer {
         !self.ready.is_empty()
     }
 
+    /// How many records can be handed out now.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -87,8 +87,8 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> 
     }
     let consumer = Arc::new(consumer);
     asked.set(&consumer);
-    let queues = BTreeMap::new();
-    let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, order, queues };
+    let (queues, changes) = (BTreeMap::new(), None);
+    let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, order, queues, changes };
     let ended = thread.work();
     if let Err(loss) = &ended {
         shared.end(loss.clone());
@@ -107,6 +107,8 @@ struct Thread<'a> {
     subscribed: Subscribed,
     order: Order,
     queues: BTreeMap<TopicPartition, Queue>,
+    /// The number of changes of the assigned partitions that `queues` has seen.
+    changes: Option<u64>,
 }
 
 /// The records of one partition that wait for room in the buffer. The client stops fetching while it has enough of
@@ -191,6 +193,11 @@ impl Thread<'_> {
     /// Creates a queue for each newly assigned partition.
     fn split(&mut self) {
         let shared = self.shared.lock();
+        let changes = Some(shared.assigned.changes());
+        if self.changes == changes {
+            return;
+        }
+        self.changes = changes;
         let ours: BTreeMap<_, _> =
             shared.assigned.partitions().map(|(partition, epoch)| (partition.clone(), epoch)).collect();
         drop(shared);
@@ -211,8 +218,8 @@ impl Thread<'_> {
     /// Receives from each partition in turn as many records as there is room for.
     fn receive(&mut self) -> Result<Received, Loss> {
         let (mut left, mut records) = (Received::All, Vec::new());
-        for (partition, queue) in &mut self.queues {
-            let room = self.shared.room(partition);
+        let rooms = self.shared.rooms(self.queues.values().map(|queue| queue.epoch));
+        for ((partition, queue), room) in self.queues.iter_mut().zip(rooms) {
             let turn = room.min(TURN);
             let (mut received, mut bytes) = (Vec::new(), 0);
             while received.len() < turn && bytes < TURN_BYTES {
@@ -239,15 +246,15 @@ impl Thread<'_> {
             } else if bytes >= TURN_BYTES {
                 left = Received::More;
             }
-            records.push((partition.clone(), queue.epoch, received));
+            records.push((queue.epoch, received));
         }
         // All events from before this fetch have arrived by now. If one of them ends the subscription, these records
         // belong to another topic.
         self.serve()?;
         // An error of a partition that was just assigned comes through its own queue: the main one does not name it.
         self.split();
-        for (partition, epoch, received) in records {
-            self.shared.receive((&partition, epoch), received);
+        for (epoch, received) in records {
+            self.shared.receive(epoch, received);
         }
         Ok(left)
     }

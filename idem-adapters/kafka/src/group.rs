@@ -79,11 +79,7 @@ impl Member {
             // The revocation may be the only sign that a topic was deleted.
             self.shaken.store(true, Ordering::Relaxed);
         }
-        let mut inner = self.shared.lock();
-        for partition in &partitions {
-            inner.assigned.remove(partition);
-        }
-        drop(inner);
+        self.shared.remove(&partitions);
         self.clear();
         self.tell();
     }

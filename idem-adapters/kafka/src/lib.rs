@@ -47,8 +47,8 @@
 //!
 //! | | |
 //! |---|---|
-//! | After a crash | Kafka does not mark redeliveries. After each assignment, deliveries count as redelivered and are stored in the inbox before they run, until a window of deliveries without a claim was stored. |
-//! | A partition is revoked | Buffered records are dropped; running handlers have two seconds to finish; finished offsets are committed; later acks are stale and have no effect. |
+//! | After a crash | Kafka does not mark redeliveries. After each assignment, a window of deliveries of each partition counts as redelivered, and one more for each of them that has a claim. They are stored in the inbox before they run, at most one window of each partition. |
+//! | A partition is revoked | Buffered records are dropped; running handlers have two seconds to finish; finished offsets are committed; later acks are stale and have no effect. A delivery that waits for a worker task counts as running until a task takes it, and gives it up: if all tasks are busy with other partitions, the revocation takes the two seconds. |
 //! | A partition was lost | Nothing is committed. |
 //! | A handler is slow, or the database is unavailable | A separate thread polls the client all the time, so that the member stays in the group. `max.poll.interval.ms` does not limit a handler. |
 //! | The brokers are unavailable | The worker reports this and waits. Deliveries stay valid, and acks count, until the group assigns the partition to another member. |
@@ -144,6 +144,7 @@
 mod acker;
 mod address;
 mod assigned;
+mod assignment;
 mod bell;
 mod buffer;
 mod client_error;

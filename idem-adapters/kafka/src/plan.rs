@@ -95,15 +95,15 @@ impl Plan {
         self.known.iter().flat_map(of)
     }
 
-    /// Warns if the windows hold back deliveries that the worker has room for. With an order, more may be unsettled than
-    /// run, so that this is no loss.
-    pub(crate) fn warn_of_small_windows(&self) {
+    /// Warns if the windows hold back deliveries that the worker wants: as many as leave none of its tasks without one. With
+    /// an order, more may be unsettled than run, so that this is no loss.
+    pub(crate) fn warn_of_small_windows(&self, wanted: usize) {
         let partitions = self.partitions().count().max(1);
         let unsettled = self.window.saturating_mul(partitions);
-        if self.order != DeliveryOrder::None || unsettled >= self.max_unsettled {
+        if self.order != DeliveryOrder::None || unsettled >= wanted {
             return;
         }
-        let (topic, window, wanted) = (&self.wanted.text, self.window, self.max_unsettled);
+        let (topic, window) = (&self.wanted.text, self.window);
         let enough = wanted.div_ceil(partitions);
         tracing::warn!(
             %topic,
@@ -111,7 +111,8 @@ impl Plan {
             partitions,
             wanted,
             "the worker wants {wanted} deliveries in flight, and {partitions} partitions with a window of {window} give it at most \
-             {unsettled}: set .window({enough}) in all workers of the group, or lower .concurrency(..) or .batch(..)"
+             {unsettled}: set .window({enough}) in all workers of the group, or lower .prefetch(..), .concurrency(..) or \
+             .batch(..)"
         );
     }
 

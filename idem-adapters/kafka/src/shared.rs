@@ -93,9 +93,9 @@ impl Shared {
 
     /// Takes the next delivery, and wakes the thread if its partition should receive more now.
     fn take(&self, inner: &mut Inner) -> Option<(Ticket, Delivery)> {
-        let taken = inner.assigned.take()?;
-        let room = inner.assigned.wants(&taken.0.partition);
-        if inner.bell.handed_out(room) {
+        let Inner { assigned, bell, .. } = inner;
+        let taken = assigned.take()?;
+        if bell.handed_out(|| assigned.wants(taken.0.assignment.epoch)) {
             self.wake.notify_one();
         }
         Some(taken)
@@ -131,20 +131,31 @@ impl Shared {
         }
     }
 
-    /// How many more records of this partition may be received.
-    pub(crate) fn room(&self, partition: &TopicPartition) -> usize {
+    /// How many more records of the assignments with these epochs may be received.
+    pub(crate) fn rooms(&self, epochs: impl Iterator<Item = u64>) -> Vec<usize> {
         let inner = self.lock();
-        if inner.draining { 0 } else { inner.assigned.room(partition) }
+        epochs.map(|epoch| if inner.draining { 0 } else { inner.assigned.room(epoch) }).collect()
     }
 
-    /// Adds records of one assignment of a partition, in order.
-    pub(crate) fn receive(&self, partition: (&TopicPartition, u64), records: Vec<(i64, Delivery)>) {
+    /// Adds records of the assignment with this epoch, in order.
+    pub(crate) fn receive(&self, epoch: u64, records: Vec<(i64, Delivery)>) {
         let mut inner = self.lock();
-        if inner.draining {
+        if inner.draining || records.is_empty() {
             return;
         }
         for (offset, delivery) in records {
-            inner.assigned.receive(partition, offset, delivery);
+            inner.assigned.receive(epoch, offset, delivery);
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Removes partitions that are no longer assigned. Their deliveries are no longer unsettled here, so records of others
+    /// may be handed out.
+    pub(crate) fn remove(&self, partitions: &[TopicPartition]) {
+        let mut inner = self.lock();
+        for partition in partitions {
+            inner.assigned.remove(partition);
         }
         drop(inner);
         self.changed.notify_one();
@@ -202,14 +213,18 @@ impl Shared {
 
     fn settle(&self, ticket: &Ticket, how: impl FnOnce(&mut Assigned, &Ticket) -> bool) -> bool {
         let mut inner = self.lock();
-        let live = how(&mut inner.assigned, ticket);
-        let room = inner.assigned.wants(&ticket.partition);
-        let wakes = inner.bell.settled(room);
+        let Inner { assigned, bell, .. } = &mut *inner;
+        let live = how(assigned, ticket);
+        let wakes = bell.settled(|| assigned.wants(ticket.assignment.epoch));
+        let is_ready = assigned.is_ready();
         drop(inner);
         if wakes {
             self.wake.notify_one();
         }
-        self.changed.notify_one();
+        // A source that waits for records is notified when they are received.
+        if is_ready {
+            self.changed.notify_one();
+        }
         live
     }
 
@@ -258,35 +273,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn down() -> Loss {
-        Loss::Broker("no broker can be reached".to_owned(), String::new())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn brokers_that_seem_to_be_down_as_the_client_joins_are_not_lost() {
-        let shared = Shared::new(16, 16, DeliveryOrder::None);
-        shared.lose(down());
-        let joins = async {
-            tokio::time::sleep(SEEMINGLY / 2).await;
-            shared.has_joined();
-        };
-        let (joined, ()) = tokio::join!(shared.joined(), joins);
-        assert_eq!((joined, shared.is_lost()), (Ok(()), false));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn brokers_that_stay_down_are_lost() {
-        let shared = Shared::new(16, 16, DeliveryOrder::None);
-        shared.lose(down());
-        let began = time::Instant::now();
-        assert_eq!(shared.joined().await, Err(down()));
-        assert!(began.elapsed() >= SEEMINGLY);
-        // A member that has joined before is not kept waiting.
-        shared.has_joined();
-        let again = time::Instant::now();
-        assert_eq!((shared.joined().await, again.elapsed()), (Err(down()), Duration::ZERO));
-    }
-}
+mod tests;

@@ -112,8 +112,9 @@ impl Topic {
     ///
     /// Behind a slow message, a partition continues for at most this many deliveries. After each assignment, this many
     /// deliveries are stored in the inbox before they run, since the previous owner may have crashed on one of them.
-    /// All members of a group therefore need the same window, and it must not be reduced while the group runs. To
-    /// reduce it, first shut down all members gracefully.
+    /// All members of a group therefore need the same window. Neither raise nor reduce it in a rolling deployment: a
+    /// member with the smaller one could run a message directly on which one with the larger one has crashed. To change
+    /// it, first shut down all members gracefully.
     pub fn window(mut self, deliveries: u16) -> Self {
         self.window = usize::from(deliveries);
         self
@@ -229,7 +230,7 @@ impl Source for Topic {
             begins: BTreeMap::new(),
             since: SystemTime::now(),
         };
-        plan.warn_of_small_windows();
+        plan.warn_of_small_windows(options.least_unsettled.into());
         let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled, plan.order));
         let asked = Asked::default();
         let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;

@@ -1,15 +1,17 @@
 //! Identifies one delivery.
 
-use crate::partition::TopicPartition;
+use std::sync::Arc;
 
-/// Identifies one delivery of one assignment of its partition. Offsets may repeat in the next assignment; epochs do
-/// not.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use crate::assignment::Assignment;
+
+/// Identifies one delivery of one assignment of its partition.
+#[derive(Debug, Clone)]
 pub(crate) struct Ticket {
-    pub(crate) partition: TopicPartition,
+    pub(crate) assignment: Arc<Assignment>,
     pub(crate) offset: i64,
+    /// Marked as redelivered, and not stored.
+    pub(crate) marked: bool,
     /// The ordering key, if an order is kept.
     pub(crate) key: Option<u64>,
     pub(crate) bytes: usize,
-    pub(crate) epoch: u64,
 }

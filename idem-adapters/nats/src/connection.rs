@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, Event};
+use async_nats::{Client, Event, Request};
 use bytes::Bytes;
 use idem_core::{BoxError, Error};
 use tokio::time::timeout;
@@ -84,10 +84,11 @@ impl Connection {
         jetstream::with_prefix(self.client.clone(), &self.api)
     }
 
-    /// Sends `word` to the ack subject of a delivery and waits for JetStream's response. Any other response is an
-    /// error: if no consumer listens on the subject, the server itself responds, with status 503.
+    /// Sends `word` to the ack subject of a delivery and waits for JetStream's response, without a limit. Any other
+    /// response is an error: if no consumer listens on the subject, the server itself responds, with status 503.
     pub(crate) async fn ask(&self, subject: &str, word: &'static str) -> Result<(), BoxError> {
-        let asked = self.client.request(subject.to_owned(), Bytes::from_static(word.as_bytes()));
+        let request = Request::new().payload(Bytes::from_static(word.as_bytes())).timeout(None);
+        let asked = self.client.send_request(subject.to_owned(), request);
         let answer = tokio::select! {
             biased;
             answer = asked => answer?,

@@ -6,7 +6,7 @@ use async_nats::jetstream::consumer::AckPolicy;
 use idem_core::{DeliveryOrder, SubscribeOptions};
 use serde_json::{Value, json};
 
-use crate::settings::{ACK_WAIT, Found, MAX_ACK_PENDING, SHORTEST, Wishes, filters, nanos};
+use crate::settings::{ACK_WAIT, Found, MAX_ACK_PENDING, SHORTEST, Wishes, filters, max_unsettled, nanos};
 
 /// A setting with the wrong value.
 #[derive(Debug)]
@@ -57,10 +57,11 @@ pub(crate) fn differences(found: &Found, wishes: &Wishes, options: &SubscribeOpt
         None => (config.ack_wait >= SHORTEST, ACK_WAIT, format!("{SHORTEST:?} or more, best {ACK_WAIT:?}")),
     };
     check(fine, "ack_wait", format!("{:?}", config.ack_wait), &must, &[("ack_wait", json!(nanos(wait)))]);
-    let (pending, needed) = (config.max_ack_pending, i64::from(options.max_unsettled));
+    let (pending, needed) = (config.max_ack_pending, i64::from(max_unsettled(config, options)));
+    let room = format!("{needed} or more (what is in flight, which .prefetch(..) and .concurrency(..) lower)");
     let (fine, must, set) = match options.order {
         DeliveryOrder::Queue => (pending == 1, "1 (for DeliveryOrder::Queue)".to_owned(), 1),
-        _ => (pending < 0 || pending >= needed, format!("{needed} or more (what is in flight)"), MAX_ACK_PENDING),
+        _ => (pending < 0 || pending >= needed, room, MAX_ACK_PENDING),
     };
     check(fine, "max_ack_pending", pending.to_string(), &must, &[("max_ack_pending", json!(set))]);
     let bodies = !config.headers_only;

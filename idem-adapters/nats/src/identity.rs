@@ -5,11 +5,12 @@
 //! consumer while no pull waits, so acks are sent only for a consumer that was seen a moment ago. And a worker that has
 //! run before does not pull from a new stream at once, so that the acks of that moment find nothing to settle.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use idem_core::BoxError;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::connection::{Connection, Lost};
@@ -28,19 +29,35 @@ pub(crate) struct Identity {
     stream: Arc<str>,
     consumer: String,
     created: SystemTime,
-    /// When the last request was sent whose response showed this consumer. Locked during a request, so that all acks
-    /// that wait share one.
-    seen: tokio::sync::Mutex<Instant>,
+    /// The time from which the next two count, in nanoseconds.
+    zero: Instant,
+    /// When the last request was sent whose response showed this consumer.
+    seen: AtomicU64,
     /// Responses to requests sent before this prove nothing.
-    doubted: Mutex<Instant>,
+    doubted: AtomicU64,
+    /// Locked during a request, so that all acks that wait share one.
+    asking: Mutex<()>,
     replaced: AtomicBool,
 }
 
 impl Identity {
     /// Describes the consumer that was found by a request sent at `seen`.
     pub(crate) fn new(stream: Arc<str>, consumer: String, created: SystemTime, seen: Instant) -> Self {
-        let (seen, doubted) = (tokio::sync::Mutex::new(seen), Mutex::new(seen));
-        Self { stream, consumer, created, seen, doubted, replaced: AtomicBool::new(false) }
+        Self {
+            stream,
+            consumer,
+            created,
+            zero: seen,
+            seen: AtomicU64::new(0),
+            doubted: AtomicU64::new(0),
+            asking: Mutex::new(()),
+            replaced: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether [`confirm`](Self::confirm) would return at once. Each ack asks, so nothing is locked.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.is_recent(Instant::now())
     }
 
     /// Returns once it is certain that the consumer has not been another one until a moment ago. Asks the server if the
@@ -48,13 +65,11 @@ impl Identity {
     /// decides what its deliveries are. Cancel safe: the next caller asks again.
     pub(crate) async fn confirm(&self, connection: &Connection) -> Result<(), BoxError> {
         let came = Instant::now();
-        // Compared with the time at which the ack came: a response that takes longer than that is recent all the same,
-        // or a slow server would be asked again and again.
-        let is_recent = |seen: Instant| seen + RECENT > came && seen.elapsed() < SLOWEST && seen >= self.doubted();
         let confirmed = async {
-            let mut seen = self.seen.lock().await;
-            while !is_recent(*seen) {
-                *seen = self.ask(connection).await?;
+            let _asking = self.asking.lock().await;
+            while !self.is_recent(came) {
+                let asked = self.ask(connection).await?;
+                self.seen.store(self.nanos(asked), Ordering::SeqCst);
             }
             Ok(())
         };
@@ -65,9 +80,17 @@ impl Identity {
         }
     }
 
+    /// Returns whether the last response is recent enough for an ack that came at this time. A response that takes
+    /// longer than that is recent all the same, or a slow server would be asked again and again.
+    fn is_recent(&self, came: Instant) -> bool {
+        let seen = self.seen.load(Ordering::SeqCst);
+        let at = self.zero + Duration::from_nanos(seen);
+        at + RECENT > came && at.elapsed() < SLOWEST && seen >= self.doubted.load(Ordering::SeqCst)
+    }
+
     /// Records a sign of another consumer.
     pub(crate) fn doubt(&self) {
-        *self.doubted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.doubted.store(self.nanos(Instant::now()), Ordering::SeqCst);
     }
 
     /// Returns whether there is another consumer of this name by now.
@@ -88,8 +111,8 @@ impl Identity {
         Err(Lost.into())
     }
 
-    fn doubted(&self) -> Instant {
-        *self.doubted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn nanos(&self, time: Instant) -> u64 {
+        u64::try_from(time.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -101,7 +124,28 @@ pub(crate) fn rest(created: SystemTime) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ack_relies_on_a_response_for_a_second_unless_there_is_doubt() {
+        let identity = Identity::new("orders".into(), "billing".to_owned(), SystemTime::now(), Instant::now());
+        let moment = Duration::from_millis(1);
+        advance(RECENT - moment).await;
+        assert!(identity.is_certain());
+        identity.doubt();
+        assert!(!identity.is_certain());
+        let came = Instant::now();
+        identity.seen.store(identity.nanos(came), Ordering::SeqCst);
+        assert!(identity.is_certain(), "it was asked for after the doubt");
+        advance(RECENT).await;
+        assert!(!identity.is_certain());
+        advance(SLOWEST - RECENT - moment).await;
+        assert!(identity.is_recent(came), "the response was slow");
+        advance(moment).await;
+        assert!(!identity.is_recent(came));
+    }
 
     #[test]
     fn a_new_stream_rests_and_an_old_one_does_not() {

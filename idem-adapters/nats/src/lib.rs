@@ -42,7 +42,7 @@
 //! | `max_deliver` | -1 | after that many deliveries the server silently skips the message; idem keeps dead letters |
 //! | `backoff` | none | it overrides `ack_wait` |
 //! | `ack_wait` | one second or more, or the value of [`Stream::ack_wait`] | leases are extended after a third of it |
-//! | `max_ack_pending` | -1 (the default of idem), or at least as many as the worker may have unsettled; 1 with `DeliveryOrder::Queue` | it limits all workers together: if it is smaller than the sum of their unsettled deliveries, some are idle |
+//! | `max_ack_pending` | -1 (the default of idem), or at least as many as the worker processes at once (its `.prefetch(..)`, if that is set, and twice as many with `.batch(..)`); 1 with `DeliveryOrder::Queue` | it limits all workers together: if it is smaller than the sum of their unsettled deliveries, some are idle. With a limit, a worker takes no single message ahead of those that it processes, unless `.prefetch(..)` is set |
 //! | `headers_only` | false | handlers need the body |
 //! | `inactive_threshold` | none | the server would delete the consumer, and a new one would start over |
 //! | filter | that of [`Stream::filter_subject`] | another filter silently leaves out messages |
@@ -81,7 +81,7 @@
 //!
 //! | [`DeliveryOrder`](idem_core::DeliveryOrder) | |
 //! |---|---|
-//! | `None` | as many at a time as the worker's concurrency allows |
+//! | `None` | as many at a time as the worker's prefetch allows |
 //! | `Queue` | one at a time for all workers of the consumer: `max_ack_pending` must be 1 |
 //! | `Partition`, `Key` | rejected: JetStream has neither. Map subjects to partitions on the server, and use one consumer with a filter and `Queue` for each |
 //!
@@ -117,6 +117,7 @@ mod denied;
 mod difference;
 mod error;
 mod first;
+mod gather;
 mod identity;
 mod keeper;
 mod lag;

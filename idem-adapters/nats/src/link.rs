@@ -13,8 +13,9 @@ use crate::identity::Identity;
 /// The current connection of a source, and the consumer that it is for. Ackers hold this, because on NATS a delivery
 /// outlives the connection that brought it.
 #[derive(Clone)]
-pub(crate) struct Link(Arc<watch::Sender<Option<Linked>>>);
+pub(crate) struct Link(Arc<watch::Sender<Option<Arc<Linked>>>>);
 
+/// Shared, since a client is not cheap to clone, and each ack has one.
 type Linked = (Connection, Arc<Identity>);
 
 impl Link {
@@ -23,20 +24,20 @@ impl Link {
     }
 
     pub(crate) fn set(&self, linked: Option<Linked>) {
-        self.0.send_replace(linked);
+        self.0.send_replace(linked.map(Arc::new));
     }
 
     /// Returns the connection if there is one that is not lost.
     pub(crate) fn now(&self) -> Option<Connection> {
-        Some(self.linked()?.0)
+        Some(self.linked()?.0.clone())
     }
 
-    fn linked(&self) -> Option<Linked> {
-        self.0.borrow().clone().filter(|(connection, _)| !connection.lost.is_cancelled())
+    fn linked(&self) -> Option<Arc<Linked>> {
+        self.0.borrow().clone().filter(|linked| !linked.0.lost.is_cancelled())
     }
 
     /// Waits until there is a connection, and returns it.
-    async fn soon(&self) -> Linked {
+    async fn soon(&self) -> Arc<Linked> {
         let mut changes = self.0.subscribe();
         loop {
             // Marked before the check, so that no change in between is missed.
@@ -50,13 +51,17 @@ impl Link {
         }
     }
 
-    /// Waits until there is a connection whose consumer is certain to be the expected one, and returns it.
-    async fn certain(&self) -> Result<Connection, BoxError> {
+    /// Waits until there is a connection whose consumer is certain to be the expected one, and returns it. There nearly
+    /// always is one that was seen a moment ago: then nothing is waited for or locked.
+    async fn certain(&self) -> Result<Arc<Linked>, BoxError> {
+        if let Some(linked) = self.linked().filter(|linked| linked.1.is_certain()) {
+            return Ok(linked);
+        }
         loop {
-            let (connection, identity) = self.soon().await;
-            match identity.confirm(&connection).await {
+            let linked = self.soon().await;
+            match linked.1.confirm(&linked.0).await {
                 Err(error) if error.is::<Lost>() => {}
-                confirmed => return confirmed.map(|()| connection),
+                confirmed => return confirmed.map(|()| linked),
             }
         }
     }
@@ -72,12 +77,12 @@ impl Link {
     ) -> Result<bool, BoxError> {
         let asked = async {
             loop {
-                let connection = self.certain().await?;
+                let linked = self.certain().await?;
                 // The subscription that opened this connection has already checked whether the stream was recreated.
                 if !meant() {
                     return Ok(false);
                 }
-                match connection.ask(subject, word).await {
+                match linked.0.ask(subject, word).await {
                     Err(error) if error.is::<Lost>() => {}
                     answer => return answer.map(|()| true),
                 }
@@ -89,8 +94,8 @@ impl Link {
     /// Sends `word` over the current connection and waits for the consumer's response until `limit`. Fails if there is
     /// no connection.
     pub(crate) async fn ask(&self, subject: &str, word: &'static str, limit: Instant) -> Result<(), BoxError> {
-        let connection = self.now().ok_or(Lost)?;
-        timeout_at(limit, connection.ask(subject, word)).await.unwrap_or_else(|_| Err(silence(word)))
+        let linked = self.linked().ok_or(Lost)?;
+        timeout_at(limit, linked.0.ask(subject, word)).await.unwrap_or_else(|_| Err(silence(word)))
     }
 
     /// Sends `word` as soon as there is a connection, and does not wait for a response. Returns `false` as
@@ -101,11 +106,11 @@ impl Link {
         word: &'static str,
         meant: impl Fn() -> bool,
     ) -> Result<bool, BoxError> {
-        let connection = timeout(ANSWER, self.certain()).await.map_err(|_| Lost)??;
+        let linked = timeout(ANSWER, self.certain()).await.map_err(|_| Lost)??;
         if !meant() {
             return Ok(false);
         }
-        connection.client.publish(subject.to_owned(), Bytes::from_static(word.as_bytes())).await?;
+        linked.0.client.publish(subject.to_owned(), Bytes::from_static(word.as_bytes())).await?;
         Ok(true)
     }
 }

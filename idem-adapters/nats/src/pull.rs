@@ -1,9 +1,10 @@
 //! Pulls messages: requests as many as the source has room for, and hands them on.
 
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_nats::{Client, Message, StatusCode, Subscriber};
+use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use idem_core::{BoxError, Delivery};
@@ -16,11 +17,14 @@ use crate::acker::NatsAcker;
 use crate::connection::{Connection, Lost};
 use crate::delivery::{Facts, common, delivery};
 use crate::first::First;
+use crate::gather::Gather;
 use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::leases::Leases;
 use crate::link::Link;
 use crate::settings::nanos;
+
+mod status;
 
 /// A delivery or, as the last item, the reason why no more arrive.
 pub(crate) type Arrival = Result<(Delivery, NatsAcker), BoxError>;
@@ -76,6 +80,7 @@ struct Puller {
     heard: Instant,
     /// No pull is sent before this time.
     paused: Instant,
+    gather: Gather,
     /// Whether a delivery was a sign of another consumer.
     doubtful: bool,
     /// When the subscription began, until the first message or status arrives.
@@ -101,6 +106,7 @@ impl Pull {
             asked: 0,
             heard: now,
             paused: now + self.rest,
+            gather: Gather::default(),
             doubtful: false,
             pull: self,
             began: Some(now),
@@ -128,30 +134,48 @@ impl Pull {
 impl Puller {
     async fn run(&mut self, arrivals: &UnboundedSender<Arrival>, stop: &CancellationToken) -> Result<(), BoxError> {
         let (lost, leases) = (self.pull.connection.lost.clone(), Arc::clone(&self.pull.leases));
+        let mut sleep = pin!(sleep_until(self.heard + SILENCE));
         loop {
+            if !self.take_ready(arrivals)? {
+                return Err(Lost.into());
+            }
+            if std::mem::take(&mut self.doubtful) {
+                self.confirm().await?;
+            }
             self.ask().await?;
             let silent = self.heard + SILENCE;
             let look = if self.asked > 0 { silent } else { silent.min(Instant::now() + PAUSE) };
+            let look = self.gather.due().map_or(look, |due| look.min(due));
+            // It may end too early, but never too late: to move it for each message costs more than to look once more.
+            if look < sleep.deadline() || sleep.is_elapsed() {
+                sleep.as_mut().reset(look);
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.rest(arrivals).await,
                 message = self.subscriber.next() => self.take(message.ok_or(Lost)?, arrivals)?,
                 () = lost.cancelled() => {
                     // The messages that arrived before the loss are still valid.
-                    while let Some(Some(message)) = self.subscriber.next().now_or_never() {
-                        self.take(message, arrivals)?;
-                    }
+                    self.take_ready(arrivals)?;
                     return Err(self.lost());
                 }
                 () = leases.freed.notified() => {}
-                () = sleep_until(look) => {
+                () = sleep.as_mut() => {
                     if silent <= Instant::now() {
                         self.check().await?;
                     }
                 }
             }
-            if std::mem::take(&mut self.doubtful) {
-                self.confirm().await?;
+        }
+    }
+
+    /// Takes the messages that are there, which a pull has bounded. Returns `false` if the subscriber has ended.
+    fn take_ready(&mut self, arrivals: &UnboundedSender<Arrival>) -> Result<bool, BoxError> {
+        loop {
+            match self.subscriber.next().now_or_never() {
+                Some(Some(message)) => self.take(message, arrivals)?,
+                Some(None) => return Ok(false),
+                None => return Ok(true),
             }
         }
     }
@@ -177,13 +201,19 @@ impl Puller {
         }
     }
 
-    /// Pulls as many messages as the source has room for, unless a pull already waits.
+    /// Pulls as many messages as the source has room for, unless a pull already waits or more room is gathered.
     async fn ask(&mut self) -> Result<(), BoxError> {
-        let room = self.pull.max_unsettled.saturating_sub(self.pull.leases.count()).min(self.pull.max_batch);
-        let settled = self.pull.first.are_settled(&self.pull.leases);
-        if self.asked > 0 || room == 0 || self.paused > Instant::now() || !settled {
+        let all = self.pull.max_unsettled.min(self.pull.max_batch);
+        let room = self.pull.max_unsettled.saturating_sub(self.pull.leases.count()).min(all);
+        let (settled, now) = (self.pull.first.are_settled(&self.pull.leases), Instant::now());
+        if self.asked > 0 || room == 0 || self.paused > now || !settled {
+            self.gather.restart();
             return Ok(());
         }
+        if !self.gather.is_worth(room, all, now) {
+            return Ok(());
+        }
+        self.gather.restart();
         self.number += 1;
         let expires = EXPIRES.min(self.pull.max_expires);
         let request = json!({
@@ -221,60 +251,6 @@ impl Puller {
         // If the receiver is gone, the acker is dropped and its delivery is released.
         let _ = arrivals.send(Ok((delivery, acker)));
         Ok(())
-    }
-
-    /// Handles the server's status of a pull.
-    fn status(&mut self, message: &Message) -> Result<(), BoxError> {
-        let ours = message.subject.rsplit('.').next().is_some_and(|token| token == self.number.to_string());
-        let text = message.description.as_deref().unwrap_or_default();
-        match message.status {
-            Some(StatusCode::IDLE_HEARTBEAT) => Ok(()),
-            _ if !ours => Ok(()),
-            // The pull has expired.
-            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => {
-                (self.asked, self.unanswered) = (0, 0);
-                Ok(())
-            }
-            // This is normal for a moment while a cluster elects a leader.
-            Some(StatusCode::NO_RESPONDERS) if self.unanswered == 0 => {
-                self.unanswered += 1;
-                self.pause();
-                Ok(())
-            }
-            Some(StatusCode::NO_RESPONDERS) => {
-                Err("the server knows no such consumer: it was deleted, or JetStream is not ready".into())
-            }
-            // Other workers use all that the consumer allows.
-            Some(_) if text.contains("MaxAckPending") || text.contains("MaxWaiting") => {
-                tracing::debug!(consumer = self.pull.consumer, text, "the consumer allows no pull now");
-                self.pause();
-                Ok(())
-            }
-            Some(status) => Err(format!("the server ended the pull: {status} {text}").into()),
-            None => {
-                Err("received a message that is not from JetStream: the account may import it under other subjects"
-                    .into())
-            }
-        }
-    }
-
-    /// Returns the error of a lost connection. async-nats silently closes the connection at headers that it cannot
-    /// read, and does so again at the next attempt.
-    fn lost(&self) -> BoxError {
-        if self.pull.identity.is_replaced() {
-            return "the consumer was deleted and recreated".into();
-        }
-        if self.began.is_some_and(|began| began.elapsed() < SILENCE) {
-            let what = "the connection to NATS was lost as soon as it was asked for messages: if that goes on, look for a \
-                        message with headers that are not UTF-8 (nats stream view), which async-nats cannot read, and \
-                        take it out of the stream by hand (nats stream rmm)";
-            return what.into();
-        }
-        Lost.into()
-    }
-
-    fn pause(&mut self) {
-        (self.asked, self.paused) = (0, Instant::now() + PAUSE);
     }
 
     /// Ends the subscription, and takes the messages that are on their way.

@@ -92,6 +92,12 @@ pub(crate) fn config(name: &str, wishes: &Wishes, options: &SubscribeOptions, si
     config
 }
 
+/// Returns how many deliveries a worker may have unsettled. Those that would only wait in it are not taken from a consumer
+/// with a limit for all workers together: they could leave nothing for another one.
+pub(crate) fn max_unsettled(config: &consumer::Config, options: &SubscribeOptions) -> u16 {
+    if config.max_ack_pending > 0 { options.least_unsettled } else { options.max_unsettled }
+}
+
 /// Returns the filter settings. A single filter uses the setting that servers older than 2.10 read.
 pub(crate) fn filters(filters: &[String]) -> [(&'static str, Value); 2] {
     match filters {
@@ -108,6 +114,14 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_waits_in_a_worker_if_the_consumer_has_a_limit() {
+        let mut options = SubscribeOptions::new("billing", 20);
+        options.least_unsettled = 16;
+        let of = |max_ack_pending| max_unsettled(&consumer::Config { max_ack_pending, ..Default::default() }, &options);
+        assert_eq!([-1, 16, 1000].map(of), [20, 16, 16]);
+    }
 
     #[test]
     fn a_new_consumer_has_room_for_several_workers_with_the_largest_batches() {

@@ -23,6 +23,7 @@ use crate::identity::{Identity, rest};
 use crate::keeper::keep;
 use crate::lag::lag;
 use crate::pull::Pull;
+use crate::settings::max_unsettled;
 use crate::stream::Stream;
 use crate::subscription::{Made, Subscription};
 
@@ -52,6 +53,7 @@ impl Stream {
         self.keeper.shutdown().await;
         self.keeper.spawn(keep(self.link.clone(), Arc::clone(&self.leases), info.config.ack_wait));
 
+        let own = max_unsettled(&info.config, options);
         let limit = |limit: Duration| if limit.is_zero() { Duration::MAX } else { limit };
         let mut pull = Pull {
             connection,
@@ -66,7 +68,7 @@ impl Stream {
             wait: info.config.ack_wait,
             ordering_key: (options.order == DeliveryOrder::Queue).then_some(0),
             confirmed: self.confirmed,
-            max_unsettled: options.max_unsettled.into(),
+            max_unsettled: own.into(),
             max_batch: usize::try_from(info.config.max_batch).ok().filter(|max| *max > 0).unwrap_or(usize::MAX),
             max_expires: limit(info.config.max_expires),
             first: First::default(),
@@ -76,10 +78,10 @@ impl Stream {
         if std::mem::take(&mut self.suspicious) {
             pull.first = self.unreadable(&pull, &sender).await;
         }
-        let first = pull.first.count();
+        let (first, room) = (pull.first.count(), (own < options.max_unsettled).then_some(usize::from(own)));
         let (stop, mut puller) = (CancellationToken::new(), BackgroundTasks::default());
         puller.spawn(pull.start(sender, stop.clone()).await?);
-        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, first, live: true });
+        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, first, room, live: true });
         self.replay_window = window(stream.config.max_age);
         Ok(())
     }
@@ -127,15 +129,16 @@ impl Stream {
     }
 
     fn warn_of_little_room(&self, info: &Info, options: &SubscribeOptions, consumer: &str) {
-        let pending = info.config.max_ack_pending;
-        if (1..i64::from(options.max_unsettled) * 2).contains(&pending) && options.order == DeliveryOrder::None {
+        let (pending, own) = (info.config.max_ack_pending, max_unsettled(&info.config, options));
+        if (1..i64::from(own) * 2).contains(&pending) && options.order == DeliveryOrder::None {
             tracing::warn!(
                 stream = %self.name,
                 consumer,
                 max_ack_pending = pending,
-                max_unsettled = options.max_unsettled,
+                max_unsettled = own,
                 "max_ack_pending limits all workers together, and leaves little or nothing for a second worker: set \
-                 it to -1, or to max_unsettled times the number of workers (nats consumer edit)"
+                 it to -1, or to max_unsettled times the number of workers (nats consumer edit), or lower \
+                 max_unsettled by .prefetch(..) or .concurrency(..)"
             );
         }
     }
@@ -201,8 +204,8 @@ impl Source for Stream {
 
     /// Unreadable messages are settled before anything else is pulled: each of them may be the last one that is left.
     fn room(&self) -> Option<usize> {
-        let left = self.subscription.as_ref()?.first.load(Relaxed);
-        (left > 0).then_some(1)
+        let subscription = self.subscription.as_ref()?;
+        if subscription.first.load(Relaxed) > 0 { Some(1) } else { subscription.room }
     }
 
     /// Reports the number of messages that the consumer has not delivered to any worker yet.

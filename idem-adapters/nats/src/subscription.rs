@@ -37,6 +37,8 @@ pub(crate) struct Subscription {
     pub(crate) wait: Duration,
     /// How many of the unreadable messages that it began with are unsettled.
     pub(crate) first: Arc<AtomicUsize>,
+    /// How many deliveries may be unsettled, if the consumer's limit is why these are fewer than the worker asked for.
+    pub(crate) room: Option<usize>,
     /// Whether more deliveries may arrive.
     pub(crate) live: bool,
 }

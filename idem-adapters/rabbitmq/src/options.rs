@@ -129,7 +129,8 @@ impl Options {
     /// Sets the server's `consumer_timeout`, if it differs from the default of 30 minutes. RabbitMQ takes back a
     /// delivery that stays unsettled for longer, together with all others on its channel. RabbitMQ does not report the
     /// setting, so it must be given here. A worker whose handler timeout is more than half of it logs a warning when it
-    /// subscribes.
+    /// subscribes, because a delivery may wait for one run before its own. With a higher `.prefetch(..)` it may wait for
+    /// more.
     pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
         self.consumer_timeout = timeout;
         self

@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) concurrency: usize,
     pub(crate) batch: usize,
     pub(crate) linger: Duration,
+    /// If `None`, the default depends on the mode and the order.
+    pub(crate) prefetch: Option<usize>,
     /// If `None`, the default depends on the mode.
     pub(crate) inbox_concurrency: Option<usize>,
     /// How many external calls are made at once.
@@ -47,6 +49,7 @@ impl Default for Settings {
             concurrency: 16,
             batch: 1,
             linger: Duration::ZERO,
+            prefetch: None,
             inbox_concurrency: None,
             calls: 16,
             inbox: false,
@@ -72,6 +75,13 @@ impl Default for Settings {
 
 /// The factor by which unsettled deliveries may exceed running ones, with an order by partition or key.
 const WAITING: usize = 16;
+
+/// How many single deliveries are at hand while so many run. A lane that has settled its delivery takes one of them, so that
+/// it does not wait until the broker has the ack and has sent another: they are for those lanes that end within one round
+/// trip. More would do little, and would be kept from idle workers when there are few messages.
+fn at_hand(running: usize) -> usize {
+    running.div_ceil(4)
+}
 
 /// How many connections store deliveries at once. One batch is written while another waits for its commit; more
 /// connections would only make the batches smaller.
@@ -130,17 +140,31 @@ impl Settings {
         self.inbox_concurrency.unwrap_or(if self.inbox { self.concurrency } else { 4 })
     }
 
-    /// Returns how many deliveries may be unsettled at once. A batch takes the deliveries that are available, so as
-    /// many as are in progress must wait behind them; otherwise each lane would find only those received since it
-    /// settled its last batch. In an order by partition or key, deliveries that wait for their turn or their next
-    /// attempt must leave room for other keys.
+    /// Returns how many deliveries may be unsettled at once.
     pub(crate) fn unsettled(&self) -> usize {
-        let times = match self.order {
-            DeliveryOrder::Partition | DeliveryOrder::Key => WAITING,
-            _ if self.batch > 1 => 2,
-            _ => 1,
-        };
-        self.worked_on().saturating_mul(times).min(u16::MAX.into())
+        self.prefetch.unwrap_or_else(|| self.usual()).min(u16::MAX.into())
+    }
+
+    /// Returns how many deliveries may be unsettled if the broker limits all workers together: those at hand are left out,
+    /// unless the user has asked for them.
+    pub(crate) fn least_unsettled(&self) -> usize {
+        let single = self.prefetch.is_none() && self.is_unordered() && self.batch == 1;
+        if single { self.concurrency } else { self.unsettled() }
+    }
+
+    /// By default, single deliveries have some [`at_hand`]. A batch takes the deliveries that are available, so as many as
+    /// are in progress must wait behind them; otherwise each lane would find only those received since it settled its last
+    /// batch. In an order by partition or key, deliveries that wait for their turn or their next attempt must leave room
+    /// for other keys. In the order of a queue nothing runs beside the first one, and with `.inbox()` deliveries are
+    /// settled at once.
+    fn usual(&self) -> usize {
+        let running = self.worked_on();
+        match self.order {
+            DeliveryOrder::Partition | DeliveryOrder::Key => running.saturating_mul(WAITING),
+            DeliveryOrder::None if self.batch > 1 => running.saturating_mul(2),
+            DeliveryOrder::None if !self.inbox => running.saturating_add(at_hand(running)),
+            _ => running,
+        }
     }
 
     /// Returns how many deliveries all lanes process at once.
@@ -158,6 +182,12 @@ impl Settings {
         }
         if self.batch == 0 || self.worked_on() > usize::from(u16::MAX) {
             return refuse("`.batch(..)` must be at least 1, and `.concurrency(..)` times `.batch(..)` at most 65535");
+        }
+        if self.prefetch.is_some_and(|prefetch| prefetch < self.worked_on() || u16::try_from(prefetch).is_err()) {
+            return refuse(
+                "`.prefetch(..)` must be at least `.concurrency(..)` times `.batch(..)`, or less would be processed at \
+                 once, and at most 65535",
+            );
         }
         if self.batch > 1 && self.order != DeliveryOrder::None {
             return refuse(
@@ -200,6 +230,26 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lane_has_its_next_delivery_at_hand_unless_that_is_turned_off() {
+        let direct = || Settings { concurrency: 4, ..Settings::default() };
+        let unsettled = [
+            direct(),
+            Settings { batch: 5, ..direct() },
+            Settings { inbox: true, ..direct() },
+            Settings { order: DeliveryOrder::Queue, ..direct() },
+            Settings { order: DeliveryOrder::Key, ..direct() },
+            Settings { prefetch: Some(7), ..direct() },
+            Settings { concurrency: 65_535, ..direct() },
+        ];
+        let limited = unsettled.clone().map(|settings| settings.least_unsettled());
+        assert_eq!(unsettled.map(|settings| settings.unsettled()), [5, 40, 4, 4, 64, 7, 65_535]);
+        assert_eq!(limited, [4, 40, 4, 4, 64, 7, 65_535], "what is at hand is left out unless it was asked for");
+        assert_eq!([1, 2, 4, 5, 16, 100].map(at_hand), [1, 1, 1, 2, 4, 25]);
+        let accepted = |prefetch| Settings { prefetch: Some(prefetch), ..direct() }.check("billing").is_ok();
+        assert!(!accepted(3) && accepted(4) && accepted(65_535) && !accepted(65_536));
+    }
 
     #[test]
     fn the_parts_of_the_formula_are_the_connections() {

@@ -1,12 +1,14 @@
 //! The drain of a worker: nothing new starts, running work may finish, and the rest is released.
 
+use std::iter;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::runtime::Pipeline;
-use crate::{DeliveryOrder, Error, Source, Store};
+use crate::runtime::{Arrival, Pipeline, Queue};
+use crate::{Acker, DeliveryOrder, Error, Source, Store};
 
 use super::tasks::Tasks;
 
@@ -29,6 +31,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
     unsubscribe(&pipeline, &mut source).await;
+    release_waiting(&pipeline, &tasks.queues.lanes, end).await;
     finish(&pipeline, &mut tasks.working, end).await;
     if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
         tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
@@ -46,6 +49,18 @@ async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut
         // A broker that hangs must not use up the shutdown timeout, which is meant for handlers.
         tracing::warn!(consumer = pipeline.consumer, "the subscription was not ended in time");
     }
+}
+
+/// Releases the deliveries that wait for a lane, so that another worker has them while handlers of this one still run. With
+/// an order, closing the source gives them back; with `.inbox()`, they are stored meanwhile.
+async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Queue<Arrival<A>>, end: Instant) {
+    if pipeline.settings.order != DeliveryOrder::None || pipeline.settings.inbox {
+        return;
+    }
+    let waiting = iter::from_fn(|| lanes.try_recv());
+    let released = join_all(waiting.map(|(_, acker, _)| pipeline.release(acker)));
+    // Those that are not released in time go back when the source is closed.
+    let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
 }
 
 /// Waits until running work has finished; cancels it at `end`.

@@ -12,7 +12,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     ///
     /// Among deliveries with the same ordering key, each one starts when the previous one is processed or dead. A
     /// failing message is retried by the [`retry`](Self::retry) policy like any other. Meanwhile the later deliveries
-    /// of its ordering key wait, unacked, and count towards the prefetch (see [`concurrency`](Self::concurrency)). A
+    /// of its ordering key wait, unacked, and count towards the [`prefetch`](Self::prefetch). A
     /// conflict or an undecodable message is dead at once. A replayed message runs out of order.
     ///
     /// An order that the broker cannot keep is an error when the worker starts.

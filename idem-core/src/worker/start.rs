@@ -40,9 +40,11 @@ pub(super) async fn start<S: Store, Src: Source>(
     let connections = parts.store.share_connections(parts.settings.connections())?;
     let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
+    let limit = |deliveries: usize| u16::try_from(deliveries).unwrap_or(u16::MAX);
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
-        max_unsettled: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
+        max_unsettled: limit(parts.settings.unsettled()),
+        least_unsettled: limit(parts.settings.least_unsettled()),
         handler_timeout: routes.longest_timeout(),
         order: parts.settings.order,
         has_history,
@@ -76,6 +78,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         broker = source.system(),
         store = store.describe(),
         concurrency = settings.concurrency,
+        prefetch = settings.unsettled(),
         inbox_concurrency = settings.inbox_concurrency(),
         batch = settings.batch,
         inbox = settings.inbox,

@@ -5,18 +5,44 @@ use std::time::Duration;
 use crate::{RetryPolicy, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// Sets how many deliveries are processed at once, each on its own connection; 16 by default. This is also the
-    /// prefetch, from 1 to 65535. With [`inbox`](Self::inbox) it is only the prefetch. With an order by partition or key,
-    /// 16 times as many may be unsettled.
+    /// Sets how many deliveries are processed at once, each on its own connection, from 1 to 65535; 16 by default. The
+    /// [`prefetch`](Self::prefetch) follows from it. With [`inbox`](Self::inbox) it is only the prefetch.
     pub fn concurrency(mut self, deliveries: usize) -> Self {
         self.settings.concurrency = deliveries;
         self
     }
 
+    /// Sets how many deliveries may be unsettled at once, of each queue of the source: those that are processed, and those
+    /// that wait here until they can be. The default is [`concurrency`](Self::concurrency) and a quarter of it, rounded
+    /// up, so that the next delivery is at hand when one ends. With [`batch`](Self::batch) it is twice as many as are
+    /// processed, and with an order by partition or key 16 times as many. With the order of a queue and with
+    /// [`inbox`](Self::inbox) none waits.
+    ///
+    /// A delivery that waits here is not given to another worker that is idle, and its payload is in memory. If handlers
+    /// are slow, set this to the concurrency: each then waits for the broker in between, which costs little beside the
+    /// handler. Fewer than are processed at once, or more than 65535, are an error when the worker starts.
+    ///
+    /// With an order by partition or key, deliveries behind a slow or failing one of their ordering key are unsettled too.
+    /// When there are as many of them as this, no other key goes on, so set it to several times the concurrency.
+    ///
+    /// Where the broker has a limit for all workers together (`max_ack_pending` of a NATS consumer), no single message waits
+    /// here by default, and a value that is set here must fit into that limit.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, reports: impl Source) {
+    /// // A report takes a minute. None waits here while another worker is idle.
+    /// let worker = Worker::new("reports", store, reports).concurrency(4).prefetch(4);
+    /// # }
+    /// ```
+    pub fn prefetch(mut self, deliveries: usize) -> Self {
+        self.settings.prefetch = Some(deliveries);
+        self
+    }
+
     /// Takes deliveries in batches of at most this size; 1 by default, which disables batches. Deliveries that are
     /// available are processed together, in one transaction with one commit, and each is settled by its own outcome.
-    /// [`concurrency`](Self::concurrency) is then the number of batches at once. The prefetch is twice what these
-    /// batches hold, so that the next batch is available when one ends.
+    /// [`concurrency`](Self::concurrency) is then the number of batches at once. The [`prefetch`](Self::prefetch) is
+    /// twice what these batches hold, so that the next batch is available when one ends.
     ///
     /// A message that fails rolls back its batch. The other messages run again without it. It is then run alone, and
     /// only that run counts as an attempt. A handler therefore runs more often than without batches, and so do its

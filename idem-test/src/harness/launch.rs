@@ -107,11 +107,12 @@ where
         let Settings { inbox, batch, route_by, .. } = &self.settings;
         let stores = *inbox || H::Params::CALLS > 0;
         let receiving = Receiving { fate, identify: self.identify.clone(), stores };
-        let Start { broker, watched, concurrency, lease } = start;
+        let Start { broker, watched, concurrency, ahead, lease } = start;
         let source = Tapped::new(broker.queue(QUEUE), receiving);
         let worker = Worker::new(CONSUMER, store, source).state(self.state.clone()).codec(Shared(self.codec.clone()));
         let worker = worker.handler::<Over<H, StoreOf<F>, Fate>>();
         let worker = if *inbox { worker.inbox() } else { worker };
+        let worker = if !ahead && *batch == 1 { worker.prefetch(concurrency) } else { worker };
         let worker = if H::NEEDS_CLOUD_EVENT { worker.cloud_events() } else { worker };
         let worker = match route_by {
             RouteBy::EventType => worker,

@@ -124,7 +124,8 @@ impl<S: Store> Sending<'_, S> {
         for _ in 0..copies {
             trial.publish(&message);
         }
-        let start = |crash| trial.start(crash, concurrency);
+        let is_alone = processes == 1 && crash.is_none();
+        let start = |crash| if is_alone { trial.start_ahead(concurrency) } else { trial.start(crash, concurrency) };
         let start_others = || (1..processes).map(|_| start(None)).collect::<Result<Vec<_>, _>>();
         let mut first = start(crash)?;
         let mut others = if crash.is_none() { start_others()? } else { Vec::new() };

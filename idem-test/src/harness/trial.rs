@@ -61,6 +61,9 @@ pub(super) struct Start {
     pub(super) broker: Broker,
     pub(super) watched: Watched,
     pub(super) concurrency: usize,
+    /// Whether it takes messages ahead of those that it runs, as a worker does by default. A process that dies does not,
+    /// so that no other message is hit, and one of several does not, so that each gets some.
+    pub(super) ahead: bool,
     /// How long the rest of the trial waits for an inbox row that a dead process had taken.
     pub(super) lease: Duration,
 }
@@ -151,7 +154,15 @@ impl<S: Store> Trial<S> {
     }
 
     pub(crate) fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
-        let start = self.start_of(concurrency, LEASE);
+        self.start_as(crash, self.start_of(concurrency, LEASE))
+    }
+
+    /// Starts a process that takes messages ahead of those that it runs.
+    pub(super) fn start_ahead(&self, concurrency: usize) -> Result<Process, Error> {
+        self.start_as(None, Start { ahead: true, ..self.start_of(concurrency, LEASE) })
+    }
+
+    fn start_as(&self, crash: Option<Crash>, start: Start) -> Result<Process, Error> {
         let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
         let fate = Fate::new(crash, self.trace.as_ref().map(Trace::process));
         Process::start(fate, launch).map_err(no_runtime)
@@ -165,7 +176,7 @@ impl<S: Store> Trial<S> {
     }
 
     fn start_of(&self, concurrency: usize, lease: Duration) -> Start {
-        Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency, lease }
+        Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency, ahead: false, lease }
     }
 
     pub(crate) fn publish(&self, message: &Publication) {

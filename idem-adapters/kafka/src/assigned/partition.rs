@@ -1,13 +1,16 @@
 //! The state of one assigned partition.
 
+use std::sync::Arc;
+
+use crate::assignment::Assignment;
 use crate::buffer::Buffer;
 use crate::stall::Stall;
 use crate::tracker::Tracker;
 
-/// One partition in one assignment.
+/// One partition in one assignment, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Partition {
-    pub(super) epoch: u64,
+    pub(super) assignment: Arc<Assignment>,
     pub(super) tracker: Tracker,
     pub(super) buffer: Buffer,
     /// The offset at which the assignment begins, if known.
@@ -19,8 +22,11 @@ pub(super) struct Partition {
     /// How many deliveries were handed out and then dropped or released. They are delivered again in the next
     /// assignment.
     pub(super) left: usize,
-    /// How many more deliveries must be stored before their first run.
-    pub(super) to_store: usize,
+    /// How many records were received, which is the number of the next one.
+    pub(super) received: usize,
+    /// Records numbered below this are marked. It begins with the window, and grows by one with each marked delivery that
+    /// is finished without being stored.
+    pub(super) to_mark: usize,
     /// The end of the finished prefix that was last passed to the client.
     pub(super) told: Option<i64>,
     /// The partition is being revoked: running handlers may finish, and none starts.
@@ -30,16 +36,17 @@ pub(super) struct Partition {
 
 impl Partition {
     /// An assignment that begins at this offset, if it is known.
-    pub(super) fn new(epoch: u64, begin: Option<i64>, to_store: usize) -> Self {
+    pub(super) fn new(assignment: Assignment, begin: Option<i64>, to_mark: usize) -> Self {
         Self {
-            epoch,
+            assignment: Arc::new(assignment),
             tracker: Tracker::default(),
             buffer: Buffer::default(),
             begin,
             running: 0,
             held: 0,
             left: 0,
-            to_store,
+            received: 0,
+            to_mark,
             told: None,
             leaving: false,
             stall: Stall::default(),
@@ -54,5 +61,11 @@ impl Partition {
     /// The offset of the next record to receive, if known.
     pub(super) fn place(&self) -> Option<i64> {
         self.tracker.delivered().map(|offset| offset + 1).or(self.begin)
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        self.assignment.end();
     }
 }

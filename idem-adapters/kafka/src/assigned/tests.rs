@@ -2,6 +2,9 @@
 
 use super::*;
 
+mod marks;
+mod ready;
+
 fn at(number: i32) -> TopicPartition {
     TopicPartition::new(&"orders".into(), number)
 }
@@ -14,10 +17,23 @@ fn with(window: usize, max_unsettled: usize, offsets: impl IntoIterator<Item = i
 }
 
 fn receive(assigned: &mut Assigned, partition: i32, offsets: impl IntoIterator<Item = i64>) {
-    let epoch = assigned.partitions[&at(partition)].epoch;
+    let epoch = epoch(assigned, partition);
     for offset in offsets {
-        assigned.receive((&at(partition), epoch), offset, Delivery::new("orders", offset.to_string()));
+        assigned.receive(epoch, offset, Delivery::new("orders", offset.to_string()));
     }
+}
+
+/// The epoch of the present assignment of this partition. No assignment has the epoch 0.
+fn epoch(assigned: &Assigned, partition: i32) -> u64 {
+    assigned.epochs.get(&at(partition)).copied().unwrap_or_default()
+}
+
+fn room(assigned: &Assigned, partition: i32) -> usize {
+    assigned.room(epoch(assigned, partition))
+}
+
+fn wants(assigned: &Assigned, partition: i32) -> bool {
+    assigned.wants(epoch(assigned, partition))
 }
 
 fn take(assigned: &mut Assigned) -> Ticket {
@@ -35,45 +51,24 @@ fn no_more_than_in_flight_are_handed_out_over_all_partitions() {
     assert!(assigned.leave_unsettled(&first), "a delivery that was dropped is unsettled still");
     assert!(assigned.take().is_none());
     assert!(assigned.finish(&second));
-    assert_eq!(take(&mut assigned).partition, at(0));
+    assert_eq!(take(&mut assigned).assignment.partition, at(0));
     assigned.remove(&at(0));
-    assert_eq!(take(&mut assigned).partition, at(1), "what was dropped of a lost partition counts no more");
-}
-
-#[test]
-fn deliveries_are_marked_until_a_window_of_them_was_stored() {
-    let mut assigned = with(2, 10, 0..2);
-    let marks = |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
-    let (first, marked) = marks(&mut assigned).unwrap();
-    assert!(marked);
-    assigned.stored(&first);
-    assert!(assigned.finish(&first));
-    let (second, _) = marks(&mut assigned).unwrap();
-    assert!(assigned.finish(&second), "a duplicate is acked without being stored");
-    receive(&mut assigned, 0, [2]);
-    let (third, marked) = marks(&mut assigned).unwrap();
-    assert!(marked, "one of the two was a duplicate");
-    assigned.stored(&third);
-    receive(&mut assigned, 0, [3]);
-    assert!(!marks(&mut assigned).unwrap().1);
-    assigned.assign(at(0), None);
-    receive(&mut assigned, 0, [3]);
-    assert!(marks(&mut assigned).unwrap().1, "each assignment begins anew");
+    assert_eq!(take(&mut assigned).assignment.partition, at(1), "what was dropped of a lost partition counts no more");
 }
 
 #[test]
 fn a_window_is_full_until_its_front_is_finished() {
     let mut assigned = with(4, 10, 0..3);
-    assert!(assigned.room(&at(0)) > 0);
+    assert!(room(&assigned, 0) > 0);
     receive(&mut assigned, 0, [3]);
-    assert!(assigned.room(&at(0)) == 0);
+    assert!(room(&assigned, 0) == 0);
     let tickets: Vec<_> = (0..4).map(|_| take(&mut assigned)).collect();
     for ticket in &tickets[1..] {
         assert!(assigned.finish(ticket));
-        assert!(assigned.room(&at(0)) == 0, "the first still holds the prefix back");
+        assert!(room(&assigned, 0) == 0, "the first still holds the prefix back");
     }
     assert!(assigned.finish(&tickets[0]));
-    assert!(assigned.room(&at(0)) > 0 && assigned.room(&at(1)) == 0);
+    assert!(room(&assigned, 0) > 0 && room(&assigned, 1) == 0);
 }
 
 #[test]
@@ -82,11 +77,11 @@ fn a_partition_that_has_used_up_its_share_of_the_room_leaves_the_others_theirs()
     for partition in 0..2 {
         assigned.assign(at(partition), None);
     }
-    let first = assigned.partitions[&at(0)].epoch;
-    assigned.receive((&at(0), first), 0, Delivery::new("orders", vec![0; ROOM / 2]));
-    assert!(assigned.room(&at(0)) == 0 && assigned.room(&at(1)) > 0);
+    let first = epoch(&assigned, 0);
+    assigned.receive(first, 0, Delivery::new("orders", vec![0; ROOM / 2]));
+    assert!(room(&assigned, 0) == 0 && room(&assigned, 1) > 0);
     take(&mut assigned);
-    assert!(assigned.room(&at(0)) > 0);
+    assert!(room(&assigned, 0) > 0);
 }
 
 #[test]
@@ -95,13 +90,13 @@ fn many_partitions_share_what_may_be_buffered_and_each_may_receive() {
     for partition in 0..4 {
         assigned.assign(at(partition), None);
     }
-    assert_eq!(assigned.room(&at(0)), BUFFERED / 4);
+    assert_eq!(room(&assigned, 0), BUFFERED / 4);
     receive(&mut assigned, 0, 0..500);
-    assert_eq!((assigned.room(&at(0)), assigned.room(&at(1))), (BUFFERED / 4 - 500, BUFFERED / 4));
+    assert_eq!((room(&assigned, 0), room(&assigned, 1)), (BUFFERED / 4 - 500, BUFFERED / 4));
     for partition in 0..3000 {
         assigned.assign(at(partition), None);
     }
-    assert_eq!(assigned.room(&at(2999)), 1);
+    assert_eq!(room(&assigned, 2999), 1);
 }
 
 #[test]
@@ -110,7 +105,7 @@ fn deliveries_with_the_worker_use_room_until_they_are_settled() {
     assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for offset in 0..3 {
-        assigned.receive((&at(0), epoch), offset, Delivery::new("orders", vec![0; ROOM / 2]));
+        assigned.receive(epoch, offset, Delivery::new("orders", vec![0; ROOM / 2]));
     }
     let (first, _second) = (take(&mut assigned), take(&mut assigned));
     assert!(assigned.take().is_none());
@@ -128,7 +123,7 @@ fn partitions_take_turns() {
         receive(&mut assigned, partition, 0..3);
     }
     let turns: Vec<_> =
-        (0..6).map(|_| take(&mut assigned)).map(|ticket| (ticket.partition.number, ticket.offset)).collect();
+        (0..6).map(|_| take(&mut assigned)).map(|ticket| (ticket.assignment.partition.number, ticket.offset)).collect();
     assert_eq!(turns, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
 }
 
@@ -179,7 +174,7 @@ fn a_partition_may_always_have_one_delivery_and_a_single_one_may_have_all() {
         }
         let one = take(&mut assigned);
         assert!(assigned.take().is_none() && assigned.finish(&one));
-        assert_eq!(take(&mut assigned).partition, at(1));
+        assert_eq!(take(&mut assigned).assignment.partition, at(1));
         let mut single = Assigned::new(100, 10, order);
         single.assign(at(0), None);
         receive(&mut single, 0, 0..20);
@@ -194,9 +189,9 @@ fn a_partition_whose_payloads_are_large_leaves_room_for_the_others() {
         assigned.assign(at(partition), None);
     }
     for partition in 0..2 {
-        let epoch = assigned.partitions[&at(partition)].epoch;
+        let epoch = epoch(&assigned, partition);
         for offset in 0..2 {
-            assigned.receive((&at(partition), epoch), offset, Delivery::new("orders", vec![0; ROOM / 2]));
+            assigned.receive(epoch, offset, Delivery::new("orders", vec![0; ROOM / 2]));
         }
         assert_eq!(takes(&mut assigned), 1);
     }
@@ -206,18 +201,18 @@ fn a_partition_whose_payloads_are_large_leaves_room_for_the_others() {
 fn a_reader_is_worth_waking_for_half_of_what_fits_or_if_nothing_is_left_to_hand_out() {
     let mut assigned = with(8, 100, 0..8);
     let tickets: Vec<_> = (0..5).map(|_| take(&mut assigned)).collect();
-    let wants: Vec<_> = tickets.iter().map(|ticket| assigned.finish(ticket) && assigned.wants(&at(0))).collect();
-    assert_eq!(wants, [false, false, false, true, true]);
+    let wanted: Vec<_> = tickets.iter().map(|ticket| assigned.finish(ticket) && wants(&assigned, 0)).collect();
+    assert_eq!(wanted, [false, false, false, true, true]);
     // Behind a slow delivery, there is never room for half.
     let mut assigned = with(8, 100, 0..5);
     let (_slow, second) = (take(&mut assigned), take(&mut assigned));
     receive(&mut assigned, 0, 5..7);
-    assert!(assigned.finish(&second) && !assigned.wants(&at(0)), "there is something to hand out");
+    assert!(assigned.finish(&second) && !wants(&assigned, 0), "there is something to hand out");
     while assigned.take().is_some() {}
-    assert!(assigned.wants(&at(0)));
+    assert!(wants(&assigned, 0));
     receive(&mut assigned, 0, [7]);
     take(&mut assigned);
-    assert!(!assigned.wants(&at(0)) && !assigned.wants(&at(1)), "there is no room");
+    assert!(!wants(&assigned, 0) && !wants(&assigned, 1), "there is no room");
 }
 
 #[test]
@@ -226,7 +221,7 @@ fn one_delivery_of_each_ordering_key_is_with_the_worker() {
     assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for (offset, key) in [(0, Some(7)), (1, Some(7)), (2, Some(8)), (3, None), (4, Some(7)), (5, None)] {
-        assigned.receive((&at(0), epoch), offset, Delivery::new("orders", "x").with_ordering_key(key));
+        assigned.receive(epoch, offset, Delivery::new("orders", "x").with_ordering_key(key));
     }
     let first: Vec<_> = std::iter::from_fn(|| assigned.take()).map(|(ticket, _)| ticket).collect();
     assert_eq!(first.iter().map(|ticket| ticket.offset).collect::<Vec<_>>(), [0, 2, 3, 5]);
@@ -243,15 +238,14 @@ fn a_late_ack_of_a_partition_that_was_lost_is_stale_and_moves_nothing() {
     let mut assigned = with(10, 10, 0..2);
     let old = take(&mut assigned);
     assigned.remove(&at(0));
-    assert!(!assigned.is_live(&old));
+    assert!(!old.assignment.is_live());
     assert!(assigned.take().is_none(), "what was buffered is dropped");
     assigned.assign(at(0), None);
     receive(&mut assigned, 0, 0..2);
     let new = take(&mut assigned);
     assert!(!assigned.finish(&old) && !assigned.leave_unsettled(&old));
-    assigned.stored(&old);
     assert_eq!(assigned.progress(), vec![]);
-    assert!(assigned.is_live(&new) && assigned.finish(&new));
+    assert!(new.assignment.is_live() && assigned.finish(&new));
     assert_eq!(assigned.progress(), vec![(at(0), 0)]);
     assert_eq!(assigned.progress(), vec![], "told once");
 }
@@ -278,8 +272,8 @@ fn running_deliveries_of_a_revoked_partition_may_end_and_none_begins() {
     assert!(assigned.take().is_none() && assigned.busy(&[at(0)]));
     receive(&mut assigned, 0, [3]);
     assert!(assigned.take().is_none());
-    assert!(assigned.room(&at(0)) == 0 && assigned.partitions().next().is_none());
-    assert!(!assigned.is_live(&first) && assigned.finish(&first) && assigned.leave_unsettled(&second));
+    assert!(room(&assigned, 0) == 0 && assigned.partitions().next().is_none());
+    assert!(!first.assignment.is_live() && assigned.finish(&first) && assigned.leave_unsettled(&second));
     assert!(!assigned.busy(&[at(0)]));
     assert_eq!(assigned.progress(), vec![(at(0), 0)]);
 }

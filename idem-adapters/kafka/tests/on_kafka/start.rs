@@ -105,8 +105,11 @@ async fn invalid_options_are_refused_before_the_group_is_joined() {
 async fn windows_that_are_too_small_for_what_the_worker_wants_in_flight_are_warned_about() {
     let Some(world) = World::with(2).await else { return };
     let order = subscribe_options(8).with_order(DeliveryOrder::Partition);
+    // Six are processed at once, and two would be at hand.
+    let mut ahead = subscribe_options(8);
+    ahead.least_unsettled = 6;
     for (window, options, warns) in
-        [(3, subscribe_options(8), true), (4, subscribe_options(8), false), (3, order, false)]
+        [(3, subscribe_options(8), true), (4, subscribe_options(8), false), (3, order, false), (3, ahead, false)]
     {
         let (text, subscriber) = idem_test::captured();
         let guard = tracing::subscriber::set_default(subscriber);

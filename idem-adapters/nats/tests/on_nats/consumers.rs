@@ -45,6 +45,30 @@ async fn a_consumer_with_other_settings_is_refused_with_the_difference_or_update
     }
 }
 
+/// An upgrade must neither stop a worker whose consumer has room for what it processes, nor halve what is left for others.
+#[tokio::test]
+async fn a_limit_of_the_consumer_leaves_no_room_for_messages_that_only_wait() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..6 {
+        world.publish(n.to_string()).await;
+    }
+    world.consumer(|config| config.max_ack_pending = 5).await;
+    let mut options = subscribe_options(6);
+    let error = refusal(world.source().await, options.clone()).await;
+    assert!(error.contains("must be 6 or more") && error.contains(".prefetch(..)"), "{error}");
+    options.least_unsettled = 4;
+    let mut stream = world.source().await;
+    stream.subscribe(options).await.unwrap();
+    assert_eq!(stream.room(), Some(4));
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(next(&mut stream).await);
+    }
+    world.steal().await;
+    world.until(1, 5).await;
+    drop(held);
+}
+
 #[tokio::test]
 async fn all_differences_are_named_at_once() {
     let Some(world) = World::new().await else { return };

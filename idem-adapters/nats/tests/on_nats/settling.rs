@@ -17,6 +17,23 @@ async fn an_acked_message_is_settled_when_the_answer_is_there() {
     assert_eq!(world.info().await.num_ack_pending, 0);
 }
 
+/// It is gathered with others for a moment only: these may be held for any time.
+#[tokio::test]
+async fn a_single_free_place_brings_the_next_message_while_all_others_are_held() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..17 {
+        world.publish(n.to_string()).await;
+    }
+    let mut stream = world.open(16).await;
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(next(&mut stream).await);
+    }
+    let (_, acker) = held.swap_remove(5);
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    assert_eq!(next(&mut stream).await.0.payload(), "16");
+}
+
 #[tokio::test]
 async fn an_unconfirmed_ack_is_only_sent() {
     let Some(world) = World::new().await else { return };

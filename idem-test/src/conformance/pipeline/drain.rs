@@ -34,6 +34,33 @@ pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W
     }
 }
 
+/// Another worker has it before the handler of this one ends.
+pub async fn a_drain_releases_what_waits_for_a_lane_at_once<W: World>(world: W) {
+    if world.inbox() {
+        // Nothing waits for a lane.
+        return;
+    }
+    let line = Line::new(world).await;
+    line.publish(Order::new("runs", &[Act::Wait]));
+    let worker = line.start_with(Settings { concurrency: 1, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Order::ok("waits"));
+    soon(line.queue.delivered(2)).await;
+    let ended = worker.shut_down();
+    soon(async {
+        while line.queue.counts().ready == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!((line.queue.counts().acks, line.desk.runs("waits")), (0, 0), "one handler still runs");
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
+    assert_eq!((line.effects("runs").await, line.effects("waits").await), (1, 1));
+    assert_eq!((line.desk.runs("runs"), line.desk.runs("waits")), (1, 1));
+}
+
 /// A handler that does not end is rolled back: nothing of it is written, and no attempt is charged.
 pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W) {
     let line = Line::new(world).await;

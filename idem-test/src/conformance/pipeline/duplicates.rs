@@ -95,7 +95,8 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::new("a", &[Act::Wait]));
-    let settings = Settings { concurrency: 1, ..Settings::default() };
+    // Each takes one of the two.
+    let settings = Settings { concurrency: 1, ahead: false, ..Settings::default() };
     let workers = [line.start_with(settings.clone()), line.start_with(settings)];
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     soon(line.queue.delivered(2)).await;
@@ -117,7 +118,8 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
 /// database, as an effect or as a dead letter. Neither is taken for a copy of the other.
 pub async fn a_message_that_fails_beside_another_of_its_key_is_not_lost<W: World>(world: W) {
     let line = Line::new(world).await;
-    let settings = Settings { concurrency: 1, ..Settings::default() };
+    // Each takes one of the two.
+    let settings = Settings { concurrency: 1, ahead: false, ..Settings::default() };
     let workers = [line.start_with(settings.clone()), line.start_with(settings)];
     for round in 0..20 {
         let id = round.to_string();
@@ -215,8 +217,8 @@ pub async fn never_acks_before_commit<W: World>(world: W) {
     let witness = Witness::new(&line.world);
     let acks = witness.acks();
     // Handlers run one after the other, so that the number of messages taken over identifies the current one.
-    let worker =
-        line.start_at(Tapped::new(line.queue.clone(), witness), Settings { concurrency: 1, ..Settings::default() });
+    let one_by_one = Settings { concurrency: 1, ahead: false, ..Settings::default() };
+    let worker = line.start_at(Tapped::new(line.queue.clone(), witness), one_by_one);
     soon(line.queue.settled(messages)).await;
     worker.stop().await;
     let taken_over = acks.lock().unwrap().clone();

@@ -238,6 +238,7 @@ macro_rules! __pipeline_in_every_mode {
             a_replay_of_an_unknown_type_finds_its_handler
             // drain
             a_drain_finishes_what_runs_and_releases_the_rest
+            a_drain_releases_what_waits_for_a_lane_at_once
             the_end_of_the_patience_rolls_back_and_releases
             a_lost_broker_is_opened_again
             a_broker_that_refuses_is_tried_again

@@ -164,6 +164,8 @@ impl<W: World> Line<W> {
             None => worker,
         };
         let worker = if inbox { worker.inbox() } else { worker };
+        let single = !settings.ahead && self.world.batch() == 1;
+        let worker = if single { worker.prefetch(settings.concurrency) } else { worker };
         let worker = worker
             .batch(self.world.batch())
             .linger(settings.linger)

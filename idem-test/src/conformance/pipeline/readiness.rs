@@ -63,7 +63,7 @@ pub async fn several_queues_may_hold_more_refused_messages_than_one<W: World>(wo
     let (settings, shown) = watched(1);
     let worker = line.start_at(Tapped::new(line.queue.clone(), TwoQueues), settings);
     let watched = Watched::of(shown.clone()).await;
-    let of_one = if line.world.batch() > 1 { 2 * line.world.batch() } else { 1 };
+    let of_one = if line.world.inbox() && line.world.batch() == 1 { 1 } else { 2 * line.world.batch() };
     (0..of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
     soon(line.queue.delivered(of_one)).await;
     // There is no signal that all have been refused.

@@ -12,6 +12,8 @@ pub(super) struct Settings {
     pub(super) gate: Option<SuspectLock>,
     pub(super) consumer: &'static str,
     pub(super) concurrency: usize,
+    /// Whether single messages are taken ahead of those that run. Otherwise each worker has as many as it runs at once.
+    pub(super) ahead: bool,
     pub(super) calls: usize,
     pub(super) handler_timeout: Duration,
     pub(super) prepare_timeout: Duration,
@@ -36,6 +38,7 @@ impl Default for Settings {
             gate: None,
             consumer: "billing",
             concurrency: 8,
+            ahead: true,
             calls: 4,
             handler_timeout: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),

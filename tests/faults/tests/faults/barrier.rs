@@ -17,7 +17,8 @@ async fn two_workers_and_one_key_at_once_have_one_effect_a_thousand_times_on_pos
     let Some(world) = World::new().await else { return };
     let queue = world.broker.queue("orders");
     let stores = [world.store().await, world.store().await];
-    let workers = stores.each_ref().map(|store| world.start(store, queue.clone(), |worker| worker.concurrency(1)));
+    let one = |store| world.start(store, queue.clone(), |worker| worker.concurrency(1).prefetch(1));
+    let workers = stores.each_ref().map(one);
     world.broker.deliver_twice(KEYS);
     for n in 0..KEYS {
         world.publish(&Order::new(format!("order-{n:04}"), Act::Meet));
@@ -80,6 +81,7 @@ async fn two_workers_and_one_key_at_once_have_one_effect_a_thousand_times_on_sql
             .state(meeting.clone())
             .suspect_lock(SuspectLock::new())
             .concurrency(1)
+            .prefetch(1)
             .observe(move |delivery, outcome| journal.note(delivery, outcome))
             .handler::<meet>();
         tokio::spawn(worker.run_until(std::future::pending()))

@@ -17,9 +17,10 @@ async fn ten_copies_at_once_in_two_workers_have_one_effect_and_no_ack_before_its
     let [first, second] = stores;
     let stores = [first.await.unwrap(), second.await.unwrap()];
     let queue = world.broker.queue("orders");
-    let workers = stores
-        .each_ref()
-        .map(|store| world.start(store, queue.clone(), |worker| worker.concurrency(5).inbox_concurrency(1)));
+    // Each takes five of the ten copies.
+    let workers = stores.each_ref().map(|store| {
+        world.start(store, queue.clone(), |worker| worker.concurrency(5).prefetch(5).inbox_concurrency(1))
+    });
     let order = Order::new("copied", Act::Hold);
     for _ in 0..10 {
         world.publish(&order);

@@ -1,7 +1,8 @@
-//! The broker: what it delivers, what it takes back, and how a log counts what is finished.
+//! The broker: what it delivers, what it takes back, and how a log learns what is finished.
 
-use super::crash::{assign, owners};
+use super::crash::owners;
 use super::defect::Defect;
+use super::log::{assign, finished};
 use super::names::{WORLD, slot_name};
 use super::scenario::Scenario;
 use super::slot::{Slot, worker};
@@ -19,7 +20,7 @@ pub(super) fn receive(steps: &mut Steps<'_>, slot: Slot) {
         if scenario.message(message).published > state.clock || !permits(scenario, state, slot, delivery) {
             continue;
         }
-        let stores = redelivered || scenario.window.is_some() && state.log.to_store > 0;
+        let stores = redelivered || state.log.marked[usize::from(delivery)];
         let what = if redelivered { "receives _, marked as redelivered" } else { "receives _" };
         steps.step(slot_name(slot), what, message, |after| {
             after.deliveries[usize::from(delivery)] = Place::Held(slot);
@@ -29,21 +30,17 @@ pub(super) fn receive(steps: &mut Steps<'_>, slot: Slot) {
     }
 }
 
-/// A log delivers in order, to its owner, and not further beyond the finished deliveries than the window. With an order,
-/// the worker keeps the next delivery outside of its slots until those before it are settled.
+/// A log delivers in order, to its owner. With an order, the worker keeps the next delivery outside of its slots until
+/// those before it are settled.
 fn permits(scenario: &Scenario, state: &State, slot: Slot, delivery: u8) -> bool {
-    let Some(window) = scenario.window else { return true };
+    if scenario.window.is_none() {
+        return true;
+    }
     let before = &state.deliveries[..usize::from(delivery)];
     worker(slot) == usize::from(state.log.owner)
-        && delivery < finished(scenario, state) + window
+        && delivery < state.log.received
         && !before.iter().any(|place| matches!(place, Place::Queued(_)))
         && (!scenario.ordered || before.iter().all(|place| *place == Place::Settled))
-}
-
-/// How many deliveries are finished, from the first on without a gap.
-fn finished(scenario: &Scenario, state: &State) -> u8 {
-    let settled = state.deliveries[..scenario.deliveries()].iter().take_while(|place| **place == Place::Settled);
-    u8::try_from(settled.count()).unwrap_or_default()
 }
 
 /// The broker takes back what it has delivered, and a log learns what is finished.

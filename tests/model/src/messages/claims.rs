@@ -5,6 +5,7 @@ use super::crash;
 use super::database::Claim;
 use super::defect::Defect;
 use super::handler::{Act, acts, effect};
+use super::log;
 use super::names::{AGAIN, slot_name};
 use super::scenario::Handler;
 use super::slot::{Slot, slots, worker};
@@ -143,7 +144,7 @@ fn commit(steps: &mut Steps<'_>, slot: Slot, message: u8) {
 
 /// The ack. It is not sent if the broker has taken the delivery back.
 fn settle(steps: &mut Steps<'_>, slot: Slot, delivery: u8, message: u8) {
-    let place = usize::from(delivery);
+    let (scenario, place) = (steps.world, usize::from(delivery));
     if steps.state.deliveries[place] != Place::Held(slot) {
         return steps.step(slot_name(slot), "is done with _, whose delivery it no longer has", message, |after| {
             after.end(slot)
@@ -152,6 +153,7 @@ fn settle(steps: &mut Steps<'_>, slot: Slot, delivery: u8, message: u8) {
     steps.step(slot_name(slot), "acks _", message, |after| {
         after.deliveries[place] = Place::Settled;
         after.end(slot);
+        log::settled(scenario, after, delivery);
     });
 }
 

@@ -14,12 +14,8 @@ use super::task::{Stage, Work};
 pub(super) fn existing(steps: &mut Steps<'_>, slot: Slot, message: u8, claim: Claim) {
     // In an order, an undated claim is no duplicate: its message comes first.
     let waits = steps.world.ordered && claim.date.is_none() && !steps.world.has(Defect::UndatedClaimEndsItsTurn);
-    let counts = steps.world.has(Defect::WindowCountsDuplicates);
     if claim.message == message || steps.world.has(Defect::NoFingerprintCompared) {
         return steps.step(slot_name(slot), "finds a claim: _ is a duplicate", message, |after| {
-            if counts {
-                after.log.stored(slot);
-            }
             after.advance(slot, if waits { Stage::WaitsForRow } else { Stage::Settling });
         });
     }

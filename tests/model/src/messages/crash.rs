@@ -2,10 +2,11 @@
 //! starts. Another process takes its place.
 
 use super::database::{Holder, Row};
+use super::log::assign;
 use super::names::{WORKER_NAMES, slot_name};
 use super::scenario::Scenario;
 use super::slot::{Slot, WORKERS, slots, worker};
-use super::state::{DELIVERIES, Place, State};
+use super::state::{Place, State};
 use super::steps::Steps;
 use super::task::Work;
 
@@ -55,16 +56,7 @@ fn end(scenario: &Scenario, after: &mut State, worker: usize, owner: u8) {
             _ => {}
         }
     }
-    if scenario.window.is_some() && worker == usize::from(after.log.owner) {
+    if worker == usize::from(after.log.owner) {
         assign(scenario, after, owner);
     }
-}
-
-/// A log assigns the partition: what the broker does not know to be finished comes again, without a mark.
-pub(super) fn assign(scenario: &Scenario, after: &mut State, owner: u8) {
-    for delivery in usize::from(after.log.committed)..scenario.deliveries().min(DELIVERIES) {
-        after.deliveries[delivery] = Place::Queued(false);
-    }
-    after.log.owner = owner;
-    after.log.to_store = scenario.window.unwrap_or_default();
 }

@@ -10,6 +10,7 @@ mod defect;
 mod equal;
 mod facts;
 mod handler;
+mod log;
 mod names;
 mod operator;
 mod prune;
@@ -65,7 +66,7 @@ impl Model for Scenario {
             pruned_through: None,
             unwritten: None,
             deliveries: [Place::Queued(false); DELIVERIES],
-            log: Log { to_store: self.window.unwrap_or_default(), ..Log::default() },
+            log: Log::default(),
             tasks: [None; ALL],
             facts: [Facts::default(); MESSAGES],
             left: self.left,
@@ -75,6 +76,7 @@ impl Model for Scenario {
             first.claims[self.key(message)] = Some(Claim::undated(message));
             first.insert(message, 0, None);
         }
+        log::assign(self, &mut first, 0);
         first
     }
 

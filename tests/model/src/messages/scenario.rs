@@ -20,8 +20,8 @@ pub(crate) struct Scenario {
     pub(super) messages: &'static [Message],
     /// The failures that may come.
     pub(super) left: Left,
-    /// For a log, how far a delivery in flight may be beyond the finished ones, and how many deliveries without a claim
-    /// a new owner stores before it runs one directly. None: the broker marks what it delivers again.
+    /// For a log, how far a delivery in flight may be beyond the finished ones, and how many deliveries a new owner marks,
+    /// besides one for each that it need not store. None: the broker marks what it delivers again.
     pub(super) window: Option<u8>,
     /// Whether a log is handled in order.
     pub(super) ordered: bool,

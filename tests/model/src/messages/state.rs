@@ -2,7 +2,7 @@
 
 use super::database::{Claim, Holder, Reason, Row};
 use super::facts::{Facts, Left};
-use super::slot::{ALL, Slot, slots, worker};
+use super::slot::{ALL, Slot, slots};
 use super::task::{Stage, Task, Work};
 
 /// How many messages a scenario has at most.
@@ -46,13 +46,17 @@ pub(super) enum Place {
     Settled,
 }
 
-/// The state of a broker that is a log: it has no mark of redelivery.
+/// The state of a broker that is a log: it has no mark of redelivery, so the owner of its partition marks deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Log {
     /// The worker that the partition is assigned to.
     pub(super) owner: u8,
-    /// How many deliveries without a claim the owner still stores before it runs one directly.
-    pub(super) to_store: u8,
+    /// How many deliveries the owner has received, counted from the first one of all.
+    pub(super) received: u8,
+    /// Deliveries numbered below this are marked when they are received.
+    pub(super) to_mark: u8,
+    /// The deliveries that were marked, and are neither stored nor settled since.
+    pub(super) marked: [bool; DELIVERIES],
     /// How many deliveries the broker knows to be finished.
     pub(super) committed: u8,
 }
@@ -80,6 +84,14 @@ impl State {
         self.tasks[usize::from(slot)] = None;
     }
 
+    /// The slot has stored its delivery, which had no claim. One that was received again since is not its own any more.
+    pub(super) fn stored(&mut self, slot: Slot) {
+        let Some(Task { work: Work::Delivery(delivery), .. }) = self.tasks[usize::from(slot)] else { return };
+        if self.deliveries[usize::from(delivery)] == Place::Held(slot) {
+            self.log.marked[usize::from(delivery)] = false;
+        }
+    }
+
     /// Inserts a row, unless the message has one.
     pub(super) fn insert(&mut self, message: u8, attempts: u8, dead: Option<Reason>) {
         let new = Row { dead, holder: Holder::Nobody, starts: 0, breaks: 0, attempts };
@@ -103,14 +115,5 @@ impl State {
     pub(super) fn is_locked(&self, message: u8) -> bool {
         self.busy()
             .any(|(_, task)| task.stage == Stage::Running && matches!(task.work, Work::Row(of, _) if of == message))
-    }
-}
-
-impl Log {
-    /// The slot has stored a delivery that had no claim.
-    pub(super) fn stored(&mut self, slot: Slot) {
-        if worker(slot) == usize::from(self.owner) {
-            self.to_store = self.to_store.saturating_sub(1);
-        }
     }
 }

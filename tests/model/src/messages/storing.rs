@@ -40,7 +40,9 @@ pub(super) fn store(steps: &mut Steps<'_>, slot: Slot, message: u8, attempts: u8
                 after.claims[key] = Some(Claim::undated(message));
             }
             after.insert(message, attempts, dead.then_some(Reason::Failed));
-            after.log.stored(slot);
+            if attempts == 0 {
+                after.stored(slot);
+            }
             after.advance(slot, if scenario.ordered { Stage::WaitsForRow } else { Stage::Settling });
         });
     }

@@ -40,6 +40,7 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
         world("an operator", FAILS, Left { orders: 2, kills: 1, losses: 1, prunes: 1, returns: more, ..NONE }),
         world("a log", LOG, Left { kills: 1, returns: more, ..NONE }).log(1),
         world("a log with a wider window", LOG, Left { kills: more, returns: 1, ..NONE }).log(2),
+        world("a log with a killer behind its window", BEHIND, NONE).log(2),
         world("a log in order", ORDER, Left { kills: 1, returns: 1, losses: 1, pauses: more, ..NONE }).ordered(2),
     ]
 }
@@ -74,7 +75,7 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::ConflictReplayedUnderItsKey => world(CONFLICT, Left { orders: 1, ..NONE }),
         Defect::FailureStoredWithoutClaim => world(ONCE, NONE),
         Defect::RedeliveredRunDirectly | Defect::StartsNotCounted => world(KILLER, NONE),
-        Defect::WindowCountsDuplicates => world(LOG, NONE).log(1),
+        Defect::DuplicatesUseUpTheWindow => world(LOG, NONE).log(1),
         Defect::RecordWithoutToken => world(FAILS, Left { losses: 1, ..NONE }),
         Defect::UnansweredTakeForgotten => world(ONCE_ALONE, Left { losses: 1, ..NONE }),
         Defect::OneStartIsOrdinary => world(KILLER, Left { kills: 2, ..NONE }),
@@ -121,4 +122,6 @@ const PRUNED: &[Message] =
 const LATE: &[Message] =
     &[Message::new(0, Handler::Succeeds), Message::new(0, Handler::Succeeds).copies(2).published(1)];
 const LOG: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Kills)];
+const BEHIND: &[Message] =
+    &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Succeeds), Message::new(2, Handler::Kills)];
 const ORDER: &[Message] = &[Message::new(0, Handler::FailsOnce), Message::new(1, Handler::Succeeds)];
