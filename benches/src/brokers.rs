@@ -86,13 +86,11 @@ pub(crate) fn worker_on<Src: Source>(
     (lanes, batch): (usize, usize),
     settled: Queue,
 ) -> worker::WithHandlers<Postgres, Src> {
-    Worker::new("bench", store.clone(), source)
-        .handler::<order_paid>()
-        .concurrency(lanes)
-        .batch(batch)
-        .observe(move |_, outcome| match outcome {
+    Worker::new("bench", store.clone(), source).handler::<order_paid>().concurrency(lanes).batch(batch).observe(
+        move |_, outcome| match outcome {
             Outcome::Scheduled { .. } => settled.store(),
             Outcome::Duplicate => {}
             _ => settled.ack(),
-        })
+        },
+    )
 }

@@ -61,6 +61,6 @@ async fn a_source_is_notified_when_a_partition_that_was_removed_makes_room() {
     let is_notified = || shared.changed.notified().now_or_never().is_some();
     let (running, _) = shared.next().await.unwrap();
     assert!(is_notified() && shared.next().now_or_never().is_none(), "only one may be unsettled");
-    shared.remove(&[running.assignment.partition.clone()]);
+    shared.remove(std::slice::from_ref(&running.assignment.partition));
     assert!(is_notified() && shared.next().now_or_never().is_some());
 }
