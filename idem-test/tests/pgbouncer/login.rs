@@ -20,7 +20,9 @@ async fn behind(connect_query: &str) -> Option<(PgBouncerWorld<true>, Postgres)>
 }
 
 async fn narrow(world: &PgBouncerWorld<true>) -> Postgres {
-    world.undeclared(Setup { connections: Some(2), ..Setup::default() }).connect().await.unwrap()
+    let mut setup = Setup::default();
+    setup.connections = Some(2);
+    world.undeclared(setup).connect().await.unwrap()
 }
 
 /// Begins without a claim in one of two ways.
