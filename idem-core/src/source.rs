@@ -156,7 +156,7 @@ pub struct SubscribeOptions {
     /// With this many unsettled deliveries each worker task still has one to process; those up to `max_unsettled` only wait
     /// here, to save time. A source whose broker limits all workers together takes no more than this, because the others
     /// would be missing elsewhere, and then returns it from [`Source::room`]. [`new`](Self::new) sets it to
-    /// `max_unsettled`.
+    /// `max_unsettled`; more than that counts as that.
     pub least_unsettled: u16,
     /// How long a delivery normally stays unsettled: the longest timeout of the worker's handlers. The source warns if
     /// the broker takes deliveries back after less than a few times this.

@@ -95,7 +95,7 @@ pub(crate) fn config(name: &str, wishes: &Wishes, options: &SubscribeOptions, si
 /// Returns how many deliveries a worker may have unsettled. Those that would only wait in it are not taken from a consumer
 /// with a limit for all workers together: they could leave nothing for another one.
 pub(crate) fn max_unsettled(config: &consumer::Config, options: &SubscribeOptions) -> u16 {
-    if config.max_ack_pending > 0 { options.least_unsettled } else { options.max_unsettled }
+    if config.max_ack_pending > 0 { options.least_unsettled.min(options.max_unsettled) } else { options.max_unsettled }
 }
 
 /// Returns the filter settings. A single filter uses the setting that servers older than 2.10 read.

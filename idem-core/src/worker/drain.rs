@@ -25,8 +25,9 @@ pub(super) async fn drain<S: Store, Src: Source>(
     pipeline.draining.begin();
     pipeline.health.set_broker(false);
     pipeline.lag.send_replace(None);
-    tasks.queues.close();
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
+    // Only now: what was received last would otherwise find the queues closed, and wait for the end of the source.
+    tasks.queues.close();
     // Otherwise the runtime is shutting down.
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
@@ -58,8 +59,9 @@ async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Que
         return;
     }
     let waiting = iter::from_fn(|| lanes.try_recv());
-    let released = join_all(waiting.map(|(_, acker, _)| pipeline.release(acker)));
-    // Those that are not released in time go back when the source is closed.
+    let live = waiting.filter(|(_, acker, _)| acker.is_live());
+    let released = join_all(live.map(|(_, acker, _)| pipeline.release(acker)));
+    // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.
     let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
 }
 
