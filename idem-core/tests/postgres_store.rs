@@ -2,8 +2,6 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "postgres_store/at_login.rs"]
-mod at_login;
 #[path = "postgres_store/batches.rs"]
 mod batches;
 #[path = "postgres_store/connect.rs"]

@@ -1,7 +1,5 @@
 //! The time limits of a transaction, and the errors that mean that it is tried again.
 
-use std::time::Duration;
-
 use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 use sqlx::Executor;
 
@@ -36,7 +34,7 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(second).await.unwrap();
     // A handler timeout shorter than the lock wait is not an outage.
-    let mut third = world.store.begin(Duration::from_millis(200)).await.unwrap();
+    let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
     let answer = world.store.claim(&mut third, &world.identity("held"), ClaimState::Processed).await;
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
@@ -129,32 +127,6 @@ async fn a_transaction_has_the_limits_of_its_handler() {
             assert_eq!(asked.fetch_one(handler_connection(&mut txn)).await.unwrap(), value, "{setting}");
         }
         world.store.rollback(txn).await.unwrap();
-    }
-    world.end().await;
-}
-
-/// Otherwise a claim that waits for another one would fail.
-#[tokio::test]
-async fn a_transaction_is_read_committed_whatever_its_session_or_the_handler_before_it_has_set() {
-    let Some(mut world) = world().await else { return };
-    let url = world.url_with("default_transaction_isolation", "serializable");
-    let options = idem_core::Postgres::options(&url).schema(&world.schema);
-    world.store = options.connections(2).connect().await.unwrap();
-    let store = &world.store;
-    for (guarded, commits) in [(true, true), (false, true), (true, false), (false, false), (true, true)] {
-        // The session has started with the limits of the first one.
-        for timeout in [DEADLINE, Duration::from_secs(5)] {
-            let begun = if guarded { store.begin_guarded(timeout).await } else { store.begin(timeout).await };
-            let mut txn = begun.unwrap();
-            let level = sqlx::query_scalar::<_, String>("SHOW transaction_isolation");
-            assert_eq!(level.fetch_one(handler_connection(&mut txn)).await.unwrap(), "read committed", "{timeout:?}");
-            raw(&mut txn, "SET default_transaction_isolation = 'serializable'").await;
-            if commits {
-                committed(store.commit(txn).await);
-            } else {
-                store.rollback(txn).await.unwrap();
-            }
-        }
     }
     world.end().await;
 }

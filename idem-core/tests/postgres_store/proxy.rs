@@ -1,8 +1,8 @@
-//! A TCP proxy in front of the server, which counts round trips, and can stop forwarding or refuse logins.
+//! A TCP proxy in front of the server, which counts round trips and can stop forwarding.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
@@ -22,8 +22,6 @@ struct Wire {
     /// Set from then on: nothing that the server sends is forwarded.
     deaf: Arc<watch::Sender<bool>>,
     connections: Arc<AtomicUsize>,
-    /// The setting with which a login is refused, and the SQLSTATE.
-    refuses: Arc<Mutex<Option<(&'static str, &'static str)>>>,
 }
 
 pub(crate) struct Proxy {
@@ -43,8 +41,6 @@ impl Proxy {
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 shared.connections.fetch_add(1, SeqCst);
-                let refuses = *shared.refuses.lock().unwrap();
-                let Some(client) = let_in(client, refuses).await else { continue };
                 let server = TcpStream::connect(&server).await.unwrap();
                 server.set_nodelay(true).unwrap();
                 client.set_nodelay(true).unwrap();
@@ -66,11 +62,6 @@ impl Proxy {
         self.wire.connections.load(SeqCst)
     }
 
-    /// From now on each login that has this setting is refused with this SQLSTATE, as by a pooler that does not know it.
-    pub(crate) fn refuse(&self, setting: &'static str, code: &'static str) {
-        *self.wire.refuses.lock().unwrap() = Some((setting, code));
-    }
-
     /// From now on nothing is forwarded and nothing is closed, as with a stopped server or a cut cable.
     pub(crate) fn fall_silent(&self) {
         self.wire.silent.send_replace(true);
@@ -86,23 +77,6 @@ impl Proxy {
         self.wire.silent.send_replace(false);
         self.wire.deaf.send_replace(false);
     }
-}
-
-/// Returns the client, unless its first message has a setting with which it is refused.
-async fn let_in(mut client: TcpStream, refuses: Option<(&str, &str)>) -> Option<TcpStream> {
-    let Some((setting, code)) = refuses else { return Some(client) };
-    let mut buffer = vec![0; 65536];
-    let peeked = client.peek(&mut buffer).await.unwrap();
-    if !buffer[..peeked].windows(setting.len()).any(|part| part == setting.as_bytes()) {
-        return Some(client);
-    }
-    // Read, because a socket that is closed with unread data loses what was written to it.
-    assert!(client.read(&mut buffer).await.unwrap() > 0);
-    let fields = format!("SFATAL\0VFATAL\0C{code}\0Munsupported startup parameter\0\0");
-    let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
-    let error = [&b"E"[..], &length, fields.as_bytes()].concat();
-    client.write_all(&error).await.unwrap();
-    None
 }
 
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Wire, client: bool) {

@@ -36,16 +36,6 @@ impl Failure {
         matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505"))
     }
 
-    /// Returns whether a server or a pooler may have refused the settings of a login: it has answered, and the error is
-    /// neither about the user nor about resources or a stop of the server (classes 28, 53 and 57).
-    pub(super) fn may_be_of_settings(&self) -> bool {
-        let error = match self {
-            Self::Refused(error) => Some(&**error),
-            Self::Lost(error) => error.downcast_ref::<PgDatabaseError>(),
-        };
-        error.is_some_and(|error| !["28", "53", "57"].iter().any(|class| error.code().starts_with(class)))
-    }
-
     /// Returns the underlying error.
     pub(super) fn into_error(self) -> BoxError {
         match self {

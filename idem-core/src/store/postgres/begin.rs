@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::begin_sql::begin;
-use super::limits::{LOCK_WAIT, idle_timeout, millis};
+use super::begin_sql::BEGIN;
+use super::limits::LOCK_WAIT;
 use super::run::RUN;
 use super::session::Session;
 use super::state::found;
@@ -17,13 +17,17 @@ pub(super) struct Kind {
     pub(super) durable: bool,
 }
 
+/// How much longer than the handler timeout the session may stay idle. This process enforces the timeout; the
+/// server-side limit applies if this process dies.
+const MARGIN: Duration = Duration::from_secs(10);
+
 /// Returns BEGIN, with the limits for a handler with this timeout.
 ///
 /// READ WRITE, because a lent session is read-only outside of idem's transactions. The session's sequence values are
 /// discarded: the last value would be that of another message, or of an inbox row.
 pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let lock_timeout = lock_wait(session, handler_timeout).to_string();
-    format!("{}; {}", begin(session.is_read_committed()), limits(session, kind, handler_timeout, &lock_timeout))
+    format!("{BEGIN}; {}", limits(session, kind, handler_timeout, &lock_timeout))
 }
 
 /// The same for a transaction in which a handler may run. In a pooler's session, the first row of the answer has the role
@@ -36,32 +40,31 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
     text
 }
 
-/// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session does by
-/// itself: the RESET ALL that ends each message returns to the lock timeout of the URL, the role, the database or the
-/// server (a new one, after the server has read its configuration again). Only if a RESET does not return to the lock
-/// timeout that the session showed at its login, each transaction sets that one. The last row of the answer has the
-/// transaction id, which it also assigns: otherwise a handler that has written nothing and runs COMMIT could not be told
-/// from one that has not run it. It also has the run of the server.
+/// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session did when it
+/// logged in. A session whose lock timeout comes from its role, the database, the server or the URL still has it, since RESET
+/// ALL ends each message; any other has to be told. The last row of the answer has the transaction id, which it also assigns:
+/// otherwise a handler that has written nothing and runs COMMIT could not be told from one that has not run it. It also has
+/// the run of the server.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    let begin = begin(session.is_read_committed());
     if kind.pooled {
         let (limits, found) = (limits(session, kind, handler_timeout, &session.lock_timeout), found());
-        return format!("{begin}; {limits}{found} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
+        return format!("{BEGIN}; {limits}{found} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
     }
-    let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle(session, handler_timeout));
+    let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
     let lock_timeout = match session.keeps_lock_timeout {
         true => String::new(),
         false => format!(" SET LOCAL lock_timeout = '{}';", session.lock_timeout),
     };
-    format!("{begin};{lock_timeout}{idle} EXECUTE idem_begin('{statement_timeout}')")
+    format!("{BEGIN};{lock_timeout} EXECUTE idem_begin('{statement_timeout}', '{idle}')")
 }
 
 /// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.
 pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {
     let mut text = format!(
-        "SET LOCAL lock_timeout = '{lock_timeout}'; SET LOCAL statement_timeout = {};{}",
+        "SET LOCAL lock_timeout = '{lock_timeout}'; SET LOCAL statement_timeout = {}; \
+         SET LOCAL idle_in_transaction_session_timeout = {};",
         statement_timeout(session, handler_timeout),
-        idle(session, handler_timeout),
+        idle_timeout(handler_timeout),
     );
     if kind.pooled {
         text += &session.pooled();
@@ -79,15 +82,16 @@ fn statement_timeout(session: &Session, handler_timeout: Duration) -> u64 {
     }
 }
 
-/// Returns the statement that sets the idle timeout, unless the session has started with it.
-fn idle(session: &Session, handler_timeout: Duration) -> String {
-    match idle_timeout(handler_timeout) {
-        limit if session.idle_timeout == Some(limit) => String::new(),
-        limit => format!(" SET LOCAL idle_in_transaction_session_timeout = {limit};"),
-    }
+fn idle_timeout(handler_timeout: Duration) -> u64 {
+    millis(handler_timeout.saturating_add(MARGIN))
 }
 
 /// Shorter than the statement timeout; otherwise a claim that waits for a lock would look like a slow server.
 pub(super) fn lock_wait(session: &Session, handler_timeout: Duration) -> u64 {
     (statement_timeout(session, handler_timeout) / 2).clamp(1, LOCK_WAIT)
+}
+
+/// Converts to whole milliseconds, from 1 (0 would mean no limit) to the highest value that the server accepts.
+fn millis(limit: Duration) -> u64 {
+    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).clamp(1, i32::MAX as u64)
 }

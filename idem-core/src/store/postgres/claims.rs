@@ -97,7 +97,7 @@ impl Claims for Postgres {
         identity: &Identity,
         state: ClaimState,
     ) -> Result<(Txn, Claimed), StoreError> {
-        let mut connection = self.pool().lent(handler_timeout).await?;
+        let mut connection = self.pool().lent().await?;
         if !connection.is_pooled() {
             connection.prepare_claim(&self.sql().prepare_claim).await?;
         }

@@ -10,20 +10,6 @@ pub(super) const OWN: Duration = Duration::from_secs(10);
 /// How long one of idem's own statements waits for a lock, in milliseconds.
 pub(super) const LOCK_WAIT: u64 = 1000;
 
-/// How much longer than the handler timeout the session may stay idle. This process enforces the timeout; the
-/// server-side limit applies if this process dies.
-const MARGIN: Duration = Duration::from_secs(10);
-
-/// Returns how long the session may be idle in a transaction of a handler with this timeout, in milliseconds.
-pub(super) fn idle_timeout(handler_timeout: Duration) -> u64 {
-    millis(handler_timeout.saturating_add(MARGIN))
-}
-
-/// Converts to whole milliseconds, from 1 (0 would mean no limit) to the highest value that the server accepts.
-pub(super) fn millis(limit: Duration) -> u64 {
-    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).clamp(1, i32::MAX as u64)
-}
-
 /// The use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {

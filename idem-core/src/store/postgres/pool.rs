@@ -2,13 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::limits::{Use, idle_timeout};
+use super::limits::Use;
 use super::login::Login;
 use super::ready::Shared;
 use super::room::Room;
@@ -51,32 +50,29 @@ impl Pool {
             logins,
             prepared: AtomicBool::new(false),
             learnt: Mutex::default(),
-            refuses_settings: AtomicBool::new(false),
         }))
     }
 
-    /// Returns a connection for a transaction, idle or new; waits while all are in use. A new session starts with the idle
-    /// timeout for a handler with this timeout, if it can.
-    pub(super) async fn lent(&self, handler_timeout: Duration) -> Result<Connection, Failure> {
-        self.connection(Use::Lent, Some(idle_timeout(handler_timeout)), Some(&self.0.logins), None).await
+    /// Returns a connection for a transaction, idle or new; waits while all are in use.
+    pub(super) async fn lent(&self) -> Result<Connection, Failure> {
+        self.connection(Use::Lent, Some(&self.0.logins), None).await
     }
 
     /// Returns a connection for idem's own statements.
     pub(super) async fn own(&self) -> Result<Connection, Failure> {
         let own = self.0.own.clone().acquire_owned().await.map_err(|closed| Failure::Lost(closed.into()))?;
-        self.connection(Use::Own, None, Some(&self.0.logins), Some(own)).await
+        self.connection(Use::Own, Some(&self.0.logins), Some(own)).await
     }
 
     /// As [`own`](Self::own), without waiting for other logins and statements: those of a server that hangs would delay
     /// it.
     pub(super) async fn own_at_once(&self) -> Result<Connection, Failure> {
-        self.connection(Use::Own, None, None, None).await
+        self.connection(Use::Own, None, None).await
     }
 
     async fn connection(
         &self,
         of: Use,
-        idle_timeout: Option<u64>,
         logins: Option<&Semaphore>,
         own: Option<OwnedSemaphorePermit>,
     ) -> Result<Connection, Failure> {
@@ -84,7 +80,7 @@ impl Pool {
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: the future is large and seldom used, and would be part of every delivery's future.
-            None => Box::pin(self.0.log_in(of, idle_timeout, logins, &slot)).await?,
+            None => Box::pin(self.0.log_in(of, logins, &slot)).await?,
         };
         Ok(Connection::new(ready, of, self.0.clone(), slot, own))
     }

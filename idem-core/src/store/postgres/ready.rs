@@ -1,6 +1,6 @@
 //! Connections whose sessions are prepared, and how new ones are opened.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sqlx::postgres::PgConnectOptions;
@@ -39,34 +39,29 @@ pub(super) struct Shared {
     /// Whether handlers prepare statements by SQL.
     pub(super) prepared: AtomicBool,
     pub(super) learnt: Mutex<Option<Learnt>>,
-    /// Whether a login with the settings of transactions was refused. A pooler may know idem's other settings as those to
-    /// ignore.
-    pub(super) refuses_settings: AtomicBool,
 }
 
 impl Shared {
-    /// Returns a new connection, or one that became idle while others were opened. A new session starts with the settings
-    /// of transactions, if there is an idle timeout for them.
+    /// Returns a new connection, or one that became idle while others were opened.
     pub(super) async fn log_in(
         &self,
         of: Use,
-        idle_timeout: Option<u64>,
         logins: Option<&Semaphore>,
         slot: &Slot<Ready>,
     ) -> Result<Ready, Failure> {
-        let Some(logins) = logins else { return self.connect(of, idle_timeout).await };
+        let Some(logins) = logins else { return self.connect(of).await };
         let turn = timeout(CONNECT, logins.acquire()).await.map_err(|late| Failure::Lost(late.into()))?;
         let _turn = turn.map_err(|closed| Failure::Lost(closed.into()))?;
         match slot.idle(of) {
             Some(ready) => Ok(ready),
-            None => self.connect(of, idle_timeout).await,
+            None => self.connect(of).await,
         }
     }
 
-    async fn connect(&self, of: Use, idle_timeout: Option<u64>) -> Result<Ready, Failure> {
+    async fn connect(&self, of: Use) -> Result<Ready, Failure> {
         // An error of the callback for credentials says nothing about the idle connections, so they are kept.
         let options = self.login.options().await?;
-        let ready = timeout(CONNECT, self.new_session(of, idle_timeout, options)).await;
+        let ready = timeout(CONNECT, self.new_session(of, options)).await;
         let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
         if ready.is_err() {
             self.room.empty();
@@ -74,25 +69,21 @@ impl Shared {
         ready
     }
 
-    async fn new_session(
-        &self,
-        of: Use,
-        idle_timeout: Option<u64>,
-        options: PgConnectOptions,
-    ) -> Result<Ready, Failure> {
+    async fn new_session(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
         let learnt = *self.learnt();
-        let (mut conn, idle_timeout) = match self.pooled {
+        let options = match self.pooled {
             // A pooler accepts no settings: its sessions start with the role's settings.
-            true => (self.login.connect(options).await?, None),
-            false => self.start(session::started(options, of, self.durable, learnt), idle_timeout).await?,
+            true => options,
+            false => session::started(options, of, self.durable, learnt),
         };
+        let mut conn = self.login.connect(options).await?;
         let mut session = Session::of(&mut conn).await?;
         let learnt = session.learn(&mut conn, learnt).await?;
         if of == Use::Own {
             *self.learnt() = Some(learnt);
         }
         if !self.pooled {
-            session.prepare(&mut conn, of, self.durable, idle_timeout).await?;
+            session.prepare(&mut conn, of, self.durable).await?;
         }
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
         // while BEGIN, COMMIT and ROLLBACK are plain text: `tx.begin()` in a handler is always a savepoint, and its
@@ -100,28 +91,6 @@ impl Shared {
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
         Ok(Ready { conn, session, claims: false, stages: false })
-    }
-
-    /// Logs in with these options, and with the settings of transactions if there is an idle timeout for them. If those may
-    /// be why the login is refused, it is tried once without them. Returns the idle timeout that was given.
-    async fn start(
-        &self,
-        options: PgConnectOptions,
-        idle_timeout: Option<u64>,
-    ) -> Result<(PgConnection, Option<u64>), Failure> {
-        let Some(idle) = idle_timeout.filter(|_| !self.refuses_settings.load(Relaxed)) else {
-            return Ok((self.login.connect(options).await?, None));
-        };
-        match self.login.connect(session::with_transaction_settings(options.clone(), idle)).await {
-            Err(refused) if refused.may_be_of_settings() => {
-                let conn = self.login.connect(options).await?;
-                self.refuses_settings.store(true, Relaxed);
-                let error = crate::error::text(refused.into_error().as_ref());
-                tracing::info!(error, "settings refused at a login; each transaction makes them instead");
-                Ok((conn, None))
-            }
-            connected => Ok((connected?, Some(idle))),
-        }
     }
 
     fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {

@@ -18,9 +18,6 @@ pub(super) struct Session {
     pub(super) keeps_lock_timeout: bool,
     /// In milliseconds; 0 means no limit.
     pub(super) statement_timeout: u64,
-    /// The idle timeout of transactions, in milliseconds, if idem has started the session with it and with
-    /// [`READ_COMMITTED`], and `RESET ALL` returns to both. If not, each transaction sets them.
-    pub(super) idle_timeout: Option<u64>,
     /// The level of durability.
     pub(super) synchronous_commit: String,
     /// Whether a transaction that idem did not begin is read-only.
@@ -39,9 +36,6 @@ pub(super) struct Session {
 
 /// Without this, a process that is killed during a long statement would hold its claim until the statement ends.
 const WATCH: &str = "client_connection_check_interval";
-
-/// The isolation level of all of idem's transactions.
-const READ_COMMITTED: &str = "read committed";
 
 /// Properties that the first connection has found out, for the start of later ones.
 #[derive(Clone, Copy)]
@@ -66,13 +60,6 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
     let Some(learnt) = learnt else { return target };
     let target = if learnt.watches { target.options([(WATCH, "1s")]) } else { target };
     if durable { target.options([("synchronous_commit", learnt.synchronous_commit)]) } else { target }
-}
-
-/// Adds the settings of transactions that are the same whatever the session has by itself: the isolation level, and this
-/// idle timeout in milliseconds. A session that starts with them saves each transaction their statements.
-pub(super) fn with_transaction_settings(target: PgConnectOptions, idle_timeout: u64) -> PgConnectOptions {
-    let target = target.options([("default_transaction_isolation", READ_COMMITTED)]);
-    target.options([("idle_in_transaction_session_timeout", idle_timeout)])
 }
 
 /// The settings that determine whose rows a statement finds, and how it interprets them.
@@ -125,7 +112,6 @@ impl Session {
             version: row.try_get(0)?,
             lock_timeout: row.try_get(1)?,
             keeps_lock_timeout: false,
-            idle_timeout: None,
             statement_timeout: u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0),
             synchronous_commit: row.try_get(3)?,
             read_only: row.try_get(4)?,
@@ -155,33 +141,21 @@ impl Session {
         Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches })
     }
 
-    /// Applies idem's settings to the session, which may have been started with this idle timeout.
-    pub(super) async fn prepare(
-        &mut self,
-        conn: &mut PgConnection,
-        of: Use,
-        durable: bool,
-        idle_timeout: Option<u64>,
-    ) -> Result<(), Failure> {
+    /// Applies idem's settings to the session.
+    pub(super) async fn prepare(&mut self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
         if of == Use::Own {
             sqlx::raw_sql(AssertSqlSafe(self.own(durable))).execute(conn).await?;
             return Ok(());
         }
-        // Only what they are after a RESET counts: a pooler in session mode may ignore the settings of a login, and it or a
-        // login trigger may have made others in the session, which the RESET ALL that ends each message takes away.
+        // Each transaction sets its own limits.
         let prepare = format!(
-            "{}; {}; {};
-             RESET lock_timeout; RESET default_transaction_isolation; RESET idle_in_transaction_session_timeout;
-             SELECT current_setting('lock_timeout'), current_setting('default_transaction_isolation'), (1000 *
-                 extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval))::bigint",
+            "{}; {}; {}; RESET lock_timeout; SELECT pg_catalog.current_setting('lock_timeout')",
             super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
             super::begin_sql::prepare(),
             self.clean()
         );
         let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(prepare))).await?;
         self.keeps_lock_timeout = row.try_get::<String, _>(0)? == self.lock_timeout;
-        let (level, idle): (String, i64) = (row.try_get(1)?, row.try_get(2)?);
-        self.idle_timeout = idle_timeout.filter(|given| level == READ_COMMITTED && u64::try_from(idle) == Ok(*given));
         Ok(())
     }
 
@@ -212,11 +186,6 @@ impl Session {
     /// Returns the role whose privileges the session has.
     pub(super) fn role(&self) -> &str {
         &self.role
-    }
-
-    /// Returns whether its transactions are read committed unless they say otherwise.
-    pub(super) fn is_read_committed(&self) -> bool {
-        self.idle_timeout.is_some()
     }
 
     /// Returns the condition of [`MEANING`].

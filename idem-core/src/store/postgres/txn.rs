@@ -58,7 +58,7 @@ impl std::fmt::Debug for Txn {
 
 /// Begins, with the limits for a handler with this timeout.
 pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    let mut connection = pool.lent(handler_timeout).await?;
+    let mut connection = pool.lent().await?;
     let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
     // On any failure the connection is dropped: a transaction may be open in it.
     let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;

@@ -15,7 +15,7 @@ use super::txn::{Txn, not_answered};
 
 /// Begins for a handler whose message has no claim.
 pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    let mut connection = pool.lent(handler_timeout).await?;
+    let mut connection = pool.lent().await?;
     let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
     let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     let mut txn = Txn::of(connection, handler_timeout);
