@@ -41,17 +41,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0005_call_namespaces.sql",
         sql: include_str!("../../../migrations/postgres/0005_call_namespaces.sql"),
     },
-    Migration {
-        version: DROPS_CHECKS,
-        name: "0006_claims_without_checks.sql",
-        sql: include_str!("../../../migrations/postgres/0006_claims_without_checks.sql"),
-    },
 ];
-
-/// The migration that drops the checks of claims, so that each claim costs the server less. It needs their table for
-/// itself, so a start runs it in a new schema only: in any other one, all claims would wait behind it while it waits for
-/// the handlers that run.
-const DROPS_CHECKS: i64 = 6;
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -187,14 +177,13 @@ async fn look(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>,
     Ok(applied)
 }
 
-/// Returns the migrations that the ledger lacks and that a start may run. Unknown migrations in the ledger come from a
-/// newer version, which has to support this one.
+/// Returns the migrations that the ledger lacks. Unknown migrations in the ledger come from a newer version, which has
+/// to support this one.
 fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error> {
     let latest = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     ledger::check(&place(schema), latest, &applied)?;
     let is_there = |migration: &&Migration| applied.iter().any(|applied| applied.version == migration.version);
-    let is_for_starts = |migration: &&Migration| applied.is_empty() || migration.version != DROPS_CHECKS;
-    Ok(MIGRATIONS.iter().filter(|migration| !is_there(migration) && is_for_starts(migration)).copied().collect())
+    Ok(MIGRATIONS.iter().filter(|migration| !is_there(migration)).copied().collect())
 }
 
 async fn ledger(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
