@@ -21,6 +21,8 @@ mod world;
 
 #[path = "pgbouncer/ended.rs"]
 mod ended;
+#[path = "pgbouncer/login.rs"]
+mod login;
 #[path = "pgbouncer/role.rs"]
 mod role;
 #[path = "pgbouncer/settings.rs"]

@@ -1,4 +1,4 @@
-//! The same schema through a pgbouncer in transaction mode, one pgbouncer per world.
+//! The same schema through a pgbouncer, in transaction mode except where a test says otherwise, one pgbouncer per world.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 use std::fs::{self, Permissions};
@@ -26,26 +26,31 @@ impl PgBouncerWorld<true> {
     /// The store connects with a separate role whose sessions are read-only.
     pub(crate) async fn with_read_only_role() -> Option<Self> {
         let direct = PostgresWorld::make().await?;
-        let target: PgConnectOptions = direct.url.parse().unwrap();
-        let role = format!("idem_role_{}", Uuid::new_v4().simple());
-        let create = format!(
-            "CREATE ROLE {role} LOGIN PASSWORD 'secret' IN ROLE {}; \
-             ALTER ROLE {role} SET default_transaction_read_only = on",
-            target.get_username()
-        );
-        direct.run(&create).await;
-        let (_, rest) = direct.url.rsplit_once('@').unwrap();
-        let pooler = Pooler::start(&format!("postgres://{role}:secret@{rest}"), true).await?;
+        let database = with_role(&direct, &["default_transaction_read_only = on"]).await;
+        let pooler = Pooler::start(&database, TRANSACTION, "").await?;
         Some(Self { direct, pooler })
     }
 
     /// The pooler of another database of the same server.
     pub(crate) async fn before(direct: PostgresWorld, database: &str) -> Option<Self> {
-        let pooler = Pooler::start(database, true).await?;
+        let pooler = Pooler::start(database, TRANSACTION, "").await?;
         Some(Self { direct, pooler })
     }
 
-    /// Removes that role and everything it owns.
+    /// The pooler gives each client a session of its own, in which it has run this, and ignores the settings of the client's
+    /// login.
+    pub(crate) async fn of_sessions(connect_query: &str) -> Option<Self> {
+        let direct = PostgresWorld::make().await?;
+        let pooler = Pooler::start(&direct.url, SESSION, connect_query).await?;
+        Some(Self { direct, pooler })
+    }
+
+    /// The options of a store that need not know of such a pooler.
+    pub(crate) fn undeclared(&self, setup: Setup) -> PostgresOptions {
+        self.direct.options(&self.pooler.url, setup)
+    }
+
+    /// Removes the separate role and everything it owns.
     pub(crate) async fn drop_role(self) {
         let target: PgConnectOptions = self.pooler.url.parse().unwrap();
         let role = target.get_username().to_owned();
@@ -79,7 +84,8 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
 
     async fn make() -> Option<Self> {
         let direct = PostgresWorld::make().await?;
-        let pooler = Pooler::start(&direct.url, WRITABLE).await?;
+        let connect_query = if WRITABLE { "" } else { "SET default_transaction_read_only = on" };
+        let pooler = Pooler::start(&direct.url, TRANSACTION, connect_query).await?;
         Some(Self { direct, pooler })
     }
 
@@ -134,6 +140,25 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
     }
 }
 
+/// Creates a role whose sessions have these settings. Returns the URL of the database for it.
+async fn with_role(direct: &PostgresWorld, settings: &[&str]) -> String {
+    let target: PgConnectOptions = direct.url.parse().unwrap();
+    let role = format!("idem_role_{}", Uuid::new_v4().simple());
+    let mut create = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret' IN ROLE {}", target.get_username());
+    for setting in settings {
+        create += &format!("; ALTER ROLE {role} SET {setting}");
+    }
+    direct.run(&create).await;
+    let (_, rest) = direct.url.rsplit_once('@').unwrap();
+    format!("postgres://{role}:secret@{rest}")
+}
+
+/// The settings of a pgbouncer that lends a session for a transaction, and of one that lends it to a client for as long as
+/// that is connected.
+const TRANSACTION: &str = "pool_mode = transaction";
+const SESSION: &str =
+    "pool_mode = session\nserver_reset_query =\nignore_startup_parameters = extra_float_digits,options";
+
 /// A pgbouncer that ends with this value, or with the process: its parent shell waits for the end of its input.
 struct Pooler {
     shell: Child,
@@ -143,7 +168,7 @@ struct Pooler {
 
 impl Pooler {
     /// Prints a line and returns `None` if the program is not installed.
-    async fn start(database: &str, writable: bool) -> Option<Self> {
+    async fn start(database: &str, mode: &str, connect_query: &str) -> Option<Self> {
         let program =
             ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
         let Some(program) = program.into_iter().find(|program| Path::new(program).exists()) else {
@@ -155,7 +180,7 @@ impl Pooler {
         let home = PathBuf::from(format!("/tmp/idem-{}", Uuid::new_v4().simple()));
         fs::create_dir(&home).unwrap();
         fs::set_permissions(&home, Permissions::from_mode(0o777)).unwrap();
-        fs::write(home.join("ini"), settings(database, writable, &home)).unwrap();
+        fs::write(home.join("ini"), settings(database, mode, connect_query, &home)).unwrap();
         let (user, password) = credentials(database);
         fs::write(home.join("users"), format!("\"{user}\" \"{password}\"\n")).unwrap();
         let user_of_root = "if [ $(id -u) = 0 ]; then set -- -u nobody; else set --; fi";
@@ -191,13 +216,16 @@ impl Drop for Pooler {
     }
 }
 
-fn settings(database: &str, writable: bool, home: &Path) -> String {
+fn settings(database: &str, mode: &str, connect_query: &str, home: &Path) -> String {
     let target: PgConnectOptions = database.parse().unwrap();
     let (host, port, home) = (target.get_host(), target.get_port(), home.display());
     let name = target.get_database().unwrap_or(target.get_username());
-    let at_first = if writable { "" } else { " connect_query='SET default_transaction_read_only = on'" };
+    let at_first = match connect_query {
+        "" => String::new(),
+        query => format!(" connect_query='{query}'"),
+    };
     format!(
-        "[databases]\nidem = host={host} port={port} dbname={name}{at_first}\n[pgbouncer]\npool_mode = transaction\n\
+        "[databases]\nidem = host={host} port={port} dbname={name}{at_first}\n[pgbouncer]\n{mode}\n\
          unix_socket_dir = {home}\nlisten_port = 6432\nauth_type = plain\nauth_file = {home}/users\n\
          default_pool_size = 60\nlogfile = {home}/log\n"
     )

@@ -81,15 +81,17 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 impl Session {
-    pub(super) async fn of(conn: &mut PgConnection) -> Result<Self, Failure> {
+    /// Reads a session. `resets` says whether each message ends with RESET ALL in it: then only what that leaves counts. A pooler
+    /// in session mode, or a trigger at the login, may have made other settings, which the first message would take away.
+    pub(super) async fn of(conn: &mut PgConnection, resets: bool) -> Result<Self, Failure> {
         // The view pg_settings, which has the numbers without their units, made this statement take most of the time of a
         // login: each use of it formats all settings.
-        let mut asked = "SELECT current_setting('server_version_num')::int, current_setting('lock_timeout'),
+        let mut asked = if resets { "RESET ALL; " } else { "" }.to_owned();
+        asked += "SELECT current_setting('server_version_num')::int, current_setting('lock_timeout'),
                     (1000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint,
                     current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
-                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()"
-            .to_owned();
+                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()";
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
