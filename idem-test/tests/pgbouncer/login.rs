@@ -12,6 +12,21 @@ use crate::world::PgBouncerWorld;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// They are no settings of a handler that the end of a message has to undo.
+#[tokio::test]
+async fn the_limits_of_a_pooler_in_session_mode_hold_for_each_message() {
+    let limits = "SET lock_timeout = 7000; SET statement_timeout = 9000";
+    let Some(world) = PgBouncerWorld::of_sessions(limits).await else { return };
+    let store = world.undeclared(Setup::default()).connect().await.unwrap();
+    for round in 0..3 {
+        let mut txn = store.begin(TIMEOUT).await.unwrap();
+        let shown: String =
+            sqlx::query_scalar("SELECT current_setting('statement_timeout')").fetch_one(lend(&mut txn)).await.unwrap();
+        assert_eq!(shown, "9s", "round {round}");
+        store.rollback(txn).await.unwrap();
+    }
+}
+
 /// Otherwise what handlers after a ROLLBACK write in a batch would be committed at once, and again when their messages run
 /// again.
 #[tokio::test]
