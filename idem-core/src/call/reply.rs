@@ -1,11 +1,12 @@
 //! Waits for the reply of a call.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::task::coop::unconstrained;
 use tokio_util::sync::CancellationToken;
 
+use crate::caught::dropped;
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
 use crate::registry::Unfit;
@@ -67,9 +68,7 @@ async fn end_of(limits: &CallLimits, mut calling: Calling, taken: Taken, stop: &
         () = stop.cancelled() => Ended::Stopped,
     };
     // The drop runs user code too.
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(calling))) {
-        tracing::warn!(panic = panic_text(panic.as_ref()), "a call panicked while it was dropped");
-    }
+    dropped("a call", calling);
     ended
 }
 

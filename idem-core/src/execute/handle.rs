@@ -1,6 +1,6 @@
 //! Calls handlers.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -52,9 +52,7 @@ impl<S: Store> Pipeline<S> {
             () = self.stop.cancelled() => Err(Unhandled::Stopped),
         };
         // The drop runs user code too, and its panic must cost no more than its message.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
-            tracing::warn!(panic = panic_text(panic.as_ref()), "a handler panicked while it was dropped");
-        }
+        dropped("a handler", run);
         handled
     }
 }

@@ -26,16 +26,8 @@ impl PgBouncerWorld<true> {
     /// The store connects with a separate role whose sessions are read-only.
     pub(crate) async fn with_read_only_role() -> Option<Self> {
         let direct = PostgresWorld::make().await?;
-        let target: PgConnectOptions = direct.url.parse().unwrap();
-        let role = format!("idem_role_{}", Uuid::new_v4().simple());
-        let create = format!(
-            "CREATE ROLE {role} LOGIN PASSWORD 'secret' IN ROLE {}; \
-             ALTER ROLE {role} SET default_transaction_read_only = on",
-            target.get_username()
-        );
-        direct.run(&create).await;
-        let (_, rest) = direct.url.rsplit_once('@').unwrap();
-        let pooler = Pooler::start(&format!("postgres://{role}:secret@{rest}"), TRANSACTION, "").await?;
+        let database = with_role(&direct, &["default_transaction_read_only = on"]).await;
+        let pooler = Pooler::start(&database, TRANSACTION, "").await?;
         Some(Self { direct, pooler })
     }
 
@@ -58,7 +50,7 @@ impl PgBouncerWorld<true> {
         self.direct.options(&self.pooler.url, setup)
     }
 
-    /// Removes that role and everything it owns.
+    /// Removes the separate role and everything it owns.
     pub(crate) async fn drop_role(self) {
         let target: PgConnectOptions = self.pooler.url.parse().unwrap();
         let role = target.get_username().to_owned();
@@ -146,6 +138,19 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
     async fn waiting(&self) -> Option<i64> {
         self.direct.waiting().await
     }
+}
+
+/// Creates a role whose sessions have these settings. Returns the URL of the database for it.
+async fn with_role(direct: &PostgresWorld, settings: &[&str]) -> String {
+    let target: PgConnectOptions = direct.url.parse().unwrap();
+    let role = format!("idem_role_{}", Uuid::new_v4().simple());
+    let mut create = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret' IN ROLE {}", target.get_username());
+    for setting in settings {
+        create += &format!("; ALTER ROLE {role} SET {setting}");
+    }
+    direct.run(&create).await;
+    let (_, rest) = direct.url.rsplit_once('@').unwrap();
+    format!("postgres://{role}:secret@{rest}")
 }
 
 /// The settings of a pgbouncer that lends a session for a transaction, and of one that lends it to a client for as long as

@@ -28,6 +28,14 @@ pub(crate) struct Campaign {
 /// Runs the campaign. Fails if any run had deviations.
 pub(crate) async fn all(campaign: &Campaign) -> Result<()> {
     println!("seed {}", campaign.seed);
+    // Otherwise a name that no line begins with would be a success.
+    let begin = campaign.only.as_deref().unwrap_or_default();
+    let brokers = [RabbitMq::NAME, Nats::NAME, Kafka::NAME];
+    let lines =
+        || brokers.iter().flat_map(|broker| Mode::all().into_iter().map(move |mode| format!("{broker} {mode}")));
+    if !lines().any(|line| line.starts_with(begin)) {
+        bail!("no line of the campaign begins with {begin:?}");
+    }
     let mut wrong = 0;
     wrong += modes::<RabbitMq>(campaign).await?;
     wrong += modes::<Nats>(campaign).await?;

@@ -39,7 +39,7 @@ fates! {
     Panic, 30 => EXHAUSTED;
     /// It waits beyond the handler timeout, in the process.
     Hang, 4 => EXHAUSTED;
-    /// It never waits: whatever it asks for is there at once, and it asks again. Rare, since it keeps a core busy.
+    /// It never waits: whatever it asks for is there at once, and it asks again. Rare, since it keeps a thread busy.
     Spin, 1 => EXHAUSTED;
     /// It waits beyond the handler timeout for a statement, which continues in the database.
     SlowQuery, 4 => EXHAUSTED;

@@ -77,7 +77,7 @@ impl Shared {
             false => session::started(options, of, self.durable, learnt),
         };
         let mut conn = self.login.connect(options).await?;
-        let mut session = Session::of(&mut conn).await?;
+        let mut session = Session::of(&mut conn, of == Use::Lent && !self.pooled).await?;
         let learnt = session.learn(&mut conn, learnt).await?;
         if of == Use::Own {
             *self.learnt() = Some(learnt);

@@ -84,38 +84,44 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 impl Session {
-    pub(super) async fn of(conn: &mut PgConnection) -> Result<Self, Failure> {
+    /// Reads a session. `resets` says whether each message ends with RESET ALL in it: then only what that leaves counts. A pooler
+    /// in session mode, or a trigger at the login, may have made other settings, which the first message would take away. Its
+    /// limits count nevertheless, since each transaction sets them anew.
+    pub(super) async fn of(conn: &mut PgConnection, resets: bool) -> Result<Self, Failure> {
         // The view pg_settings, which has the numbers without their units, made this statement take most of the time of a
         // login: each use of it formats all settings.
-        let mut asked = "SELECT current_setting('server_version_num')::int, current_setting('lock_timeout'),
-                    (1000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint,
-                    current_setting('synchronous_commit'),
-                    current_setting('default_transaction_read_only')::bool,
-                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()"
+        let mut asked = "SELECT current_setting('lock_timeout'),
+                    (1000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint;"
             .to_owned();
+        asked += if resets { "RESET ALL;" } else { "" };
+        asked += "SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
+                    current_setting('default_transaction_read_only')::bool,
+                    current_user::text, session_user::text, pg_catalog.pg_backend_pid(), current_setting('lock_timeout')";
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
         let asked = sqlx::raw_sql(AssertSqlSafe(asked));
-        let row = conn.fetch_one(asked).await?;
-        let (role, user): (String, String) = (row.try_get(5)?, row.try_get(6)?);
+        let rows = conn.fetch_all(asked).await?;
+        let [limits, row] = rows.as_slice() else { return Err(Failure::Lost("the login is not answered".into())) };
+        let lock_timeout: String = limits.try_get(0)?;
+        let (role, user): (String, String) = (row.try_get(3)?, row.try_get(4)?);
         let mut same = format!(
             "current_user = {} AND session_user = {} AND {NO_TEMPORARY_TABLES}",
             literal(&role),
             literal(&user)
         );
         for (place, name) in MEANING.iter().enumerate() {
-            let value: String = row.try_get(8 + place)?;
+            let value: String = row.try_get(7 + place)?;
             same += &format!(" AND pg_catalog.current_setting('{name}') = {}", literal(&value));
         }
         Ok(Self {
             version: row.try_get(0)?,
-            lock_timeout: row.try_get(1)?,
-            keeps_lock_timeout: false,
-            statement_timeout: u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0),
-            synchronous_commit: row.try_get(3)?,
-            read_only: row.try_get(4)?,
-            process: row.try_get(7)?,
+            keeps_lock_timeout: row.try_get::<String, _>(6)? == lock_timeout,
+            lock_timeout,
+            statement_timeout: u64::try_from(limits.try_get::<i64, _>(1)?).unwrap_or(0),
+            synchronous_commit: row.try_get(1)?,
+            read_only: row.try_get(2)?,
+            process: row.try_get(5)?,
             role,
             user,
             same,
@@ -142,20 +148,18 @@ impl Session {
     }
 
     /// Applies idem's settings to the session.
-    pub(super) async fn prepare(&mut self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
-        if of == Use::Own {
-            sqlx::raw_sql(AssertSqlSafe(self.own(durable))).execute(conn).await?;
-            return Ok(());
-        }
-        // Each transaction sets its own limits.
-        let prepare = format!(
-            "{}; {}; {}; RESET lock_timeout; SELECT pg_catalog.current_setting('lock_timeout')",
-            super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
-            super::begin_sql::prepare(),
-            self.clean()
-        );
-        let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(prepare))).await?;
-        self.keeps_lock_timeout = row.try_get::<String, _>(0)? == self.lock_timeout;
+    pub(super) async fn prepare(&self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
+        let settings = match of {
+            // Each transaction sets its own limits.
+            Use::Lent => format!(
+                "{}; {}; {}",
+                super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
+                super::begin_sql::prepare(),
+                self.clean()
+            ),
+            Use::Own => self.own(durable),
+        };
+        sqlx::raw_sql(AssertSqlSafe(settings)).execute(conn).await?;
         Ok(())
     }
 
