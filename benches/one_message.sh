@@ -8,8 +8,8 @@
 # hold for a whole script and cannot send several statements in one string, and a pipeline of prepared statements is not what
 # idem sends. So each statement that sqlx prepares costs a little more here: one of idem, three of the loop by hand.
 #
-# `idem` is what it sends in a new schema: two SET LOCAL; its sessions start with the isolation level and the idle timeout; the
-# table of claims has no checks.
+# Three things that idem does not do are variants: sessions that start with the isolation level (`level-at-login`) or with limits
+# (`idle-at-login`, `statement-timeout-at-login`), and a table of claims without checks (`no-checks`).
 #
 #   eval "$(cargo xtask services up)"; sh benches/one_message.sh [clients] [rounds] [seconds] [variant ..]
 set -eu
@@ -34,22 +34,23 @@ trigger() { # table
     echo "CREATE TABLE handlers (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, consumer text NOT NULL, name text NOT NULL,
           pruned_through timestamptz, UNIQUE (consumer, name)); INSERT INTO handlers (consumer, name) VALUES ('a', 'b');"
     echo "CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
-    table claims ""; trigger claims
-    table checked "$checked"; trigger checked
-    table untriggered ""
-    table dated ""; trigger dated
-    table by_hand ""
-    table by_hand_checked "$checked"
+    table claims "$checked"; trigger claims
+    table unchecked ""; trigger unchecked
+    table untriggered "$checked"
+    table dated "$checked"; trigger dated
+    table by_hand "$checked"
+    table by_hand_unchecked ""
     echo "CREATE INDEX ON dated (processed_at) WHERE processed_at IS NOT NULL;
           CREATE INDEX ON by_hand (processed_at) WHERE processed_at IS NOT NULL;
-          CREATE INDEX ON by_hand_checked (processed_at) WHERE processed_at IS NOT NULL;"
+          CREATE INDEX ON by_hand_unchecked (processed_at) WHERE processed_at IS NOT NULL;"
 } | psql -qX "$DATABASE_URL"
 
 # The parts of a message. The values are a key of 16 bytes and a fingerprint of 16 bytes.
-first="BEGIN READ WRITE\\;"
-level="BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE\\;"
-settings="SET LOCAL lock_timeout = '1000'\\; SET LOCAL statement_timeout = 30000\\;"
-idle="SET LOCAL idle_in_transaction_session_timeout = 40000\\;"
+no_level="BEGIN READ WRITE\\;"
+first="BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE\\;"
+lock="SET LOCAL lock_timeout = '1000'\\;"
+two="$lock SET LOCAL statement_timeout = 30000\\;"
+settings="$two SET LOCAL idle_in_transaction_session_timeout = 40000\\;"
 begin="$first DISCARD SEQUENCES\\; $settings"
 values="1, '\\x:a:b', '\\x:b:a', true, '0'"
 types="(int, bytea, bytea, bool, text)"
@@ -79,6 +80,7 @@ number="SELECT pg_current_xact_id()::text AS xid"
 run="encode(timestamptz_send(pg_postmaster_start_time()) || timestamptz_send(pg_stat_get_bgwriter_stat_reset_time()), 'hex')"
 decimal="extract(epoch FROM pg_postmaster_start_time())::text || ' ' || extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text"
 own="set_config('statement_timeout', \$1, true) IS NOT NULL"
+own_idle="set_config('idle_in_transaction_session_timeout', \$2, true) IS NOT NULL"
 prepare() { # the claim
     printf '\\set a random(1000000000000000, 9999999999999999)\n\\set b random(1000000000000000, 9999999999999999)\n'
     printf '\\if :new = 1\n'
@@ -86,38 +88,34 @@ prepare() { # the claim
     echo
     echo "PREPARE effect (text) AS INSERT INTO one_message.effects VALUES (\$1);"
     echo "PREPARE effect_xid (text) AS INSERT INTO one_message.effects VALUES (\$1) RETURNING pg_current_xact_id()::text AS xid;"
-    for table in by_hand by_hand_checked; do
+    for table in by_hand by_hand_unchecked; do
         echo "PREPARE $table (int, bytea, bytea) AS INSERT INTO one_message.$table (handler_id, key, fingerprint, processed_at) VALUES (\$1, \$2, \$3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid;"
     done
     echo "PREPARE by_hand_guard AS SELECT pg_current_xact_id_if_assigned()::text;"
     echo "PREPARE guard (xid8) AS SELECT $ended WHEN current_setting('synchronous_commit') <> 'on' THEN length(set_config('synchronous_commit', 'on', true)) ELSE 1 END;"
     echo "PREPARE guard_sets (xid8) AS SELECT $ended ELSE 1 END, set_config('synchronous_commit', 'on', true);"
-    echo "PREPARE natural (text) AS $number, $run AS run WHERE $own;"
-    echo "PREPARE natural_idle (text, text) AS $number, $run AS run WHERE $own AND set_config('idle_in_transaction_session_timeout', \$2, true) IS NOT NULL;"
-    echo "PREPARE natural_lock (text, text) AS $number, $run AS run WHERE $own AND set_config('lock_timeout', \$2, true) IS NOT NULL;"
-    echo "PREPARE natural_decimal (text) AS $number, $decimal AS run WHERE $own;"
-    echo "PREPARE natural_before (text, text, text) AS $number, $decimal AS run WHERE concat(set_config('lock_timeout', \$1, true), set_config('statement_timeout', \$2, true), set_config('idle_in_transaction_session_timeout', \$3, true)) IS NOT NULL;"
-    echo "PREPARE natural_no_limits AS $number, $run AS run; PREPARE natural_no_run AS $number;"
-    echo "PREPARE limits (text, text) AS SELECT WHERE $own AND set_config('lock_timeout', \$2, true) IS NOT NULL;"
+    echo "PREPARE unclaimed (text, text) AS $number, $run AS run WHERE $own AND $own_idle;"
+    echo "PREPARE unclaimed_no_idle (text) AS $number, $run AS run WHERE $own;"
+    echo "PREPARE unclaimed_lock (text, text, text) AS $number, $run AS run WHERE $own AND $own_idle AND set_config('lock_timeout', \$3, true) IS NOT NULL;"
+    echo "PREPARE unclaimed_decimal (text, text) AS $number, $decimal AS run WHERE $own AND $own_idle;"
+    echo "PREPARE unclaimed_no_limits AS $number, $run AS run; PREPARE unclaimed_no_run AS $number;"
+    echo "PREPARE limits (text, text, text) AS SELECT WHERE $own AND $own_idle AND set_config('lock_timeout', \$3, true) IS NOT NULL;"
     echo "PREPARE clean AS SELECT pg_advisory_unlock_all()::text = '' AND current_user <> 'a' AND session_user <> 'a' AND pg_my_temp_schema() = 0;"
     echo "PREPARE clean_looks AS SELECT pg_advisory_unlock_all()::text = '', current_user <> 'a' AND session_user <> 'a' AND pg_my_temp_schema() = 0 AND NOT EXISTS (SELECT FROM pg_listening_channels()) AND NOT EXISTS (SELECT FROM pg_cursor());"
     printf '\\set new 0\n\\endif\n'
 }
+sides=""
 message() { # name, claim, what is sent before the handler, after it
+    sides="$sides $1"
     { prepare "$2"; printf '%s\n%s\n%s\n' "$3" "$effect" "$4"; } > "$dir/$1"
 }
 ours=$(claim claims "" "$pruned")
 execute="EXECUTE claim($values) \\gset"
 message idem "$ours" "$begin $execute" "$guard COMMIT\\; $clean"
 conflict="ON CONFLICT (handler_id, key) DO NOTHING"
-# What idem sent before: `on-conflict`, `guard-sets-the-level`, `clean-by-looks`, and the variant after it, at once. That one is
-# what it still sends where the table has checks, and a pooler in session mode ignores or refuses the settings of its logins.
-message before "$(claim checked "$conflict" "$pruned")" "$level DISCARD SEQUENCES\\; $settings $idle $execute" \
-    "EXECUTE guard_sets(':xid')\\; COMMIT\\; RESET ALL\\; EXECUTE clean_looks;"
-message checks-level-and-idle-in-each-message "$(claim checked "" "$pruned")" "$level DISCARD SEQUENCES\\; $settings $idle $execute" "$guard COMMIT\\; $clean"
-message checks "$(claim checked "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
-message level-in-each-message "$ours" "$level DISCARD SEQUENCES\\; $settings $execute" "$guard COMMIT\\; $clean"
-message idle-in-each-message "$ours" "$begin $idle $execute" "$guard COMMIT\\; $clean"
+message no-checks "$(claim unchecked "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
+message level-at-login "$ours" "$no_level DISCARD SEQUENCES\\; $settings $execute" "$guard COMMIT\\; $clean"
+message idle-at-login "$ours" "$first DISCARD SEQUENCES\\; $two $execute" "$guard COMMIT\\; $clean"
 message on-conflict "$(claim claims "$conflict" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message guard-sets-the-level "$ours" "$begin $execute" "EXECUTE guard_sets(':xid')\\; COMMIT\\; $clean"
 message clean-by-looks "$ours" "$begin $execute" "$guard COMMIT\\; RESET ALL\\; EXECUTE clean_looks;"
@@ -126,8 +124,8 @@ message no-close-and-unlisten "$ours" "$begin $execute" "$guard COMMIT\\; RESET 
 message no-clean "$ours" "$begin $execute" "$guard COMMIT;"
 message no-discard-sequences "$ours" "$first $settings $execute" "$guard COMMIT\\; $clean"
 message no-limits "$ours" "$first DISCARD SEQUENCES\\; $execute" "$guard COMMIT\\; $clean"
-message statement-timeout-at-login "$ours" "$first DISCARD SEQUENCES\\; SET LOCAL lock_timeout = '1000'\\; $execute" "$guard COMMIT\\; $clean"
-message limits-by-execute "$ours" "$first DISCARD SEQUENCES\\; EXECUTE limits('30000', '1000')\\; $execute" "$guard COMMIT\\; $clean"
+message statement-timeout-at-login "$ours" "$first DISCARD SEQUENCES\\; $lock $execute" "$guard COMMIT\\; $clean"
+message limits-by-execute "$ours" "$first DISCARD SEQUENCES\\; EXECUTE limits('30000', '40000', '1000')\\; $execute" "$guard COMMIT\\; $clean"
 message no-guard "$ours" "$begin $execute" "COMMIT\\; $clean"
 message no-existing-claim "$(alone claims)" "$begin $execute" "$guard COMMIT\\; $clean"
 message no-pruning-cutoff "$(claim claims "" "")" "$begin $execute" "$guard COMMIT\\; $clean"
@@ -137,23 +135,21 @@ message no-fingerprint "$ours" "$begin EXECUTE claim(1, '\\x:a:b', '', true, '0'
 message four-round-trips "$ours" "BEGIN;
 $execute" "EXECUTE guard(':xid');
 COMMIT;"
-# A natural message, and the same with one change each. `natural-before` has those of the next four variants together.
-natural="EXECUTE natural('30000')"
-message natural "$ours" "$first DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
-message natural-before "$ours" "$level DISCARD SEQUENCES\\; EXECUTE natural_before('0', '30000', '40000') \\gset" "$guard COMMIT\\; $clean"
-message natural-lock-timeout-in-each-message "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_lock('30000', '0') \\gset" "$guard COMMIT\\; $clean"
-message natural-decimal-run "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_decimal('30000') \\gset" "$guard COMMIT\\; $clean"
-message natural-level-in-each-message "$ours" "$level DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
-message natural-idle-in-each-message "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_idle('30000', '40000') \\gset" "$guard COMMIT\\; $clean"
-message natural-statement-timeout-at-login "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_no_limits \\gset" "$guard COMMIT\\; $clean"
-message natural-no-run "$ours" "$first DISCARD SEQUENCES\\; EXECUTE natural_no_run \\gset" "$guard COMMIT\\; $clean"
-message natural-no-read-write "$ours" "BEGIN\\; DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT\\; $clean"
-message natural-no-discard "$ours" "$first $natural \\gset" "$guard COMMIT\\; $clean"
-message natural-no-clean "$ours" "$first DISCARD SEQUENCES\\; $natural \\gset" "$guard COMMIT;"
-message natural-bare "$ours" "BEGIN\\; EXECUTE natural_no_run \\gset" "COMMIT;"
+# A natural message, and the same with one change each.
+unclaimed="EXECUTE unclaimed('30000', '40000')"
+message natural "$ours" "$first DISCARD SEQUENCES\\; $unclaimed \\gset" "$guard COMMIT\\; $clean"
+message natural-lock-timeout-in-each-message "$ours" "$first DISCARD SEQUENCES\\; EXECUTE unclaimed_lock('30000', '40000', '0') \\gset" "$guard COMMIT\\; $clean"
+message natural-decimal-run "$ours" "$first DISCARD SEQUENCES\\; EXECUTE unclaimed_decimal('30000', '40000') \\gset" "$guard COMMIT\\; $clean"
+message natural-level-at-login "$ours" "$no_level DISCARD SEQUENCES\\; $unclaimed \\gset" "$guard COMMIT\\; $clean"
+message natural-idle-at-login "$ours" "$first DISCARD SEQUENCES\\; EXECUTE unclaimed_no_idle('30000') \\gset" "$guard COMMIT\\; $clean"
+message natural-no-limits "$ours" "$first DISCARD SEQUENCES\\; EXECUTE unclaimed_no_limits \\gset" "$guard COMMIT\\; $clean"
+message natural-no-run "$ours" "$first DISCARD SEQUENCES\\; EXECUTE unclaimed_no_run \\gset" "$guard COMMIT\\; $clean"
+message natural-no-discard "$ours" "$first $unclaimed \\gset" "$guard COMMIT\\; $clean"
+message natural-no-clean "$ours" "$first DISCARD SEQUENCES\\; $unclaimed \\gset" "$guard COMMIT;"
+message natural-bare "$ours" "BEGIN\\; EXECUTE unclaimed_no_run \\gset" "COMMIT;"
 # As if the beginning were sent with the handler's statement: what two round trips instead of three could save.
 one_effect=$effect effect=""
-message natural-two-trips "$ours" "$first DISCARD SEQUENCES\\; $natural\\; EXECUTE effect_xid(':a:b') \\gset" "$guard COMMIT\\; $clean"
+message natural-two-trips "$ours" "$first DISCARD SEQUENCES\\; $unclaimed\\; EXECUTE effect_xid(':a:b') \\gset" "$guard COMMIT\\; $clean"
 message natural-two-trips-bare "$ours" "BEGIN\\; $one_effect" "COMMIT;"
 effect=$one_effect
 # As benches/src/by_hand.rs sends them.
@@ -163,30 +159,22 @@ EXECUTE $2(1, '\\x:a:b', '\\x:b:a') \\gset" "EXECUTE by_hand_guard;
 COMMIT;"
 }
 by_hand by-hand by_hand
-by_hand by-hand-checks by_hand_checked
+by_hand by-hand-no-checks by_hand_unchecked
 message no-claim "$ours" "BEGIN;" "COMMIT;"
 message no-claim-autocommit "$ours" "" ""
 
 one() {
-    idle_at_login="-c idle_in_transaction_session_timeout=40000"
-    level_at_login="-c default_transaction_isolation=read\\ committed"
+    idle="-c idle_in_transaction_session_timeout=40000"
     case $1 in
-        level-in-each-message | natural-level-in-each-message) options=$idle_at_login ;;
-        idle-in-each-message | natural-idle-in-each-message) options=$level_at_login ;;
-        *before | checks-level-and-idle-* | by-hand* | no-claim*) options="" ;;
-        *statement-timeout-at-login) options="$idle_at_login $level_at_login -c statement_timeout=30000" ;;
-        *) options="$idle_at_login $level_at_login" ;;
+        *level-at-login) options="-c default_transaction_isolation=read\\ committed" ;;
+        *idle-at-login) options=$idle ;;
+        statement-timeout-at-login) options="-c statement_timeout=30000" ;;
+        natural-no-limits) options="$idle -c statement_timeout=30000" ;;
+        *) options="" ;;
     esac
     PGOPTIONS=$options pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log && awk '/^tps/ {print $3}' out
 }
 cd "$dir"
-sides="idem before checks-level-and-idle-in-each-message checks level-in-each-message idle-in-each-message on-conflict
-    guard-sets-the-level clean-by-looks no-reset-all no-close-and-unlisten no-clean no-discard-sequences no-limits
-    statement-timeout-at-login limits-by-execute no-guard no-existing-claim no-pruning-cutoff no-trigger date-index
-    no-fingerprint four-round-trips natural natural-before natural-lock-timeout-in-each-message natural-decimal-run
-    natural-level-in-each-message natural-idle-in-each-message natural-statement-timeout-at-login natural-no-run
-    natural-no-read-write natural-no-discard natural-no-clean natural-bare natural-two-trips natural-two-trips-bare by-hand
-    by-hand-checks no-claim no-claim-autocommit"
 [ -z "$chosen" ] || sides="idem $chosen"
 for round in $(seq "$rounds"); do
     for side in $sides; do one "$side" >> "$side.tps" || { cat log >&2; exit 1; }; done
