@@ -58,7 +58,7 @@ pub(crate) fn differences(found: &Found, wishes: &Wishes, options: &SubscribeOpt
     };
     check(fine, "ack_wait", format!("{:?}", config.ack_wait), &must, &[("ack_wait", json!(nanos(wait)))]);
     let (pending, needed) = (config.max_ack_pending, i64::from(max_unsettled(config, options)));
-    let room = format!("{needed} or more (what is in flight, which .prefetch(..) and .concurrency(..) lower)");
+    let room = format!("{needed} or more (what .prefetch(..), .concurrency(..) and .batch(..) let be in flight)");
     let (fine, must, set) = match options.order {
         DeliveryOrder::Queue => (pending == 1, "1 (for DeliveryOrder::Queue)".to_owned(), 1),
         _ => (pending < 0 || pending >= needed, room, MAX_ACK_PENDING),

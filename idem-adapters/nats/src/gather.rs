@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long the first free place waits for others. Meanwhile the worker has more than seven eighths of what it may have:
-/// by default at least one delivery for each lane.
+/// How long the first free place waits for others. Meanwhile the worker has more than seven eighths of what it may have. By
+/// default that is at least one delivery for each lane, unless some are held. A worker that may have only as many as it
+/// processes at once lacks less than an eighth of them for this time: from a consumer with a limit, or with `.prefetch(..)`
+/// of that many, some lanes are idle. With `.inbox()`, which has no lanes, fewer are stored together.
 const GATHER: Duration = Duration::from_millis(1);
 
 /// Gathers free places until a pull is worth its cost: an eighth of all, or what is free after a moment. Their number alone

@@ -138,7 +138,7 @@ impl Stream {
                 max_unsettled = own,
                 "max_ack_pending limits all workers together, and leaves little or nothing for a second worker: set \
                  it to -1, or to max_unsettled times the number of workers (nats consumer edit), or lower \
-                 max_unsettled by .prefetch(..) or .concurrency(..)"
+                 max_unsettled by .prefetch(..), .concurrency(..) or .batch(..)"
             );
         }
     }

@@ -19,7 +19,8 @@ use super::arrived::Arrived;
 const MOST: usize = 100;
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// Stores deliveries until the queue is closed and empty, and then finishes the batches in progress.
+/// Stores deliveries until the queue is closed and empty. Then it releases those that wait for a batch, and finishes the
+/// batches in progress.
 ///
 /// A batch contains the deliveries that are there when a connection is free; it does not wait for more. A delivery that
 /// needs other treatment (it is unfit, another process holds its key, its claim was removed meanwhile) leaves the batch

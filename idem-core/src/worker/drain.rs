@@ -53,9 +53,10 @@ async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut
 }
 
 /// Releases the deliveries that wait for a lane, so that another worker has them while handlers of this one still run. With
-/// an order, closing the source gives them back; with `.inbox()`, they are stored meanwhile.
+/// an order, closing the source gives them back. With `.inbox()` there are no lanes: the task that stores has taken nearly
+/// all from this queue, and releases what it has not begun to store.
 async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Queue<Arrival<A>>, end: Instant) {
-    if pipeline.settings.order != DeliveryOrder::None || pipeline.settings.inbox {
+    if pipeline.settings.order != DeliveryOrder::None {
         return;
     }
     let waiting = iter::from_fn(|| lanes.try_recv());

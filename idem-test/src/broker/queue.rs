@@ -64,6 +64,11 @@ impl Queue {
         self.shared.until(|state| state.counts(&self.name).deliveries >= deliveries).await;
     }
 
+    /// Waits until at least `releases` deliveries have been released in time.
+    pub(crate) async fn released(&self, releases: usize) {
+        self.shared.until(|state| state.counts(&self.name).releases >= releases).await;
+    }
+
     /// Waits until each message that was not acked is in the queue and none is handed out. Returns their number.
     pub(crate) async fn given_back(&self) -> usize {
         let are_back = |counts: Counts| counts.ready == counts.published - counts.acks && counts.unsettled == 0;

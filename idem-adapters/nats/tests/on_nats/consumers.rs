@@ -55,7 +55,7 @@ async fn a_limit_of_the_consumer_leaves_no_room_for_messages_that_only_wait() {
     world.consumer(|config| config.max_ack_pending = 5).await;
     let mut options = subscribe_options(6);
     let error = refusal(world.source().await, options.clone()).await;
-    assert!(error.contains("must be 6 or more") && error.contains(".prefetch(..)"), "{error}");
+    assert!(error.contains("must be 6 or more") && error.contains(".batch(..)"), "{error}");
     options.least_unsettled = 4;
     let mut stream = world.source().await;
     stream.subscribe(options).await.unwrap();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{ClaimState, Claims, Identity, Transactions};
-use idem_core::{Fingerprint, HasConnection, Key, Reason};
+use idem_core::{Codec, DecodeError, Delivery, Fingerprint, HasConnection, Json, Key, Reason};
+use tokio::sync::watch;
 
 use crate::Tapped;
 use crate::conformance::soon;
@@ -32,11 +33,7 @@ async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transaction
     line.publish(Order::ok("before 0"));
     line.outcomes(1).await;
     soon(line.queue.idle()).await;
-    let mut block = line.store.begin(Duration::from_secs(30)).await.unwrap();
-    if W::FEATURES.concurrent {
-        let lock = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", line.world.own("inbox_messages"));
-        W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock).await.unwrap();
-    }
+    let block = block(line).await;
     for n in 1..BEFORE {
         line.publish(Order::ok(&format!("before {n}")));
         soon(line.queue.delivered(n + 1)).await;
@@ -50,6 +47,16 @@ async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transaction
         }
     }
     (worker, block)
+}
+
+/// Begins a transaction beside which nothing more is written to the inbox.
+async fn block<W: World>(line: &Line<W>) -> <W::Store as Transactions>::Txn {
+    let mut block = line.store.begin(Duration::from_secs(30)).await.unwrap();
+    if W::FEATURES.concurrent {
+        let lock = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", line.world.own("inbox_messages"));
+        W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock).await.unwrap();
+    }
+    block
 }
 
 /// Copies are detected by the message stored before them in the same batch, and it runs once.
@@ -226,4 +233,45 @@ pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
     worker.stop().await;
     let effects = line.world.number(&format!("SELECT count(*) FROM {}", line.world.name("effects"))).await;
     assert_eq!(effects, 330);
+}
+
+/// Another worker has them while two batches of this one, which are as many as it stores at once, wait for the database.
+pub async fn a_drain_releases_what_waits_to_be_stored_at_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let decoded = watch::Sender::new(0);
+    let worker = line.start_with_codec(CountingJson(decoded.clone()), wide());
+    line.publish(Order::ok("before"));
+    line.outcomes(1).await;
+    soon(line.queue.idle()).await;
+    let block = block(&line).await;
+    for id in ["first", "second"] {
+        let known = *decoded.borrow();
+        line.publish(Order::ok(id));
+        // A message is decoded when its batch has begun.
+        soon(decoded.subscribe().wait_for(|decoded| *decoded > known)).await.unwrap();
+    }
+    let waiting = ["a", "b", "c"];
+    waiting.iter().for_each(|id| line.publish(Order::ok(id)));
+    soon(line.queue.delivered(3 + waiting.len())).await;
+    let ended = worker.shut_down();
+    soon(line.queue.released(waiting.len())).await;
+    assert_eq!(line.queue.counts().acks, 1, "nothing more is stored");
+    line.store.rollback(block).await.unwrap();
+    soon(ended).await.unwrap().unwrap();
+    let counts = line.queue.counts();
+    assert_eq!((counts.acks + counts.ready, counts.unsettled), (3 + waiting.len(), 0), "{counts:?}");
+    line.run(3 + waiting.len()).await;
+    for id in ["before", "first", "second", "a", "b", "c"] {
+        assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
+    }
+}
+
+/// JSON that counts how often it is decoded.
+struct CountingJson(watch::Sender<usize>);
+
+impl Codec<Order> for CountingJson {
+    fn decode(&self, delivery: &Delivery) -> Result<Order, DecodeError> {
+        self.0.send_modify(|decoded| *decoded += 1);
+        Json.decode(delivery)
+    }
 }

@@ -22,6 +22,7 @@ macro_rules! pipeline_suite {
             a_locked_key_does_not_keep_its_batch
             the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
+            a_drain_releases_what_waits_to_be_stored_at_once
             // external calls: what happens at a failure
             a_crash_before_the_call_repeats_it_under_its_key
             a_crash_in_the_call_repeats_it_under_its_key

@@ -15,9 +15,11 @@ enum Step {
     Receive(i32, Option<u64>),
     Take,
     Finish(Index),
+    LeaveUnsettled(Index),
     Leave(i32),
     Remove(i32),
     Discard,
+    Clear,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -27,9 +29,11 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (partition(), option::of(0..3_u64)).prop_map(|(partition, key)| Step::Receive(partition, key)),
         4 => Just(Step::Take),
         3 => any::<Index>().prop_map(Step::Finish),
+        1 => any::<Index>().prop_map(Step::LeaveUnsettled),
         1 => partition().prop_map(Step::Leave),
         1 => partition().prop_map(Step::Remove),
         1 => Just(Step::Discard),
+        1 => Just(Step::Clear),
     ]
 }
 
@@ -46,14 +50,19 @@ proptest! {
                     assigned.receive(epoch, offset, Delivery::new("orders", "x").with_ordering_key(key));
                 }
                 Step::Take => running.extend(assigned.take().map(|(ticket, _)| ticket)),
-                Step::Finish(_) if running.is_empty() => {}
+                Step::Finish(_) | Step::LeaveUnsettled(_) if running.is_empty() => {}
                 Step::Finish(which) => {
                     let ticket: Ticket = running.swap_remove(which.index(running.len()));
                     assigned.finish(&ticket);
                 }
+                Step::LeaveUnsettled(which) => {
+                    let ticket = running.swap_remove(which.index(running.len()));
+                    assigned.leave_unsettled(&ticket);
+                }
                 Step::Leave(partition) => assigned.leave(&[at(partition)]),
                 Step::Remove(partition) => assigned.remove(&at(partition)),
                 Step::Discard => assigned.discard(),
+                Step::Clear => assigned.clear(),
             }
             let ready: usize = assigned.partitions.values().map(|owned| owned.buffer.ready()).sum();
             prop_assert_eq!((assigned.ready, assigned.is_ready()), (ready, ready > 0));
