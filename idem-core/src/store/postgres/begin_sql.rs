@@ -7,7 +7,7 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE
 /// Sets the limits of a transaction, and returns its id and the run of the server. Prepared once per connection: one statement
 /// costs the server less than one for each limit.
 ///
-/// `set_config` returns no null, so that both are evaluated. The lock timeout is missing, since the session still has its own.
+/// `set_config` returns no null, so that both are evaluated. The lock timeout is missing, since most sessions still have their own.
 pub(super) fn prepare() -> String {
     format!(
         "PREPARE idem_begin (text, text) AS SELECT pg_catalog.pg_current_xact_id()::text, {RUN}
