@@ -50,6 +50,10 @@ pub trait Acker: Send + 'static {
 
     /// Returns how long this worker owns the delivery without [`extend`](Self::extend), or `None` if the broker has no
     /// such lease.
+    ///
+    /// The worker does not extend it while the delivery waits for another one to finish, which can take as long as a handler
+    /// runs. A source with shorter leases extends them itself until the delivery is settled or dropped; or its users set
+    /// [`prefetch`](crate::Worker::prefetch) to the concurrency.
     fn lease(&self) -> Option<Duration> {
         None
     }

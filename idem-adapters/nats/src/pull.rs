@@ -136,7 +136,8 @@ impl Puller {
         let (lost, leases) = (self.pull.connection.lost.clone(), Arc::clone(&self.pull.leases));
         let mut sleep = pin!(sleep_until(self.heard + SILENCE));
         loop {
-            if !self.take_ready(arrivals)? {
+            // Behind the stop, a status would end the link, over which the running deliveries are still settled.
+            if !stop.is_cancelled() && !self.take_ready(arrivals)? {
                 return Err(Lost.into());
             }
             if std::mem::take(&mut self.doubtful) {
