@@ -102,6 +102,26 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
     assert_eq!(last["idem_outbox_dead outbox=shop"], 0.0);
 }
 
+#[tokio::test]
+async fn a_worker_whose_messages_nobody_relays_is_an_error_line() {
+    let (text, subscriber) = idem_test::captured();
+    let _events = idem_test::subscribe(subscriber);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&directory)).await.unwrap();
+    let worker = Worker::new("shop", store, Broker::new().queue("payments")).handler::<stages>();
+    let worker = worker.relay_patience(Duration::from_millis(100));
+    let health = worker.health();
+    let missing = async {
+        while health.unrelayed().is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), worker.run_until(missing)).await.expect("nobody tells").unwrap();
+    let text = text.to_string();
+    let line = text.lines().find(|line| line.contains("no relay of the outbox"));
+    assert!(line.is_some_and(|line| line.contains("ERROR")), "{text}");
+}
+
 /// Its consumer goes on with the trace of the producer of that message.
 #[cfg(feature = "opentelemetry")]
 #[tokio::test]
