@@ -49,7 +49,8 @@ impl Sqlite {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Database`]: a statement failed. [`Error::Config`]: the key is empty ([`Key::stored`] returns such a one).
+    /// [`Error::Database`]: a statement failed. [`Error::Config`]: the key is empty ([`Key::stored`] returns such a
+    /// one).
     pub async fn claim_in(
         &self,
         connection: &mut SqliteConnection,
