@@ -102,6 +102,26 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
     assert_eq!(last["idem_outbox_dead outbox=shop"], 0.0);
 }
 
+#[tokio::test]
+async fn a_worker_whose_messages_nobody_relays_is_an_error_line() {
+    let (text, subscriber) = idem_test::captured();
+    let _events = idem_test::subscribe(subscriber);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&directory)).await.unwrap();
+    let worker = Worker::new("shop", store, Broker::new().queue("payments")).handler::<stages>();
+    let worker = worker.relay_patience(Duration::from_millis(100));
+    let health = worker.health();
+    let missing = async {
+        while health.unrelayed().is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), worker.run_until(missing)).await.expect("nobody tells").unwrap();
+    let text = text.to_string();
+    let line = text.lines().find(|line| line.contains("no relay of the outbox"));
+    assert!(line.is_some_and(|line| line.contains("ERROR")), "{text}");
+}
+
 /// Its consumer goes on with the trace of the producer of that message.
 #[cfg(feature = "opentelemetry")]
 #[tokio::test]
@@ -109,6 +129,7 @@ async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::propagation::TraceContextPropagator;
     use opentelemetry_sdk::trace::SdkTracerProvider;
+    use tokio::sync::watch;
     use tracing_subscriber::layer::SubscriberExt;
 
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
@@ -116,7 +137,7 @@ async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
     let _traces = idem_test::subscribe(tracing_subscriber::registry().with(layer));
     let trace = |id: usize| format!("{id:032x}");
-    for batch in [1, 20] {
+    for (batch, inbox) in [(1, false), (20, false), (1, true), (20, true)] {
         let directory = tempfile::tempdir().unwrap();
         let store = Sqlite::connect(&url(&directory)).await.unwrap();
         let broker = Broker::new();
@@ -124,11 +145,16 @@ async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
             let order = idem_test::Publication::json(&Order { id: id.to_string(), fail: false }).unwrap();
             broker.publish("payments", order.header("traceparent", format!("00-{}-b7ad6b7169203331-01", trace(id))));
         }
-        let taken = broker.clone();
+        let processed = watch::Sender::new(0);
+        let mut seen = processed.subscribe();
         let worker = Worker::new("shop", store.clone(), broker.queue("payments")).handler::<stages>();
         // One lane: while it runs the first messages, enough others arrive for a batch.
-        let worker = worker.concurrency(1).batch(batch).run_until(async move { taken.idle().await });
-        timeout(Duration::from_secs(30), worker).await.expect("the messages are not settled").unwrap();
+        let worker = worker.concurrency(1).inbox_concurrency(1).batch(batch);
+        let worker = if inbox { worker.inbox() } else { worker }.observe(move |_, outcome| {
+            processed.send_modify(|processed| *processed += usize::from(*outcome == idem::Outcome::Processed));
+        });
+        let done = async move { drop(seen.wait_for(|seen| *seen == 20).await) };
+        timeout(Duration::from_secs(30), worker.run_until(done)).await.expect("they are not processed").unwrap();
         let sink = MemorySink::new();
         let all = sink.wait_for(|sink| sink.published().len() == 20);
         let relay = Relay::new("shop", store, sink.clone()).run_until(all);
@@ -137,7 +163,8 @@ async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
             let order: Order = message.message().decode().unwrap();
             let carried = message.headers().get_str("traceparent").expect("it has no trace");
             let is_that = carried.contains(&trace(order.id.parse().unwrap()));
-            assert!(is_that && !carried.contains("b7ad6b7169203331"), "{batch}, {}: {carried}", order.id);
+            let is_new = !carried.contains("b7ad6b7169203331");
+            assert!(is_that && is_new, "{}, batch {batch}, inbox {inbox}: {carried}", order.id);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Claims and staged messages in transactions of the application's own.
 
 use idem_core::store::{LaneLook, OutboxRead, OutboxRows, OwnClaim};
-use idem_core::{Fingerprint, Key, Outgoing, Sqlite, StoreOutbox};
+use idem_core::{Error, Fingerprint, Key, Outgoing, Sqlite, StoreOutbox};
 use sqlx::{Connection, SqliteConnection};
 
 async fn count(connection: &mut SqliteConnection) -> i64 {
@@ -36,6 +36,8 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
         let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), fingerprint);
         assert_eq!(claim.await.unwrap(), expected);
     }
+    let empty = store.claim_in(&mut own, "importer", "row", Key::stored(b"").unwrap(), Fingerprint::none()).await;
+    assert!(matches!(empty, Err(Error::Config(_))), "{empty:?}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::{Sqlite, claims, outbox, outbox_sql, register};
 use crate::outbox::{Outgoing, StoreOutbox, checked};
 use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError};
-use crate::{Error, Fingerprint, Key};
+use crate::{Error, Fingerprint, Key, KeyError};
 
 impl Sqlite {
     /// Returns the outbox with this name, to stage messages in a transaction of the application's own: of a web request,
@@ -49,7 +49,8 @@ impl Sqlite {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Database`]: a statement failed.
+    /// [`Error::Database`]: a statement failed. [`Error::Config`]: the key is empty ([`Key::stored`] returns such a
+    /// one).
     pub async fn claim_in(
         &self,
         connection: &mut SqliteConnection,
@@ -58,6 +59,9 @@ impl Sqlite {
         key: Key,
         fingerprint: Fingerprint,
     ) -> Result<OwnClaim, Error> {
+        if key.as_bytes().is_empty() {
+            return Err(Error::Config(KeyError::Empty.to_string()));
+        }
         let failed = |error: sqlx::Error| Error::database("could not claim a message", error);
         // On this connection: another one would wait for its transaction.
         let handler = register::intern(self, connection, consumer, handler).await.map_err(failed)?;

@@ -1,5 +1,6 @@
 //! Messages that handlers stage.
 
+use std::iter;
 use std::time::Duration;
 
 use idem_core::{Outgoing, Worker};
@@ -9,11 +10,11 @@ use crate::conformance::store::World;
 
 use super::orders::{Act, Order};
 use super::settings::Settings;
-use super::staging::{StagesUndeclared, Staging};
+use super::staging::{MANY, StagesUndeclared, Staging};
 use super::watched::{is_ready, watched};
 
 /// With its effect, in its order, and with its key and headers; also a message that is too large for the string of
-/// COMMIT.
+/// COMMIT, and ten thousand messages.
 pub async fn messages_that_a_handler_stages_are_written_with_its_effect<W: World>(world: W) {
     let staging = Staging::new(world).await;
     staging.publish("Staging", Order::ok("a"));
@@ -28,6 +29,12 @@ pub async fn messages_that_a_handler_stages_are_written_with_its_effect<W: World
     staging.run(3).await;
     assert_eq!(staging.staged().await, ["a 1", "a 2", "large 1", "large", "large 2"]);
     assert_eq!(staging.0.effects("a").await, 1);
+    staging.publish("Staging", Order::ok("many"));
+    staging.run(4).await;
+    let many = staging.staged().await.split_off(5);
+    let expected = (0..MANY).map(|n| n.to_string());
+    let expected: Vec<String> = iter::once("many 1".to_owned()).chain(expected).chain(["many 2".to_owned()]).collect();
+    assert!(many == expected, "{} messages, or their order", many.len());
 }
 
 /// Whatever a handler does before it succeeds, its messages are there once; and never if it does not.

@@ -22,6 +22,9 @@ use super::panicky::Extracted;
 use super::running::Running;
 use super::settings::Settings;
 
+/// How many further messages the handler stages for the order `many`.
+pub(super) const MANY: usize = 10_000;
+
 /// The handler of `Staging` events: it stages two messages, before and after it does what the order says.
 pub(super) struct Stages<W>(PhantomData<fn() -> W>);
 
@@ -47,6 +50,10 @@ impl<W: World> Handler for Stages<W> {
         outbox.publish("orders.paid", &format!("{id} 1"))?.key(&id).header("tenant", "acme");
         if id == "large" {
             outbox.send(Outgoing::new("orders.paid", vec![b' '; 100_000]))?;
+        }
+        let further = if id == "many" { MANY } else { 0 };
+        for n in 0..further {
+            outbox.publish("orders.paid", &n.to_string())?;
         }
         Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await?;
         let unfit = if id == "unfit" { "a\nb" } else { "place" };

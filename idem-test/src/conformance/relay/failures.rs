@@ -32,7 +32,7 @@ pub async fn a_message_that_is_given_up_is_dead_and_its_key_goes_on<W: World>(wo
     assert_eq!(line.sink.calls(), 4);
 }
 
-/// An operator replays or discards it, once.
+/// An operator of its outbox replays or discards it, once.
 pub async fn a_dead_letter_is_replayed_under_its_id_or_discarded<W: World>(world: W) {
     let line = Line::new(world).await;
     let repaired = Arc::new(AtomicBool::new(false));
@@ -50,6 +50,9 @@ pub async fn a_dead_letter_is_replayed_under_its_id_or_discarded<W: World>(world
     let stats = outbox.stats(100).await.unwrap();
     assert_eq!((stats.waiting, stats.dead, stats.relays), (0, 2, 1));
     repaired.store(true, SeqCst);
+    let other = StoreOutbox::new(&line.store, "shipping");
+    assert!(!other.replay(dead[0].id).await.unwrap() && !other.discard(dead[0].id).await.unwrap());
+    assert!(other.list(Page::default()).await.unwrap().is_empty());
     assert!(outbox.discard(dead[0].id).await.unwrap());
     assert!(!outbox.discard(dead[0].id).await.unwrap());
     assert!(!outbox.replay(dead[0].id).await.unwrap());

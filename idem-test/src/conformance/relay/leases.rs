@@ -140,6 +140,7 @@ pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
     let failure = |next| PublishFailure { row: of_row(&row), attempts: 1, next, error: "no".to_owned() };
     store.record_failures(outbox, paused, &[failure(None)]).await.unwrap();
     store.record_failures(outbox, paused, &[failure(Some(LONG))]).await.unwrap();
+    assert!(store.dead_outgoing(outbox, Page::default()).await.unwrap().is_empty());
     store.give_lanes(outbox, paused, None).await.unwrap();
     assert_eq!(line.waiting().await[0].message.attempt(), 1);
     assert_eq!(store.renew_lanes(outbox, other, LONG).await.unwrap().held.len(), lanes as usize);
@@ -182,6 +183,7 @@ pub async fn a_row_whose_id_was_given_again_is_left_alone<W: World>(world: W) {
         let failure = PublishFailure { row: before, attempts: 1, next, error: "no".to_owned() };
         store.record_failures(outbox, token, &[failure]).await.unwrap();
     }
+    assert!(store.dead_outgoing(outbox, Page::default()).await.unwrap().is_empty());
     let now = line.waiting().await.remove(0);
     assert_eq!((now.message, now.due), (row.message, row.due));
 }

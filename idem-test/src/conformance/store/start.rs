@@ -43,7 +43,7 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     assert_eq!(stage.effects("a").await, 0);
 }
 
-/// A holder that has lost its lease to another one does not start the row.
+/// A holder that has lost its lease to another one does not start the row, neither by itself nor with others.
 pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
@@ -56,6 +56,11 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(stage.one_scheduled().await.token, new.token);
     assert!(stage.is_waiting("a").await);
+    stage.schedule("b").await;
+    let held = stage.take_one(RowKind::Ordinary).await;
+    let mut txn = stage.begin().await;
+    assert_eq!(stage.store.start_many(&mut txn, &[&old, &held]).await.unwrap(), [false, true]);
+    stage.store.rollback(txn).await.unwrap();
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &new).await.unwrap());
     committed(stage.commit(txn).await);

@@ -6,8 +6,10 @@
 //! | `provider` | the provider as a server, and its client |
 //! | `payer` | the process that is killed |
 //! | `rows` | the messages, and what became of them |
+//! | `judge` | the verdict on both runs |
 //! | `run` | a run with external calls, and one with a naive handler |
 
+mod judge;
 mod payer;
 mod plan;
 mod provider;

@@ -1,6 +1,5 @@
 //! A run with external calls, and one with a naive handler.
 
-use std::collections::HashMap;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use idem_test::provider::Provider;
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
 
+use super::judge::{Charged, judge};
 use super::payer::How;
 use super::plan::Plan;
 use super::provider;
@@ -32,8 +32,7 @@ const WORKERS: usize = 2;
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Runs both, and fails if a message is charged twice or not at all, if other messages are unresolved than those that were
-/// held, or if the naive handler charges each once. `seed` is for settings that have none.
+/// Runs both, and fails as [`judge`] does. `seed` is for settings that have none.
 pub(crate) async fn run(settings: &Settings, seed: u64) -> Result<()> {
     let seed = settings.seed.unwrap_or(seed);
     println!("seed {seed}");
@@ -41,35 +40,21 @@ pub(crate) async fn run(settings: &Settings, seed: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let plan = Plan::new(settings.messages, &mut random);
     let (outcome, provider) = once(server.url(), How::Called, settings, &plan, &mut random).await?;
-    let (twice, none) = charged(&provider, settings.messages);
+    let charged = Charged::new(&provider, settings.messages);
     println!(
-        "external calls: {} paid, charged twice {twice}, not charged {none}, unresolved {} of {} held; {outcome:?}",
+        "external calls: {} paid, charged twice {}, not charged {}, unresolved {} of {} held; {outcome:?}",
         outcome.paid,
+        charged.twice,
+        charged.never,
         outcome.unresolved.len(),
         plan.held.len()
     );
     let small = Settings { messages: settings.messages / 10, kills: settings.kills.div_ceil(5), ..settings.clone() };
     let few = Plan::new(small.messages, &mut random);
     let (naive, provider) = once(server.url(), How::Naive, &small, &few, &mut random).await?;
-    let (doubles, _) = charged(&provider, small.messages);
-    println!("naive handler:  {} paid, charged twice {doubles}; {naive:?}", naive.paid);
-    let (all, unresolved) = (i64::try_from(settings.messages)?, i64::try_from(outcome.unresolved.len())?);
-    let odd: Vec<&u64> = outcome.unresolved.symmetric_difference(&plan.held).collect();
-    if (twice, none, outcome.paid_twice, outcome.dead) != (0, 0, 0, 0) || !odd.is_empty() {
-        bail!("not all is as it must be; messages that were held or are unresolved, and not both: {odd:?}");
-    }
-    if outcome.paid + unresolved != all || doubles == 0 {
-        bail!("{} of {all} are paid, and the naive handler has charged {doubles} twice", outcome.paid);
-    }
-    Ok(())
-}
-
-/// How many of the messages were charged more than once, and how many never.
-fn charged(provider: &Provider, messages: u64) -> (usize, usize) {
-    let mut charges: HashMap<String, usize> = HashMap::new();
-    provider.ledger().into_iter().for_each(|charge| *charges.entry(charge.body).or_default() += 1);
-    let twice = charges.values().filter(|times| **times > 1).count();
-    (twice, usize::try_from(messages).unwrap_or(usize::MAX).saturating_sub(charges.len()))
+    let doubled = Charged::new(&provider, small.messages);
+    println!("naive handler:  {} paid, charged twice {}; {naive:?}", naive.paid, doubled.twice);
+    judge(settings.messages, &plan.held, &outcome, charged, doubled)
 }
 
 /// Runs workers until no message is scheduled, and kills them meanwhile.
