@@ -1,0 +1,120 @@
+//! The trace of a message, which goes on from its producer to its handler, and to the consumers of what that stages.
+
+#[cfg(feature = "opentelemetry")]
+use tracing::Span;
+
+use crate::Headers;
+
+/// Makes the producer's trace context, which the headers carry (`traceparent` and `tracestate`, by default), the parent
+/// of the span. It uses the global OpenTelemetry propagator; none is set by default.
+#[cfg(feature = "opentelemetry")]
+pub(super) fn adopt(span: &Span, headers: &Headers) {
+    use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+    struct Producer<'a>(&'a Headers);
+    impl opentelemetry::propagation::Extractor for Producer<'_> {
+        fn get(&self, key: &str) -> Option<&str> {
+            self.0.get_str(key)
+        }
+        fn keys(&self) -> Vec<&str> {
+            self.0.iter().map(|(name, _)| name).collect()
+        }
+    }
+    let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&Producer(headers)));
+    if let Err(error) = span.set_parent(parent) {
+        tracing::trace!(%error, "the span has no parent");
+    }
+}
+
+/// Adds the trace context of the current span to the headers of an outgoing message, by the global OpenTelemetry
+/// propagator. If one of the propagator's headers is there, adds none: the parts of two contexts do not belong together.
+/// Does nothing without the feature `opentelemetry`.
+#[cfg_attr(not(feature = "opentelemetry"), allow(unused_variables, reason = "there is no trace context"))]
+pub(crate) fn carry_on(headers: &mut Headers) {
+    #[cfg(feature = "opentelemetry")]
+    {
+        use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+        let context = Span::current().context();
+        opentelemetry::global::get_text_map_propagator(|propagator| {
+            if propagator.fields().all(|field| headers.get(field).is_none()) {
+                propagator.inject_context(&context, &mut Carrier(headers));
+            }
+        });
+    }
+}
+
+/// The headers of an outgoing message.
+#[cfg(feature = "opentelemetry")]
+struct Carrier<'a>(&'a mut Headers);
+
+#[cfg(feature = "opentelemetry")]
+impl opentelemetry::propagation::Injector for Carrier<'_> {
+    /// A propagator of several parts may set a header twice, and AMQP has one of a name. NATS has values of one line. A message
+    /// that the broker cannot carry would be a dead letter because of its trace.
+    fn set(&mut self, key: &str, value: String) {
+        let fits = !value.is_empty() && !value.contains(char::is_control);
+        if fits && self.0.get(key).is_none() {
+            self.0.push(key, value);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "opentelemetry"))]
+mod tests {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::propagation::TraceContextPropagator;
+    use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::Delivery;
+    use crate::telemetry::span;
+
+    #[test]
+    fn a_delivery_goes_on_with_the_trace_of_its_producer() {
+        opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+        let exporter = InMemorySpanExporter::default();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
+        crate::logged::with_subscriber(tracing_subscriber::registry().with(layer), || {
+            drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
+        });
+        let spans = exporter.get_finished_spans().unwrap();
+        assert_eq!(spans[0].span_context.trace_id().to_string(), trace);
+        assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
+        assert_eq!(spans[0].name, "process orders");
+    }
+
+    #[test]
+    fn a_staged_message_goes_on_with_the_trace_of_its_handler_unless_it_has_one() {
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let parent = format!("00-{trace}-b7ad6b7169203331-01");
+        let producer = Headers::from_iter([("traceparent", parent), ("tracestate", "vendor=1".to_owned())]);
+        let delivery = Delivery::new("orders", "{}").with_headers(producer);
+        let own = [("traceparent", "own"), ("tracestate", "own")].map(|header| Headers::from_iter([header]));
+        let (mut headers, mut kept) = (Headers::new(), own.clone());
+        crate::logged::with_traces(|| {
+            span("rabbitmq", "billing", &delivery).in_scope(|| {
+                carry_on(&mut headers);
+                kept.iter_mut().for_each(carry_on);
+            });
+        });
+        let carried = headers.get_str("traceparent").unwrap();
+        assert!(carried.contains(trace) && !carried.contains("b7ad6b7169203331"), "{carried}");
+        assert_eq!((headers.len(), headers.get_str("tracestate")), (2, Some("vendor=1")));
+        assert_eq!(kept, own, "nothing of another trace is added");
+    }
+
+    #[test]
+    fn a_trace_has_each_of_its_headers_once_and_in_one_line() {
+        use opentelemetry::propagation::Injector;
+
+        let mut headers = Headers::new();
+        let set = [("traceparent", "first"), ("traceparent", "second"), ("tracestate", ""), ("tracestate", "a=b\n")];
+        set.into_iter().for_each(|(name, value)| Carrier(&mut headers).set(name, value.to_owned()));
+        assert_eq!(headers, Headers::from_iter([("traceparent", "first")]));
+    }
+}
