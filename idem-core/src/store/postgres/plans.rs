@@ -186,6 +186,8 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
                      SELECT 1, int4send(-n), '', 'scheduled', '', '' FROM generate_series(1, 20000) AS n";
         conn.execute(sqlx::raw_sql(in_schema(inbox))).await.unwrap();
         conn.execute(sqlx::raw_sql(AssertSqlSafe(begin))).await.unwrap();
+        let compiles: String = sqlx::query_scalar("SHOW jit").fetch_one(&mut *conn).await.unwrap();
+        assert_eq!(compiles, "off", "a step would take longer to compile than to run");
         let (buffers, indexes) = explain(conn, &format!("EXECUTE find_{analyzed}(2000, 2064)")).await;
         println!("{buffers} buffers by {indexes:?}");
         assert!(!indexes.iter().any(|used| used == "processed_messages_pkey"), "{indexes:?}");
