@@ -60,33 +60,44 @@ impl<T> Room<T> {
     /// is none, and no space for a new one, an idle value of the other use is closed. That is done at once if no value of this
     /// use is in use, otherwise if none comes back [`SOON`], and not more often than [`EXCHANGE`] says.
     pub(super) async fn enter(&self, of: Use) -> Result<(Slot<T>, Option<T>), AcquireError> {
-        let lent = match of {
+        let mut lent = match of {
             Use::Lent => Some(self.0.lent.clone().acquire_owned().await?),
             Use::Own => None,
         };
         let began = Instant::now();
         loop {
-            // Given up while it waits, since the other use may have idle values.
             let permit = self.0.permits.clone().acquire_owned().await?;
-            let mut state = self.0.state();
-            let idle = state.idle(of).pop();
-            let due = state.exchange_due(of, began);
-            if let Some(due) = due.filter(|due| idle.is_none() && state.is_full(self.0.size) && *due > Instant::now()) {
-                drop(state);
-                drop(permit);
-                tokio::select! {
-                    () = self.0.back(of).notified() => {}
-                    () = sleep_until(due) => {}
+            let due = match self.enter_now(of, began) {
+                Ok(idle) => {
+                    let slot = Slot { room: self.0.clone(), of, back: None, _permits: (permit, lent.take()) };
+                    return Ok((slot, idle));
                 }
-                continue;
+                Err(due) => due,
+            };
+            // Given up while it waits, since the other use may have idle values.
+            drop(permit);
+            tokio::select! {
+                () = self.0.back(of).notified() => {}
+                () = sleep_until(due) => {}
             }
-            let closed = if idle.is_none() && state.is_full(self.0.size) { state.exchange(of.other()) } else { None };
-            *state.used(of) += 1;
-            let slot = Slot { room: self.0.clone(), of, back: None, _permits: (permit, lent) };
-            drop(state);
-            drop(closed);
-            return Ok((slot, idle));
         }
+    }
+
+    /// Takes an idle value, or space for a new one. The error is when an exchange is due.
+    fn enter_now(&self, of: Use, began: Instant) -> Result<Option<T>, Instant> {
+        let mut state = self.0.state();
+        let mut closed = None;
+        let idle = state.idle(of).pop();
+        if idle.is_none() && state.is_full(self.0.size) {
+            match state.exchange_due(of, began) {
+                Some(due) if due > Instant::now() => return Err(due),
+                _ => closed = state.exchange(of.other()),
+            }
+        }
+        *state.used(of) += 1;
+        drop(state);
+        drop(closed);
+        Ok(idle)
     }
 
     /// Closes all idle values.
