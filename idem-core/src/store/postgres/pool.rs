@@ -76,7 +76,8 @@ impl Pool {
         logins: Option<&Semaphore>,
         own: Option<OwnedSemaphorePermit>,
     ) -> Result<Connection, Failure> {
-        let (slot, idle) = self.0.room.enter(of).await.map_err(|closed| Failure::Lost(closed.into()))?;
+        let (slot, idle) =
+            self.0.room.enter(of, logins.is_none()).await.map_err(|closed| Failure::Lost(closed.into()))?;
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: the future is large and seldom used, and would be part of every delivery's future.

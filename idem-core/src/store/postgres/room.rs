@@ -8,8 +8,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::limits::Use;
 
-/// The least time between two exchanges of an idle value for one of the other use. Each costs the server a login: without this,
-/// a worker whose handlers and own statements want more connections together than there are would log in all the time.
+/// The least time between two exchanges of an idle value for one of the other use, where values of this use are in use. Each
+/// costs the server a login: without this, a worker whose handlers and own statements want more connections together than there
+/// are would log in all the time.
 const EXCHANGE: Duration = Duration::from_millis(100);
 
 /// How long a value of the same use, of which some are in use, is waited for before an exchange.
@@ -57,47 +58,56 @@ impl<T> Room<T> {
     }
 
     /// Waits for a slot, of which one is never lent, and returns it with an idle value for this use, if any. If there
-    /// is none, and no space for a new one, an idle value of the other use is closed. That is done at once if no value of this
-    /// use is in use, otherwise if none comes back [`SOON`], and not more often than [`EXCHANGE`] says.
-    pub(super) async fn enter(&self, of: Use) -> Result<(Slot<T>, Option<T>), AcquireError> {
+    /// is none, and no space for a new one, an idle value of the other use is closed: at once if `at_once`, or if no value of
+    /// this use is in use; otherwise if none comes back [`SOON`], and not more often than [`EXCHANGE`] says.
+    pub(super) async fn enter(&self, of: Use, at_once: bool) -> Result<(Slot<T>, Option<T>), AcquireError> {
         let mut lent = match of {
             Use::Lent => Some(self.0.lent.clone().acquire_owned().await?),
             Use::Own => None,
         };
+        let mut permit = self.0.permits.clone().acquire_owned().await?;
         let began = Instant::now();
         loop {
-            let permit = self.0.permits.clone().acquire_owned().await?;
-            let due = match self.enter_now(of, began) {
-                Ok(idle) => {
+            let due = match self.enter_now(of, began, at_once) {
+                Ok((idle, closed)) => {
                     let slot = Slot { room: self.0.clone(), of, back: None, _permits: (permit, lent.take()) };
+                    drop(closed);
                     return Ok((slot, idle));
                 }
                 Err(due) => due,
             };
-            // Given up while it waits, since the other use may have idle values.
-            drop(permit);
-            tokio::select! {
-                () = self.0.back(of).notified() => {}
-                () = sleep_until(due) => {}
+            match of {
+                // A handler may keep it for long.
+                Use::Own => self.0.come_back(of, due).await,
+                // The other use may have idle values.
+                Use::Lent => {
+                    drop(permit);
+                    self.0.come_back(of, due).await;
+                    permit = self.0.permits.clone().acquire_owned().await?;
+                }
             }
         }
     }
 
-    /// Takes an idle value, or space for a new one. The error is when an exchange is due.
-    fn enter_now(&self, of: Use, began: Instant) -> Result<Option<T>, Instant> {
+    /// Takes an idle value, or space for a new one, for which the other value is to be closed. The error is when an exchange is
+    /// due.
+    fn enter_now(&self, of: Use, began: Instant, at_once: bool) -> Result<(Option<T>, Option<T>), Instant> {
         let mut state = self.0.state();
         let mut closed = None;
         let idle = state.idle(of).pop();
         if idle.is_none() && state.is_full(self.0.size) {
             match state.exchange_due(of, began) {
-                Some(due) if due > Instant::now() => return Err(due),
+                Some(due) if !at_once && due > Instant::now() => return Err(due),
                 _ => closed = state.exchange(of.other()),
             }
         }
         *state.used(of) += 1;
+        let more = !state.idle(of).is_empty() || !state.is_full(self.0.size);
         drop(state);
-        drop(closed);
-        Ok(idle)
+        if more {
+            self.0.back(of).notify_one();
+        }
+        Ok((idle, closed))
     }
 
     /// Closes all idle values.
@@ -106,14 +116,27 @@ impl<T> Room<T> {
         let closed = (std::mem::take(&mut state.lent), std::mem::take(&mut state.own));
         drop(state);
         drop(closed);
-        self.0.lent_back.notify_one();
-        self.0.own_back.notify_one();
+        self.0.space();
     }
 }
 
 impl<T> Shared<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a value of this use, or until then.
+    async fn come_back(&self, of: Use, due: Instant) {
+        tokio::select! {
+            () = self.back(of).notified() => {}
+            () = sleep_until(due) => {}
+        }
+    }
+
+    /// Tells that there is space for a value of either use. Each that finds some tells the next one.
+    fn space(&self) {
+        self.lent_back.notify_one();
+        self.own_back.notify_one();
     }
 
     fn back(&self, of: Use) -> &Notify {
@@ -147,7 +170,8 @@ impl<T> State<T> {
     /// Returns when an idle value of the other use may be closed for one that has waited since `began`. `None`: at once.
     fn exchange_due(&mut self, of: Use, began: Instant) -> Option<Instant> {
         let soon = began + SOON;
-        let due = self.exchanged.map_or(soon, |at| soon.max(at + EXCHANGE));
+        // The bound is for those whose turn others have taken.
+        let due = self.exchanged.map_or(soon, |at| soon.max(at + EXCHANGE)).min(soon + EXCHANGE);
         (*self.used(of) > 0).then_some(due)
     }
 
@@ -165,7 +189,11 @@ impl<T> State<T> {
 impl<T> Slot<T> {
     /// Returns a value for this use that became idle after the slot was taken.
     pub(super) fn idle(&self, of: Use) -> Option<T> {
-        self.room.state().idle(of).pop()
+        let idle = self.room.state().idle(of).pop();
+        if idle.is_some() {
+            self.room.space();
+        }
+        idle
     }
 
     /// Releases the slot, and makes its value idle.
@@ -186,70 +214,10 @@ impl<T> Drop for Slot<T> {
         drop(state);
         match of {
             Some(of) => self.room.back(of).notify_one(),
-            // There is space for a new one.
-            None => [Use::Lent, Use::Own].into_iter().for_each(|of| self.room.back(of).notify_one()),
+            None => self.room.space(),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn idle_connections_count_and_are_closed_for_the_other_use() {
-        let room = Room::new(3);
-        for name in ["one", "two"] {
-            let (slot, idle) = room.enter(Use::Lent).await.unwrap();
-            assert_eq!(idle, None);
-            if name == "two" {
-                slot.put_back(Use::Lent, name);
-            } else {
-                let (other, _) = room.enter(Use::Lent).await.unwrap();
-                slot.put_back(Use::Lent, "one");
-                drop(other);
-                let _ = room.enter(Use::Lent).await.unwrap();
-            }
-        }
-        let (first, idle) = room.enter(Use::Own).await.unwrap();
-        assert_eq!(idle, None);
-        first.put_back(Use::Own, "own");
-        let (second, idle) = room.enter(Use::Own).await.unwrap();
-        assert_eq!(idle, Some("own"));
-        let (_third, idle) = room.enter(Use::Lent).await.unwrap();
-        assert_eq!(idle, Some("two"));
-        drop(second);
-    }
-
-    /// One value for own statements is in use, and the others are idle and lent.
-    async fn nearly_full() -> (Room<&'static str>, Slot<&'static str>) {
-        let room = Room::new(4);
-        let (own, _) = room.enter(Use::Own).await.unwrap();
-        let mut slots = Vec::new();
-        for _ in 0..3 {
-            slots.push(room.enter(Use::Lent).await.unwrap().0);
-        }
-        slots.into_iter().for_each(|slot| slot.put_back(Use::Lent, "lent"));
-        (room, own)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_value_that_comes_back_soon_spares_an_exchange() {
-        let (room, own) = nearly_full().await;
-        let next = async { room.enter(Use::Own).await.unwrap() };
-        let back = async { own.put_back(Use::Own, "own") };
-        let ((_slot, idle), ()) = tokio::join!(next, back);
-        assert_eq!((idle, room.0.state().lent.len()), (Some("own"), 3));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn values_in_use_keep_an_exchange_waiting_for_a_moment_only() {
-        let (room, _own) = nearly_full().await;
-        let began = Instant::now();
-        let (_second, idle) = room.enter(Use::Own).await.unwrap();
-        assert_eq!((idle, room.0.state().lent.len()), (None, 2));
-        assert_eq!(began.elapsed().as_millis() / 5, SOON.as_millis() / 5);
-        let (_third, _) = room.enter(Use::Own).await.unwrap();
-        assert_eq!((room.0.state().lent.len(), began.elapsed() >= SOON + EXCHANGE), (1, true));
-    }
-}
+mod tests;
