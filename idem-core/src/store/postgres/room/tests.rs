@@ -68,7 +68,9 @@ async fn an_exchange_waits_for_nothing_where_no_value_can_come_back() {
     let began = Instant::now();
     for of in [Use::Lent, Use::Own, Use::Lent] {
         let (slot, idle) = room.enter(of, false).await.unwrap();
-        assert_eq!((idle, room.0.state().lent.len() + room.0.state().own.len()), (None, 0));
+        let state = room.0.state();
+        assert_eq!((idle, state.lent.len() + state.own.len()), (None, 0));
+        drop(state);
         slot.put_back(of, "idle");
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
