@@ -62,51 +62,7 @@ impl opentelemetry::propagation::Injector for Carrier<'_> {
 
 #[cfg(all(test, feature = "opentelemetry"))]
 mod tests {
-    use opentelemetry::trace::TracerProvider;
-    use opentelemetry_sdk::propagation::TraceContextPropagator;
-    use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
-    use tracing_subscriber::layer::SubscriberExt;
-
     use super::*;
-    use crate::Delivery;
-    use crate::telemetry::span;
-
-    #[test]
-    fn a_delivery_goes_on_with_the_trace_of_its_producer() {
-        opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
-        let exporter = InMemorySpanExporter::default();
-        let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
-        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
-        let trace = "0af7651916cd43dd8448eb211c80319c";
-        let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
-        crate::logged::with_subscriber(tracing_subscriber::registry().with(layer), || {
-            drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
-        });
-        let spans = exporter.get_finished_spans().unwrap();
-        assert_eq!(spans[0].span_context.trace_id().to_string(), trace);
-        assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
-        assert_eq!(spans[0].name, "process orders");
-    }
-
-    #[test]
-    fn a_staged_message_goes_on_with_the_trace_of_its_handler_unless_it_has_one() {
-        let trace = "0af7651916cd43dd8448eb211c80319c";
-        let parent = format!("00-{trace}-b7ad6b7169203331-01");
-        let producer = Headers::from_iter([("traceparent", parent), ("tracestate", "vendor=1".to_owned())]);
-        let delivery = Delivery::new("orders", "{}").with_headers(producer);
-        let own = [("traceparent", "own"), ("tracestate", "own")].map(|header| Headers::from_iter([header]));
-        let (mut headers, mut kept) = (Headers::new(), own.clone());
-        crate::logged::with_traces(|| {
-            span("rabbitmq", "billing", &delivery).in_scope(|| {
-                carry_on(&mut headers);
-                kept.iter_mut().for_each(carry_on);
-            });
-        });
-        let carried = headers.get_str("traceparent").unwrap();
-        assert!(carried.contains(trace) && !carried.contains("b7ad6b7169203331"), "{carried}");
-        assert_eq!((headers.len(), headers.get_str("tracestate")), (2, Some("vendor=1")));
-        assert_eq!(kept, own, "nothing of another trace is added");
-    }
 
     #[test]
     fn a_trace_has_each_of_its_headers_once_and_in_one_line() {
