@@ -85,3 +85,14 @@ async fn one_that_gives_up_waiting_leaves_nothing_behind() {
     own.put_back(Use::Own, "own");
     assert_eq!(room.enter(Use::Own, false).await.unwrap().1, Some("own"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_does_not_get_the_slot_in_which_an_own_statement_waits() {
+    let (room, _own) = nearly_full().await;
+    let _first = room.enter(Use::Lent, false).await.unwrap();
+    let _second = room.enter(Use::Lent, false).await.unwrap();
+    let own = tokio::time::timeout(EXCHANGE, room.enter(Use::Own, false));
+    let lent = tokio::time::timeout(EXCHANGE, room.enter(Use::Lent, false));
+    let (own, lent) = tokio::join!(own, lent);
+    assert!(own.is_ok() && lent.is_err());
+}
