@@ -121,6 +121,8 @@ mod tests {
         options.least_unsettled = 16;
         let of = |max_ack_pending| max_unsettled(&consumer::Config { max_ack_pending, ..Default::default() }, &options);
         assert_eq!([-1, 16, 1000].map(of), [20, 16, 16]);
+        options.least_unsettled = 30;
+        assert_eq!(max_unsettled(&consumer::Config { max_ack_pending: 1000, ..Default::default() }, &options), 20);
     }
 
     #[test]
