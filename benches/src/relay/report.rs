@@ -153,9 +153,9 @@ const RATIOS: [(Side, Side, &str, f64); 5] = [
 
 /// How backbone-outbox publishes, and the work that it does not do.
 const LEFT_OUT: &str = "\
-    backbone-outbox publishes one message at a time, and marks each in a transaction of its own. It leaves out\n\
-    leases (two relays would each publish all messages), the order of a key behind a message that failed, and\n\
-    the removal of what is published.";
+    backbone-outbox publishes one message at a time, and marks each in a transaction of its own.\n\
+    It leaves out leases (two relays would each publish all messages), the order of a key behind a message that\n\
+    failed, and the removal of what is published.";
 
 /// The highest p50 and p99 from commit to confirm that are allowed, in milliseconds.
 const MILLIS: [f64; 2] = [5.0, 50.0];
