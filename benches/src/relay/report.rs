@@ -30,7 +30,7 @@ pub(super) struct Line {
     #[serde(serialize_with = "name")]
     pub(super) broker: Broker,
     /// Messages per second of each side.
-    pub(super) rates: [Vec<f64>; 6],
+    pub(super) rates: [Vec<f64>; Side::ALL.len()],
     pub(super) relay: Vec<Sample>,
     pub(super) bare: Vec<Sample>,
 }
@@ -133,11 +133,12 @@ impl Report {
 }
 
 /// The label of each side.
-const LABELS: [(Side, &str); 6] = [
+const LABELS: [(Side, &str); Side::ALL.len()] = [
     (Side::Relay, "relay"),
     (Side::Keyed, "relay, messages with keys"),
     (Side::Hot, "relay, all messages of one key"),
-    (Side::Open, "relay, beside an open transaction"),
+    (Side::Behind, "relay, behind other messages"),
+    (Side::Open, "the same, beside an open transaction"),
     (Side::Bare, "loop that publishes from memory"),
     (Side::Peer, "backbone-outbox"),
 ];
@@ -147,7 +148,7 @@ const RATIOS: [(Side, Side, &str, f64); 5] = [
     (Side::Relay, Side::Bare, "relay / loop", 0.8),
     (Side::Keyed, Side::Bare, "relay, messages with keys / loop", 0.0),
     (Side::Hot, Side::Keyed, "relay, all messages of one key / of many keys", 0.0),
-    (Side::Open, Side::Relay, "relay, beside an open transaction / without", 0.8),
+    (Side::Open, Side::Behind, "relay, beside an open transaction / without", 0.8),
     (Side::Relay, Side::Peer, "relay / backbone-outbox", 3.0),
 ];
 
@@ -177,9 +178,10 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "\n{} messages of {SIZE} bytes, {CONCURRENCY} unconfirmed at once; with one key, and for backbone-outbox,\n\
-             a {PART}th of them. The open transaction began before they were staged, and before {} others, which the\n\
-             relay deletes first. Then {} messages per second for {} s, from the answer of COMMIT to the confirm, and\n\
-             from just before a message is published. Medians of {rounds} rounds, and of the rounds' ratios.",
+             a {PART}th of them. Behind {} others, which the relay deletes first, once while a transaction is open that\n\
+             began before all were staged. Then {} messages per second for {} s, from the answer of COMMIT to the\n\
+             confirm, and from just before a message is published, behind the first tenth. Medians of {rounds} rounds,\n\
+             and of the rounds' ratios.",
             self.messages,
             OTHERS * self.messages,
             self.rate,
@@ -198,7 +200,7 @@ mod tests {
     /// has a rate of 100.
     fn report(relay: f64, open: f64, p99: f64, rate: f64) -> Report {
         let mut line = Line::new(Broker::Nats);
-        let others = [(Side::Keyed, 2.0), (Side::Hot, 1.0), (Side::Bare, 100.0)];
+        let others = [(Side::Keyed, 2.0), (Side::Hot, 1.0), (Side::Behind, 80.0), (Side::Bare, 100.0)];
         for (side, rate) in others.into_iter().chain([(Side::Relay, relay), (Side::Open, open)]) {
             line.rates[side as usize].push(rate);
         }
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn each_target_is_judged() {
         assert_eq!(report(80.0, 64.0, 50.0, 1000.0).verdict(), 0);
-        let missed = [(79.0, 79.0, 1.0), (80.0, 63.0, 1.0), (80.0, 64.0, 51.0)];
+        let missed = [(79.0, 64.0, 1.0), (80.0, 63.0, 1.0), (80.0, 64.0, 51.0)];
         for missed in missed.map(|(relay, open, p99)| report(relay, open, p99, 1000.0)) {
             assert_eq!(missed.verdict(), 1);
             assert!(missed.to_string().contains("missed"), "{missed}");
