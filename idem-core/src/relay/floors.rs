@@ -26,6 +26,13 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// The time between two levels.
 const BETWEEN: Duration = Duration::from_millis(500);
 
+/// Both are divided by this while reads are costly: at thousands of messages a second, and under a long transaction, what was
+/// deleted since an old level is many times what is left.
+const SOONER: u32 = 10;
+
+/// A read is costly if it takes longer than both: this, and this for each row that it brings.
+const COSTLY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_micros(10));
+
 /// How often each lane is read from its start, whatever the levels say.
 const WHOLE: Duration = Duration::from_secs(30);
 
@@ -47,6 +54,8 @@ pub(super) struct Floors {
     /// Lanes that are read from a lower id once.
     once: Ids,
     asked: Asked,
+    /// The last read was costly.
+    is_costly: bool,
     /// How many lanes one read may ask for, and the one that is the first.
     width: usize,
     first: u8,
@@ -76,6 +85,7 @@ impl Floors {
             highest: 0,
             once: Ids::new(),
             asked: Asked::default(),
+            is_costly: false,
             width: usize::MAX,
             first: 0,
             whole: (now + WHOLE, 0),
@@ -121,7 +131,11 @@ impl Floors {
 
     fn wants_level(&self, now: Instant, read: &Ids) -> bool {
         let Some(last) = self.levels.last() else { return false };
-        last.at.is_none_or(|at| now >= at + BETWEEN) && read.keys().any(|lane| last.read(*lane) < self.highest)
+        last.at.is_none_or(|at| now >= at + self.sooner(BETWEEN)) && read.keys().any(|lane| last.read(*lane) < self.highest)
+    }
+
+    fn sooner(&self, time: Duration) -> Duration {
+        if self.is_costly { time / SOONER } else { time }
     }
 
     /// Reads this lane from this id, once.
@@ -163,6 +177,8 @@ impl Floors {
             found.rows.clear();
             return None;
         }
+        let rows = u32::try_from(found.rows.len()).unwrap_or(u32::MAX);
+        self.is_costly = began.elapsed() > COSTLY.0.max(COSTLY.1.saturating_mul(rows));
         let open: BTreeSet<i64> = found.open.iter().copied().collect();
         let ended = self.open.difference(&open).copied().find(|ended| *ended < mark);
         let left = self.open.difference(&open).next().copied();
@@ -220,7 +236,8 @@ impl Floors {
 
     /// Lets reads begin at the levels that are old enough, and forgets those that no open transaction needs.
     fn settle(&mut self, began: Instant) {
-        let is_old = |level: &Level| level.at.is_none_or(|at| began >= at + SETTLED);
+        let settled = self.sooner(SETTLED);
+        let is_old = |level: &Level| level.at.is_none_or(|at| began >= at + settled);
         let top = self.levels.iter().rposition(is_old).unwrap_or(0);
         self.levels.iter_mut().take(top + 1).for_each(|level| level.is_settled = true);
         let below = |open: &i64| self.levels.partition_point(|level| level.mark <= *open).saturating_sub(1);

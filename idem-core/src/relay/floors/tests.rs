@@ -61,6 +61,19 @@ async fn a_floor_follows_what_was_read_after_two_seconds() {
 }
 
 #[tokio::test]
+async fn a_floor_follows_sooner_while_reads_are_costly() {
+    // Each read ends now, so it takes seconds.
+    let start = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+    let mut reader = Reader { start, ..Reader::new() };
+    reader.read(0.0, &[1, 2], &[], 100);
+    reader.read(0.15, &[3], &[], 110);
+    assert_eq!(reader.read(0.19, &[], &[], 120).0, 1);
+    assert_eq!(reader.read(0.2, &[4], &[], 130).0, 1);
+    assert_eq!(reader.read(0.35, &[], &[], 140).0, 3);
+    assert_eq!(reader.read(0.36, &[], &[], 150).0, 4);
+}
+
+#[tokio::test]
 async fn what_was_not_read_yet_is_above_each_floor() {
     let mut reader = Reader { limit: 3, ..Reader::new() };
     // 9 is read, while the transaction 50 has not committed 1 to 8 yet.
