@@ -2,8 +2,8 @@
 //!
 //! To read all that is left of a lane cannot skip a message, however late its transaction commits. But under a long
 //! transaction such a read visits the index entries of all messages that were deleted since, each time. So lanes are read
-//! from a level: a mark, which is the number of a transaction, and an id for each lane, up to which all was read before
-//! the mark was drawn. Transactions with higher numbers draw higher ids. So a row below those ids appears only when a
+//! from a level: a mark, which is the number of a transaction, and an id for each lane, up to which all was read by the
+//! first read after the mark was drawn. Transactions with higher numbers draw higher ids. So a row below those ids appears only when a
 //! transaction below the mark ends that was open. Each read says which are open. If one of them has ended, what the read
 //! has found is dropped, and the next one begins at a level below that transaction, so that no message behind its rows
 //! is published first.
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::store::{LaneLook, OutboxFound};
 
-use super::level::{Covered, Ids, Last, Level, Reading, known, last};
+use super::level::{Covered, Ids, Last, Level, Reading, last};
 
 /// How old a level is before reads begin there: shorter transactions cost nothing then.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -27,7 +27,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 const BETWEEN: Duration = Duration::from_millis(500);
 
 /// Both are divided by this while reads are costly: at thousands of messages a second, and under a long transaction, what was
-/// deleted since an old level is many times what is left.
+/// deleted since an old level is many times what is left. But if a transaction then ends, it costs a read; so the next two
+/// seconds are as usual.
 const SOONER: u32 = 10;
 
 /// A read is costly if it takes longer than both: this, and this for each row that it brings.
@@ -56,6 +57,8 @@ pub(super) struct Floors {
     asked: Asked,
     /// The last read was costly.
     is_costly: bool,
+    /// Until then, levels settle as usual.
+    patient_until: Option<Instant>,
     /// How many lanes one read may ask for, and the one that is the first.
     width: usize,
     first: u8,
@@ -86,6 +89,7 @@ impl Floors {
             once: Ids::new(),
             asked: Asked::default(),
             is_costly: false,
+            patient_until: None,
             width: usize::MAX,
             first: 0,
             whole: (now + WHOLE, 0),
@@ -126,16 +130,26 @@ impl Floors {
 
     /// Returns whether the next read has to bring a mark.
     pub(super) fn wants_mark(&self, now: Instant) -> bool {
-        self.wants_level(now, &self.asked.read)
+        self.ended.is_none() && self.wants_level(now, &self.asked.read)
     }
 
     fn wants_level(&self, now: Instant, read: &Ids) -> bool {
         let Some(last) = self.levels.last() else { return false };
-        last.at.is_none_or(|at| now >= at + self.sooner(BETWEEN)) && read.keys().any(|lane| last.read(*lane) < self.highest)
+        // A lane that was not read since the last mark rises with its next read, as high as that level can be.
+        let rises = |lane: &u8| last.highest == self.highest && last.unread.contains(lane);
+        let is_low = |lane: &u8| last.read(*lane) < self.highest && !rises(lane);
+        last.at.is_none_or(|at| now >= at + self.sooner(BETWEEN, now)) && read.keys().any(is_low)
     }
 
-    fn sooner(&self, time: Duration) -> Duration {
-        if self.is_costly { time / SOONER } else { time }
+    fn sooner(&self, time: Duration, now: Instant) -> Duration {
+        let is_patient = self.patient_until.is_some_and(|until| now < until);
+        if self.is_costly && !is_patient { time / SOONER } else { time }
+    }
+
+    /// Lets reads begin only at levels that are old enough without any hurry.
+    fn be_patient(&mut self, now: Instant) {
+        self.patient_until = Some(now + SETTLED);
+        self.levels.iter_mut().filter(|level| !level.is_old(now, SETTLED)).for_each(|level| level.is_settled = false);
     }
 
     /// Reads this lane from this id, once.
@@ -151,8 +165,10 @@ impl Floors {
         self.reopen(lane, 0);
     }
 
-    /// Records that a read has failed. It may have been too slow, so the next one asks for fewer lanes.
-    pub(super) fn failed(&mut self) {
+    /// Records that a read has failed that began at `began`. It may have been too slow, so the next one asks for fewer lanes.
+    /// Or the server has failed over to one that lags behind, and ids above young levels may come back.
+    pub(super) fn failed(&mut self, began: Instant) {
+        self.be_patient(began);
         let Asked { read, once, .. } = std::mem::take(&mut self.asked);
         self.width = (read.len() / 2).max(1);
         self.turn(&read);
@@ -189,6 +205,7 @@ impl Floors {
         }
         if ended.is_some() {
             self.ended = ended.min(self.ended).or(ended);
+            self.be_patient(began);
             found.rows.clear();
             return None;
         }
@@ -221,29 +238,30 @@ impl Floors {
             }
         }
         let base = self.levels.iter().rposition(|level| level.is_settled && level.mark <= mark).unwrap_or(0);
-        let base = self.levels.get(base).map(|level| level.read.clone()).unwrap_or_default();
+        let ids = |levels: &[Level]| levels.get(base).map(|level| level.read.clone()).unwrap_or_default();
+        let base = ids(&self.levels);
         let reading = Reading { asked: &read, base: &base, last: &last, ended: left };
         self.levels.iter_mut().for_each(|level| level.apply(&reading));
         if let Some(mark) = drawn.filter(|_| self.wants_level(began, &read)) {
-            let lanes = base.keys().chain(read.keys());
-            let read = lanes.map(|lane| (*lane, known(*lane, self.highest, &base, &last))).collect();
-            let unread = (0..=u8::MAX).filter(|lane| !last.contains_key(lane)).collect();
-            let (at, highest) = (Some(began), self.highest);
-            self.levels.push(Level { at, mark, highest, read, unread, is_settled: false });
+            // Not what this read has covered: below the mark there may be transactions that its snapshot does not list,
+            // because they began after the last one that had ended. One may have drawn a lower id, and end before the next
+            // read. So a lane rises with the first read of it that follows.
+            let (highest, read, unread) = (self.highest, ids(&self.levels), (0..=u8::MAX).collect());
+            self.levels.push(Level { at: Some(began), mark, highest, read, unread, is_settled: false });
         }
         self.settle(began);
     }
 
     /// Lets reads begin at the levels that are old enough, and forgets those that no open transaction needs.
     fn settle(&mut self, began: Instant) {
-        let settled = self.sooner(SETTLED);
-        let is_old = |level: &Level| level.at.is_none_or(|at| began >= at + settled);
-        let top = self.levels.iter().rposition(is_old).unwrap_or(0);
+        let newest = |age| self.levels.iter().rposition(|level| level.is_old(began, age)).unwrap_or(0);
+        let (top, patient) = (newest(self.sooner(SETTLED, began)), newest(SETTLED));
         self.levels.iter_mut().take(top + 1).for_each(|level| level.is_settled = true);
         let below = |open: &i64| self.levels.partition_point(|level| level.mark <= *open).saturating_sub(1);
         let needed: BTreeSet<usize> = self.open.iter().map(below).collect();
         let mut place = 0..;
-        self.levels.retain(|_| place.next().is_some_and(|at| at == 0 || at >= top || needed.contains(&at)));
+        let kept = |at: usize| [0, patient].contains(&at) || at >= top || needed.contains(&at);
+        self.levels.retain(|_| place.next().is_some_and(kept));
     }
 
     /// Lets the next read ask for more lanes, if this one was quick.

@@ -1,6 +1,7 @@
 //! A level from which lanes are read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -21,7 +22,7 @@ pub(super) struct Covered {
     pub(super) to: Option<i64>,
 }
 
-/// Up to which id each lane was read, when a mark was drawn.
+/// Up to which id each lane was read since a mark was drawn.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     pub(super) at: Option<Instant>,
@@ -30,8 +31,7 @@ pub(super) struct Level {
     pub(super) highest: i64,
     /// Up to which id all was read.
     pub(super) read: Ids,
-    /// The lanes that were not read since the mark was drawn, nor by the read that has drawn it; or not since a transaction
-    /// below the mark has ended.
+    /// The lanes that were not read since the mark was drawn, or since a transaction below the mark has ended.
     pub(super) unread: BTreeSet<u8>,
     pub(super) is_settled: bool,
 }
@@ -49,6 +49,11 @@ pub(super) struct Reading<'a> {
 }
 
 impl Level {
+    /// Returns whether it is so old. The start of all lanes always is.
+    pub(super) fn is_old(&self, now: Instant, age: Duration) -> bool {
+        self.at.is_none_or(|at| now >= at + age)
+    }
+
     pub(super) fn read(&self, lane: u8) -> i64 {
         self.read.get(&lane).copied().unwrap_or(0)
     }

@@ -74,6 +74,39 @@ async fn a_floor_follows_sooner_while_reads_are_costly() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_ends_before_the_lane_is_read_again_was_in_no_list() {
+    let (mut floors, start) = (Floors::new(Instant::now()), Instant::now());
+    let mut read = |at: f64, lanes: &[u8], rows: Vec<OutboxRow>, mark: i64| {
+        let first = floors.look(lanes, 16, &BTreeMap::new())[0].floor;
+        let mut found = OutboxFound { rows, mark: Some(mark), ..OutboxFound::default() };
+        floors.found(&mut found, start + Duration::from_secs_f64(at), &BTreeSet::new());
+        first
+    };
+    // The snapshot is from before the end of 99, which has written 9 to lane 1: it does not list 100, which has drawn 5 for
+    // lane 0. Then 100 ends.
+    read(0.0, &[0, 1], vec![row(1, 9)], 101);
+    read(2.0, &[1], vec![], 102);
+    assert!(read(2.1, &[0, 1], vec![], 103) <= 5, "5 is there, and no read has seen it");
+    read(2.2, &[0, 1], vec![], 104);
+    assert_eq!(read(2.3, &[0, 1], vec![], 105), 10, "a read has covered lane 0 since");
+}
+
+#[tokio::test]
+async fn after_a_transaction_has_cost_a_read_the_next_levels_settle_as_usual() {
+    let start = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+    let mut reader = Reader { start, ..Reader::new() };
+    for at in 0..50 {
+        let at = f64::from(at) / 10.0;
+        reader.read(at, &[(at * 10.0) as i64 + 1], &[330], (at * 100.0) as i64 + 100);
+    }
+    assert!(reader.floors(4.91)[0] > 40, "the level is less than a second old");
+    // 330 began at 2.3 s.
+    assert!(reader.read(4.92, &[60], &[], 600).1.is_empty());
+    reader.read(4.93, &[], &[], 601);
+    assert!((20..=30).contains(&reader.floors(4.94)[0]), "the level is two seconds old: {:?}", reader.floors(4.94));
+}
+
+#[tokio::test]
 async fn what_was_not_read_yet_is_above_each_floor() {
     let mut reader = Reader { limit: 3, ..Reader::new() };
     // 9 is read, while the transaction 50 has not committed 1 to 8 yet.
@@ -121,7 +154,7 @@ async fn a_lane_is_read_from_a_lower_id_once() {
     }
     reader.floors.reopen(0, 60);
     assert_eq!(reader.floors(9.1)[0], 60);
-    reader.floors.failed();
+    reader.floors.failed(reader.start + Duration::from_secs_f64(9.1));
     reader.floors.width = usize::MAX;
     assert_eq!(reader.read(9.2, &[], &[5], 1001).0, 60, "the failed read is repeated");
     assert_eq!(reader.floors(9.3)[0], 80, "once");
@@ -157,7 +190,7 @@ async fn a_read_for_a_key_lowers_no_level_and_raises_none() {
     assert_eq!(reader.read(12.0, &[95, 96], &[], 1002), (80, vec![95, 96]), "no higher than the level");
     reader.behind.clear();
     let (floor, rows) = reader.read(12.1, &[200], &[], 1003);
-    assert_eq!((floor, rows, reader.covered.take().unwrap()[&0]), (100, vec![200], Covered { from: 100, to: None }));
+    assert_eq!((floor, rows, reader.covered.take().unwrap()[&0]), (70, vec![200], Covered { from: 70, to: None }));
 }
 
 #[tokio::test]
@@ -207,7 +240,7 @@ async fn a_read_that_fails_is_tried_with_fewer_lanes() {
     };
     assert_eq!(ask(&mut floors).len(), 64);
     for lanes in [32, 16, 8] {
-        floors.failed();
+        floors.failed(now);
         assert_eq!(ask(&mut floors).len(), lanes);
     }
     let mut all: BTreeSet<u8> = BTreeSet::new();

@@ -10,6 +10,8 @@ struct Model {
     next_id: i64,
     /// The open transactions, and the rows that they have written.
     open: BTreeMap<i64, Vec<(u8, i64)>>,
+    /// The highest transaction that has ended. A snapshot lists none above it.
+    ended: i64,
     /// Committed and not published.
     left: BTreeSet<(u8, i64)>,
     floors: Floors,
@@ -28,6 +30,7 @@ impl Model {
             next_xid: 1,
             next_id: 1,
             open: BTreeMap::new(),
+            ended: 0,
             left: BTreeSet::new(),
             floors: Floors::new(start),
             start,
@@ -53,6 +56,7 @@ impl Model {
             match (self.random(4), open.get(some)) {
                 // The oldest ones stay open for long.
                 (0, Some(xid)) if some > 2 || self.random(20) == 0 => {
+                    self.ended = self.ended.max(*xid);
                     let rows = self.open.remove(xid).unwrap();
                     self.left.extend(rows);
                 }
@@ -75,7 +79,8 @@ impl Model {
         let looks = self.floors.look(&lanes, limit, &BTreeMap::new());
         self.raised += looks.iter().filter(|look| look.floor > 1).count();
         let left = self.left.clone();
-        let mut found = OutboxFound { open: self.open.keys().copied().collect(), ..OutboxFound::default() };
+        let open = self.open.range(..=self.ended).map(|(xid, _)| *xid).collect();
+        let mut found = OutboxFound { open, ..OutboxFound::default() };
         for look in looks {
             let rows = left.iter().filter(|(lane, id)| *lane == look.lane && *id >= look.floor);
             found.rows.extend(rows.take(limit as usize).map(|(lane, id)| row(*lane, *id)));
@@ -84,9 +89,10 @@ impl Model {
         self.write();
         found.mark = self.floors.wants_mark(now).then(|| self.number());
         self.write();
+        self.ended = self.ended.max(found.mark.unwrap_or(0));
         let chance = self.random(20);
         if chance == 0 {
-            return self.floors.failed();
+            return self.floors.failed(now);
         }
         let dropped: BTreeSet<u8> = (chance == 1).then_some(at as u8 % LANES).into_iter().collect();
         dropped.iter().for_each(|lane| self.floors.forget(*lane));
@@ -135,9 +141,9 @@ async fn narrow_reads_begin_at_levels_as_wide_ones_do() {
     let start = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
     let (mut floors, lanes) = (Floors::new(start), (0..64).collect::<Vec<u8>>());
     floors.look(&lanes, 16, &BTreeMap::new());
-    floors.failed();
+    floors.failed(start);
     floors.look(&lanes, 16, &BTreeMap::new());
-    floors.failed();
+    floors.failed(start);
     let mut low = Vec::new();
     for number in 0..20 {
         // Each one takes over a second, so that it stays at 16 lanes.

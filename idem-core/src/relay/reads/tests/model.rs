@@ -48,6 +48,8 @@ pub(super) struct Model {
     pub(super) rows: BTreeMap<i64, Row>,
     /// The ids that the open transactions have drawn.
     pub(super) open: BTreeMap<i64, Vec<i64>>,
+    /// The highest transaction that has ended. A snapshot lists none above it.
+    ended: i64,
     pub(super) queue: Queue,
     pub(super) floors: Floors,
     start: Instant,
@@ -56,7 +58,7 @@ pub(super) struct Model {
     pub(super) publishing: Vec<Entry>,
     pub(super) refused: Vec<Entry>,
     confirmed: Vec<Entry>,
-    /// The rows that the running read has found, with its beginning; and those that were deleted since.
+    /// What the running read has found, with its beginning; and the rows that were deleted since.
     pub(super) read: Option<(Instant, OutboxFound)>,
     deleted: HashSet<i64>,
     /// Whether reads bring only what was woken, if there is some, as if too many messages waited for their next attempt.
@@ -68,10 +70,10 @@ pub(super) struct Model {
     pub(super) is_tried: bool,
     /// From where on the last read was.
     pub(super) looks: Vec<LaneLook>,
-    /// How many index entries all reads have visited, and how many lanes they have read for keys.
+    /// How many index entries all reads have visited, and lanes they have read for keys.
     pub(super) visited: usize,
     pub(super) for_keys: usize,
-    /// How many messages were set aside after an attempt because their destination hung, and how often it answered again.
+    /// How many messages were set aside because their destination hung, and how often it answered again.
     pub(super) set_aside: usize,
     pub(super) answered: usize,
 }
@@ -87,6 +89,7 @@ impl Model {
             next_id: 1,
             rows: BTreeMap::new(),
             open: BTreeMap::new(),
+            ended: 0,
             queue: Queue::default(),
             floors: Floors::new(start),
             start,
@@ -134,6 +137,7 @@ impl Model {
 
     pub(super) fn commit(&mut self, transaction: i64) {
         let committed = Some(self.number());
+        self.ended = self.ended.max(transaction);
         for id in self.open.remove(&transaction).unwrap_or_default() {
             self.rows.entry(id).and_modify(|row| row.committed = committed);
         }
@@ -159,7 +163,8 @@ impl Model {
         let is_left_out = |key: usize| key > 0 && asks.keys.contains(&Key::of(KEYS[key]).unwrap());
         let left_out: Vec<bool> = (0..KEYS.len()).map(is_left_out).collect();
         let highest = if self.is_in_order { self.next_id - 1 } else { 0 };
-        let mut found = OutboxFound { open: self.open.keys().copied().collect(), highest, ..OutboxFound::default() };
+        let open = self.open.keys().copied().filter(|transaction| *transaction <= self.ended).collect();
+        let mut found = OutboxFound { open, highest, ..OutboxFound::default() };
         for look in &self.looks {
             let mut left = look.limit;
             let of_lane = |row: &Row| row.lane() == look.lane && row.committed.is_some();
@@ -182,12 +187,12 @@ impl Model {
         let Some((began, mut found)) = self.read.take() else { return };
         let deleted = std::mem::take(&mut self.deleted);
         found.mark = self.floors.wants_mark(began).then(|| self.number());
+        self.ended = self.ended.max(found.mark.unwrap_or(0));
         let chance = if is_sure { 2 } else { self.random(20) };
         if chance == 0 {
-            return self.floors.failed();
+            return self.floors.failed(began);
         }
-        let lost = (chance == 1).then(|| u8::try_from(self.random(LANES.into())).unwrap());
-        let lost: BTreeSet<u8> = lost.into_iter().collect();
+        let lost = (chance == 1).then(|| self.random(LANES.into()) as u8).into_iter().collect();
         self.lose(&lost);
         let Some(covered) = self.floors.found(&mut found, began, &lost) else { return };
         found.rows.retain(|row| !deleted.contains(&row.id));
@@ -264,9 +269,7 @@ impl Model {
 
     /// Deletes what is confirmed.
     pub(super) fn delete_confirmed(&mut self) {
-        for entry in std::mem::take(&mut self.confirmed) {
-            self.delete(entry.id);
-        }
+        std::mem::take(&mut self.confirmed).iter().for_each(|entry| self.delete(entry.id));
     }
 
     /// Records what was refused: it is published again later, or given up.
@@ -275,10 +278,10 @@ impl Model {
             let delay = Duration::from_millis(self.random(1000) as u64);
             if self.random(2) == 0 {
                 self.queue.delay(&entry, self.now, delay);
-            } else {
-                self.delete(entry.id);
-                self.queue.give_up(&entry);
+                continue;
             }
+            self.delete(entry.id);
+            self.queue.give_up(&entry);
         }
     }
 
@@ -291,8 +294,7 @@ impl Model {
     }
 
     pub(super) fn wake(&mut self) {
-        for (lane, id) in self.queue.wake(self.now, 10) {
-            self.floors.reopen(lane, id);
-        }
+        let woken = self.queue.wake(self.now, 10);
+        woken.into_iter().for_each(|(lane, id)| self.floors.reopen(lane, id));
     }
 }
