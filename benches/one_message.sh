@@ -1,7 +1,8 @@
 #!/bin/sh
 # The cost of each part of one message: the statements that idem sends to PostgreSQL for one message, run by pgbench,
 # and variants with one change each. All variants run in turn, so that the ratios hold on a busy machine. Prints medians
-# of the rounds, and of their ratios.
+# of the rounds, and of their ratios; and the processor time of the server for a message, with the login of its session, if
+# the server is on this machine.
 #
 # The handler's statement, and those of the loop by hand, are prepared, as sqlx prepares them. But pgbench sends them as
 # EXECUTE with their values as text, which the server has to parse: bound values need `-M prepared` or `-M extended`, which
@@ -37,6 +38,7 @@ trigger() { # table
     table claims "$checked"; trigger claims
     table unchecked ""; trigger unchecked
     table untriggered "$checked"
+    table unguarded ""
     table dated "$checked"; trigger dated
     table by_hand "$checked"
     table by_hand_unchecked ""
@@ -113,6 +115,7 @@ ours=$(claim claims "" "$pruned")
 execute="EXECUTE claim($values) \\gset"
 message idem "$ours" "$begin $execute" "$guard COMMIT\\; $clean"
 conflict="ON CONFLICT (handler_id, key) DO NOTHING"
+message no-checks-no-trigger "$(claim unguarded "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message no-checks "$(claim unchecked "" "$pruned")" "$begin $execute" "$guard COMMIT\\; $clean"
 message level-at-login "$ours" "$no_level DISCARD SEQUENCES\\; $settings $execute" "$guard COMMIT\\; $clean"
 message idle-at-login "$ours" "$first DISCARD SEQUENCES\\; $two $execute" "$guard COMMIT\\; $clean"
@@ -172,16 +175,28 @@ one() {
         natural-no-limits) options="$idle -c statement_timeout=30000" ;;
         *) options="" ;;
     esac
-    PGOPTIONS=$options pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log && awk '/^tps/ {print $3}' out
+    spent > before
+    PGOPTIONS=$options pgbench -n -M simple -D new=1 -c "$clients" -j 2 -T "$seconds" -f "$1" "$DATABASE_URL" >out 2>log || return 1
+    # The server adds the time of a session to its own when that has ended.
+    while [ "$(psql -qXAt "$DATABASE_URL" -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench'")" -gt 0 ]; do :; done
+    spent > after
+    awk '/^tps/ {print $3}' out >> "$1.tps"
+    cat before after out | awk 'NR < 3 {spent[NR] = $1} /actually processed/ {print (spent[2] - spent[1]) * 1000000 / hertz / $6}' hertz="$(getconf CLK_TCK)" >> "$1.cpu"
+}
+# The main process of the server is the parent of each session.
+server=$(printf '%s\n' 'SELECT pg_backend_pid() AS pid \gset' '\setenv PID :pid' "\\! awk '{print \$4}' /proc/\$PID/stat" | psql -qX "$DATABASE_URL" 2>/dev/null)
+[ "$(cat "/proc/$server/comm" 2>/dev/null)" = postgres ] || server=""
+spent() { # the time of the sessions that have ended
+    if [ -n "$server" ]; then awk '{print $16 + $17}' "/proc/$server/stat"; else echo 0; fi
 }
 cd "$dir"
 [ -z "$chosen" ] || sides="idem $chosen"
 for round in $(seq "$rounds"); do
-    for side in $sides; do one "$side" >> "$side.tps" || { cat log >&2; exit 1; }; done
+    for side in $sides; do one "$side" || { cat log >&2; exit 1; }; done
 done
 echo "sh benches/one_message.sh $clients $rounds $seconds: $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg), $(date -u +%Y-%m-%d)"
 median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
 for side in $sides; do
     ratio=$(paste idem.tps "$side.tps" | awk '{print $2/$1}' | median)
-    printf '%-37s %6.0f messages a second  %.3f of idem\n' "$side" "$(median < "$side.tps")" "$ratio"
+    printf '%-37s %6.0f messages a second  %.3f of idem  %5.0f us of the server\n' "$side" "$(median < "$side.tps")" "$ratio" "$(median < "$side.cpu")"
 done

@@ -165,10 +165,10 @@ impl Floors {
         self.reopen(lane, 0);
     }
 
-    /// Records that a read has failed that began at `began`. It may have been too slow, so the next one asks for fewer lanes.
-    /// Or the server has failed over to one that lags behind, and ids above young levels may come back.
-    pub(super) fn failed(&mut self, began: Instant) {
-        self.be_patient(began);
+    /// Records that a read has failed. It may have been too slow, so the next one asks for fewer lanes. Or the server has failed
+    /// over to one that lags behind, and ids above young levels may come back.
+    pub(super) fn failed(&mut self, now: Instant) {
+        self.be_patient(now);
         let Asked { read, once, .. } = std::mem::take(&mut self.asked);
         self.width = (read.len() / 2).max(1);
         self.turn(&read);
@@ -237,16 +237,16 @@ impl Floors {
                 self.reopen(lane, end.saturating_add(1));
             }
         }
-        let base = self.levels.iter().rposition(|level| level.is_settled && level.mark <= mark).unwrap_or(0);
-        let ids = |levels: &[Level]| levels.get(base).map(|level| level.read.clone()).unwrap_or_default();
-        let base = ids(&self.levels);
+        let base = self.levels.iter().rfind(|level| level.is_settled && level.mark <= mark);
+        let base = base.map(|level| level.read.clone()).unwrap_or_default();
         let reading = Reading { asked: &read, base: &base, last: &last, ended: left };
         self.levels.iter_mut().for_each(|level| level.apply(&reading));
         if let Some(mark) = drawn.filter(|_| self.wants_level(began, &read)) {
             // Not what this read has covered: below the mark there may be transactions that its snapshot does not list,
             // because they began after the last one that had ended. One may have drawn a lower id, and end before the next
             // read. So a lane rises with the first read of it that follows.
-            let (highest, read, unread) = (self.highest, ids(&self.levels), (0..=u8::MAX).collect());
+            let (highest, unread) = (self.highest, (0..=u8::MAX).collect());
+            let read = self.levels.last().map(|last| last.read.clone()).unwrap_or_default();
             self.levels.push(Level { at: Some(began), mark, highest, read, unread, is_settled: false });
         }
         self.settle(began);
@@ -259,9 +259,16 @@ impl Floors {
         self.levels.iter_mut().take(top + 1).for_each(|level| level.is_settled = true);
         let below = |open: &i64| self.levels.partition_point(|level| level.mark <= *open).saturating_sub(1);
         let needed: BTreeSet<usize> = self.open.iter().map(below).collect();
-        let mut place = 0..;
-        let kept = |at: usize| [0, patient].contains(&at) || at >= top || needed.contains(&at);
-        self.levels.retain(|_| place.next().is_some_and(kept));
+        // A read that is dropped or fails goes back to a level of that age, so the others on the way to it are kept, too.
+        let (mut place, mut next) = (0.., None);
+        self.levels.retain(|level| {
+            let Some(place) = place.next() else { return false };
+            let is_step = place >= patient && level.at.zip(next).is_none_or(|(at, next)| at >= next);
+            if is_step {
+                next = level.at.map(|at| at + BETWEEN);
+            }
+            is_step || place == 0 || place >= top || needed.contains(&place)
+        });
     }
 
     /// Lets the next read ask for more lanes, if this one was quick.

@@ -107,6 +107,19 @@ async fn after_a_transaction_has_cost_a_read_the_next_levels_settle_as_usual() {
 }
 
 #[tokio::test]
+async fn a_short_transaction_beside_a_long_one_does_not_let_reads_begin_behind_the_long_one() {
+    let start = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+    let mut reader = Reader { start, ..Reader::new() };
+    for at in 0..50 {
+        // 555 began at 4.55 s.
+        let open: &[i64] = if at >= 46 { &[5, 555] } else { &[5] };
+        reader.read(f64::from(at) / 10.0, &[i64::from(at) + 1], open, 10 * i64::from(at) + 100);
+    }
+    assert!(reader.read(4.92, &[60], &[5], 600).1.is_empty());
+    assert!(reader.floors(4.93)[0] > 20, "{:?}", reader.floors(4.93));
+}
+
+#[tokio::test]
 async fn what_was_not_read_yet_is_above_each_floor() {
     let mut reader = Reader { limit: 3, ..Reader::new() };
     // 9 is read, while the transaction 50 has not committed 1 to 8 yet.
@@ -190,7 +203,7 @@ async fn a_read_for_a_key_lowers_no_level_and_raises_none() {
     assert_eq!(reader.read(12.0, &[95, 96], &[], 1002), (80, vec![95, 96]), "no higher than the level");
     reader.behind.clear();
     let (floor, rows) = reader.read(12.1, &[200], &[], 1003);
-    assert_eq!((floor, rows, reader.covered.take().unwrap()[&0]), (70, vec![200], Covered { from: 70, to: None }));
+    assert_eq!((floor, rows, reader.covered.take().unwrap()[&0]), (90, vec![200], Covered { from: 90, to: None }));
 }
 
 #[tokio::test]
