@@ -186,7 +186,7 @@ impl<S: Store, K: Sink> Running<'_, S, K> {
     fn read_ended(&mut self, began: Instant, found: Option<OutboxFound>) {
         let (restarted, deleted) = (std::mem::take(&mut self.restarted), std::mem::take(&mut self.deleted));
         let Some(mut found) = found else {
-            self.floors.failed(Instant::now());
+            self.floors.failed(began, Instant::now());
             self.next.read = self.again();
             return;
         };

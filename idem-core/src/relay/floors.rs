@@ -59,6 +59,8 @@ pub(super) struct Floors {
     is_costly: bool,
     /// Until then, levels settle as usual.
     patient_until: Option<Instant>,
+    /// A read has failed, and no mark has come since.
+    is_unsure: bool,
     /// How many lanes one read may ask for, and the one that is the first.
     width: usize,
     first: u8,
@@ -90,6 +92,7 @@ impl Floors {
             asked: Asked::default(),
             is_costly: false,
             patient_until: None,
+            is_unsure: false,
             width: usize::MAX,
             first: 0,
             whole: (now + WHOLE, 0),
@@ -130,7 +133,7 @@ impl Floors {
 
     /// Returns whether the next read has to bring a mark.
     pub(super) fn wants_mark(&self, now: Instant) -> bool {
-        self.ended.is_none() && self.wants_level(now, &self.asked.read)
+        self.is_unsure || self.ended.is_none() && self.wants_level(now, &self.asked.read)
     }
 
     fn wants_level(&self, now: Instant, read: &Ids) -> bool {
@@ -146,10 +149,10 @@ impl Floors {
         if self.is_costly && !is_patient { time / SOONER } else { time }
     }
 
-    /// Lets reads begin only at levels that are old enough without any hurry.
-    fn be_patient(&mut self, now: Instant) {
+    /// Lets reads begin only at levels that were old enough at `began` without any hurry.
+    fn be_patient(&mut self, began: Instant, now: Instant) {
         self.patient_until = Some(now + SETTLED);
-        self.levels.iter_mut().filter(|level| !level.is_old(now, SETTLED)).for_each(|level| level.is_settled = false);
+        self.levels.iter_mut().filter(|level| !level.is_old(began, SETTLED)).for_each(|level| level.is_settled = false);
     }
 
     /// Reads this lane from this id, once.
@@ -165,10 +168,11 @@ impl Floors {
         self.reopen(lane, 0);
     }
 
-    /// Records that a read has failed. It may have been too slow, so the next one asks for fewer lanes. Or the server has failed
-    /// over to one that lags behind, and ids above young levels may come back.
-    pub(super) fn failed(&mut self, now: Instant) {
-        self.be_patient(now);
+    /// Records that a read has failed that began at `began`. It may have been too slow, so the next one asks for fewer lanes.
+    /// Or the server has failed over to one that lags behind: ids above young levels may come back, and the next mark shows it.
+    pub(super) fn failed(&mut self, began: Instant, now: Instant) {
+        self.be_patient(began, now);
+        self.is_unsure = true;
         let Asked { read, once, .. } = std::mem::take(&mut self.asked);
         self.width = (read.len() / 2).max(1);
         self.turn(&read);
@@ -193,6 +197,7 @@ impl Floors {
             found.rows.clear();
             return None;
         }
+        self.is_unsure &= found.mark.is_none();
         let rows = u32::try_from(found.rows.len()).unwrap_or(u32::MAX);
         self.is_costly = began.elapsed() > COSTLY.0.max(COSTLY.1.saturating_mul(rows));
         let open: BTreeSet<i64> = found.open.iter().copied().collect();
@@ -205,7 +210,7 @@ impl Floors {
         }
         if ended.is_some() {
             self.ended = ended.min(self.ended).or(ended);
-            self.be_patient(began);
+            self.be_patient(began, began);
             found.rows.clear();
             return None;
         }

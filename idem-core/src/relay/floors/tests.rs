@@ -167,7 +167,8 @@ async fn a_lane_is_read_from_a_lower_id_once() {
     }
     reader.floors.reopen(0, 60);
     assert_eq!(reader.floors(9.1)[0], 60);
-    reader.floors.failed(reader.start + Duration::from_secs_f64(9.1));
+    let now = reader.start + Duration::from_secs_f64(9.1);
+    reader.floors.failed(now, now);
     reader.floors.width = usize::MAX;
     assert_eq!(reader.read(9.2, &[], &[5], 1001).0, 60, "the failed read is repeated");
     assert_eq!(reader.floors(9.3)[0], 80, "once");
@@ -213,11 +214,12 @@ async fn a_lane_rises_again_behind_a_read_for_a_key_that_has_seen_the_end_of_a_t
         let open: &[i64] = if at == 9 { &[950] } else { &[] };
         reader.read(at.into(), &[10 * i64::from(at) + 9], open, 100 * i64::from(at) + 100);
     }
+    reader.read(9.05, &[], &[950], 1001);
     reader.behind.insert(0, LaneLook { lane: 0, floor: 30, limit: 2 });
-    reader.read(9.1, &[31, 32], &[], 1001);
+    reader.read(9.1, &[31, 32], &[], 1002);
     reader.behind.clear();
-    assert_eq!(reader.read(9.2, &[], &[], 1002).0, 80, "950 may have left something there");
-    reader.read(11.0, &[], &[], 1003);
+    assert_eq!(reader.read(9.2, &[], &[], 1003).0, 80, "950 may have left something there");
+    reader.read(11.0, &[], &[], 1004);
     assert_eq!(reader.floors(11.1)[0], 100, "it was read at 9.2");
 }
 
@@ -229,6 +231,20 @@ async fn after_a_failover_all_is_read_again() {
     }
     assert_eq!(reader.read(9.6, &[120], &[], 950), (80, vec![]), "ids below the floor may be given again");
     assert_eq!(reader.read(9.7, &[50, 120], &[], 951), (1, vec![50, 120]));
+}
+
+#[tokio::test]
+async fn after_a_failed_read_the_next_one_brings_a_mark() {
+    let mut reader = Reader::new();
+    for at in 0..10 {
+        reader.read(f64::from(at), &[10 * i64::from(at.min(5)) + 9], &[], 100 * i64::from(at) + 100);
+    }
+    let now = reader.start + Duration::from_secs(10);
+    assert!(!reader.floors.wants_mark(now), "nothing was staged");
+    reader.floors.failed(now, now);
+    assert!(reader.floors.wants_mark(now), "the server may have failed over");
+    assert!(reader.read(10.1, &[58], &[], 550).1.is_empty(), "it has");
+    assert_eq!(reader.read(10.2, &[58], &[], 551), (1, vec![58]));
 }
 
 #[tokio::test]
@@ -253,7 +269,7 @@ async fn a_read_that_fails_is_tried_with_fewer_lanes() {
     };
     assert_eq!(ask(&mut floors).len(), 64);
     for lanes in [32, 16, 8] {
-        floors.failed(now);
+        floors.failed(now, now);
         assert_eq!(ask(&mut floors).len(), lanes);
     }
     let mut all: BTreeSet<u8> = BTreeSet::new();

@@ -92,7 +92,7 @@ impl Model {
         self.ended = self.ended.max(found.mark.unwrap_or(0));
         let chance = self.random(20);
         if chance == 0 {
-            return self.floors.failed(now);
+            return self.floors.failed(now, now);
         }
         let dropped: BTreeSet<u8> = (chance == 1).then_some(at as u8 % LANES).into_iter().collect();
         dropped.iter().for_each(|lane| self.floors.forget(*lane));
@@ -141,9 +141,9 @@ async fn narrow_reads_begin_at_levels_as_wide_ones_do() {
     let start = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
     let (mut floors, lanes) = (Floors::new(start), (0..64).collect::<Vec<u8>>());
     floors.look(&lanes, 16, &BTreeMap::new());
-    floors.failed(start);
+    floors.failed(start, start);
     floors.look(&lanes, 16, &BTreeMap::new());
-    floors.failed(start);
+    floors.failed(start, start);
     let mut low = Vec::new();
     for number in 0..20 {
         // Each one takes over a second, so that it stays at 16 lanes.

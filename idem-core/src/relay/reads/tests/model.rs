@@ -190,7 +190,7 @@ impl Model {
         self.ended = self.ended.max(found.mark.unwrap_or(0));
         let chance = if is_sure { 2 } else { self.random(20) };
         if chance == 0 {
-            return self.floors.failed(began);
+            return self.floors.failed(began, began);
         }
         let lost = (chance == 1).then(|| self.random(LANES.into()) as u8).into_iter().collect();
         self.lose(&lost);
