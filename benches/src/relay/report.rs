@@ -234,7 +234,8 @@ mod tests {
         assert!(beside(Some(26.0)).to_string().contains("leaves out leases"));
         assert_eq!(beside(Some(27.0)).verdict(), 1);
         assert_eq!(beside(None).verdict(), 1);
-        assert!(!report(80.0, 64.0, 50.0, 1000.0).to_string().contains("backbone-outbox"));
+        assert!(beside(Some(26.0)).to_string().contains("relay / backbone-outbox"));
+        assert!(!report(80.0, 64.0, 50.0, 1000.0).to_string().contains("relay / backbone-outbox"));
     }
 
     #[test]
