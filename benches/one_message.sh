@@ -9,8 +9,9 @@
 # hold for a whole script and cannot send several statements in one string, and a pipeline of prepared statements is not what
 # idem sends. So each statement that sqlx prepares costs a little more here: one of idem, three of the loop by hand.
 #
-# Three things that idem does not do are variants: sessions that start with the isolation level (`level-at-login`) or with limits
-# (`idle-at-login`, `statement-timeout-at-login`), and a table of claims without checks (`no-checks`).
+# Some things that idem does not do are variants: sessions that start with the isolation level (`level-at-login`) or with
+# limits (`idle-at-login`, `statement-timeout-at-login`), and a table of claims without checks (`no-checks`), or also
+# without its trigger (`no-checks-no-trigger`).
 #
 #   eval "$(cargo xtask services up)"; sh benches/one_message.sh [clients] [rounds] [seconds] [variant ..]
 set -eu
@@ -198,5 +199,7 @@ echo "sh benches/one_message.sh $clients $rounds $seconds: $(nproc) cores, load 
 median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
 for side in $sides; do
     ratio=$(paste idem.tps "$side.tps" | awk '{print $2/$1}' | median)
-    printf '%-37s %6.0f messages a second  %.3f of idem  %5.0f us of the server\n' "$side" "$(median < "$side.tps")" "$ratio" "$(median < "$side.cpu")"
+    cpu=""
+    [ -z "$server" ] || cpu=$(printf '%5.0f us of the server' "$(median < "$side.cpu")")
+    printf '%-37s %6.0f messages a second  %.3f of idem  %s\n' "$side" "$(median < "$side.tps")" "$ratio" "$cpu"
 done

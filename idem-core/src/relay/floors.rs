@@ -1,12 +1,12 @@
 //! From where lanes are read.
 //!
 //! To read all that is left of a lane cannot skip a message, however late its transaction commits. But under a long
-//! transaction such a read visits the index entries of all messages that were deleted since, each time. So lanes are read
-//! from a level: a mark, which is the number of a transaction, and an id for each lane, up to which all was read by the
-//! first read after the mark was drawn. Transactions with higher numbers draw higher ids. So a row below those ids appears only when a
-//! transaction below the mark ends that was open. Each read says which are open. If one of them has ended, what the read
-//! has found is dropped, and the next one begins at a level below that transaction, so that no message behind its rows
-//! is published first.
+//! transaction such a read visits the index entries of all messages that were deleted since, each time. So lanes are
+//! read from a level: a mark, which is the number of a transaction, and an id for each lane, up to which all was read
+//! by the first read after the mark was drawn. Transactions with higher numbers draw higher ids. So a row below those
+//! ids appears only when a transaction below the mark ends that was open. Each read says which are open. If one of
+//! them has ended, what the read has found is dropped, and the next one begins at a level below that transaction, so
+//! that no message behind its rows is published first.
 //!
 //! A level holds for all keys but those of which messages are unread, which have a start of their own
 //! ([`Unread`](super::unread::Unread)).
@@ -149,7 +149,7 @@ impl Floors {
         if self.is_costly && !is_patient { time / SOONER } else { time }
     }
 
-    /// Lets reads begin only at levels that were old enough at `began` without any hurry.
+    /// Lets reads begin only at levels that were two seconds old at `began`, until two seconds from now.
     fn be_patient(&mut self, began: Instant, now: Instant) {
         self.patient_until = Some(now + SETTLED);
         self.levels.iter_mut().filter(|level| !level.is_old(began, SETTLED)).for_each(|level| level.is_settled = false);
@@ -169,7 +169,7 @@ impl Floors {
     }
 
     /// Records that a read has failed that began at `began`. It may have been too slow, so the next one asks for fewer lanes.
-    /// Or the server has failed over to one that lags behind: ids above young levels may come back, and the next mark shows it.
+    /// Or the server has failed over to one that lags behind: ids below young levels may come back. The next mark shows it.
     pub(super) fn failed(&mut self, began: Instant, now: Instant) {
         self.be_patient(began, now);
         self.is_unsure = true;
