@@ -6,21 +6,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-/// The published crates, each after its dependencies.
-pub(crate) const PUBLISHED: [&str; 7] =
-    ["idem-core", "idem-macros", "idem-test", "idem-kafka", "idem-nats", "idem-rabbitmq", "idem-rs"];
-
-/// The folders of the published crates.
-pub(crate) const FOLDERS: [&str; 7] = [
-    ".",
-    "idem-adapters/kafka",
-    "idem-adapters/nats",
-    "idem-adapters/rabbitmq",
-    "idem-core",
-    "idem-macros",
-    "idem-test",
-];
-
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

@@ -1,31 +1,20 @@
 //! The chores of this repository, each a subcommand: `cargo xtask --help`.
 
-mod api;
 mod bench;
 mod cargo;
 mod ci;
-mod circles;
 mod demo;
-mod deny;
 mod failures;
-mod imports;
-mod layers;
-mod license;
 mod matrix;
 mod measured;
-mod methods;
 mod model;
 mod mutants;
-mod package;
 mod program;
-mod readme;
 mod services;
-mod sizes;
 mod soak;
 mod suites;
 mod test;
 mod tree;
-mod unpacked;
 
 use std::process::ExitCode;
 
@@ -61,20 +50,9 @@ enum Chore {
     Model(model::Options),
     /// Run the tests that depend on server versions, on old and new servers, and print one table.
     Matrix(matrix::Options),
-    /// Create the packages for crates.io, and check that each contains its licences and README.
-    Package(package::Options),
-    /// Compile the first programs of the README and of the guide with the dependencies that stand beside them.
-    Readme,
-    /// Compare the public API of the published crates with the lists in docs/api.
-    Api(api::Options),
-    /// Check the licences, sources and advisories of all dependencies.
-    Deny(deny::Options),
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = api::as_rustdoc() {
-        return code;
-    }
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
         Chore::Bench(options) => bench::run(&options),
@@ -85,10 +63,6 @@ fn main() -> ExitCode {
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Model(options) => model::search(&options),
         Chore::Matrix(options) => matrix::run(&options),
-        Chore::Package(options) => package::check(&options),
-        Chore::Readme => readme::check(),
-        Chore::Api(options) => api::check(&options),
-        Chore::Deny(options) => deny::check(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

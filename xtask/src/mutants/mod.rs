@@ -4,9 +4,6 @@
 
 mod background;
 mod bound;
-mod compile;
-mod errors;
-mod group;
 mod mutant;
 mod part;
 mod presence;
@@ -24,7 +21,6 @@ use clap::Args;
 use crate::cargo::root;
 use crate::services::Up;
 use background::Background;
-use compile::compile;
 use mutant::Mutant;
 use part::{Part, commit};
 pub(crate) use presence::tests_exist;
@@ -37,9 +33,6 @@ use workshop::Workshop;
 const SHORTEST: Duration = Duration::from_secs(60);
 /// After this long with mutants, CI begins no further one.
 const AFFORDABLE: Duration = Duration::from_secs(120);
-/// After this long with groups of mutants that are compiled at once, CI begins no further one. The four groups take about a
-/// minute: one `cargo check` each, three of them incremental.
-const COMPILABLE: Duration = Duration::from_secs(60);
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -49,18 +42,15 @@ pub(crate) struct Options {
     /// Only one part of them, for example 3/12. All the parts together are all mutants.
     #[arg(long, conflicts_with = "only")]
     part: Option<Part>,
-    /// Begin no further mutant, or group of `--compile`, after this many seconds with mutants; at least one runs.
+    /// Begin no further mutant after this many seconds with mutants; at least one runs.
     #[arg(long)]
     seconds: Option<u64>,
-    /// The place in the part, or the group, to begin at: with little time, each commit tries others.
+    /// The place in the part to begin at: with little time, each commit tries others.
     #[arg(skip)]
     begin: usize,
     /// Only check that each mutant still applies to the code; this takes no time.
     #[arg(long)]
     check: bool,
-    /// Only check that each mutant still compiles, many at once, without servers.
-    #[arg(long, conflicts_with_all = ["check", "part"])]
-    compile: bool,
     /// Leave the servers running.
     #[arg(long)]
     keep: bool,
@@ -71,11 +61,6 @@ impl Options {
     pub(crate) fn of_commit() -> Result<Self> {
         let seconds = Some(AFFORDABLE.as_secs());
         Ok(Self { part: Some(Part::of_commit()?), seconds, begin: begin()?, ..Self::default() })
-    }
-
-    /// Returns the options that only check that each mutant still compiles, within a time that CI can afford.
-    pub(crate) fn compile() -> Result<Self> {
-        Ok(Self { compile: true, seconds: Some(COMPILABLE.as_secs()), begin: begin()?, ..Self::default() })
     }
 
     /// Returns the options that only check that each mutant still applies to the code.
@@ -99,9 +84,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     check(&mutants)?;
     if options.check {
         return Ok(());
-    }
-    if options.compile {
-        return compile(&mutants, options.begin, options.seconds);
     }
     // Mutants whose builds have much in common are adjacent.
     mutants.sort_by(|a, b| (a.suite(), &a.file, &a.name).cmp(&(b.suite(), &b.file, &b.name)));

@@ -1,7 +1,6 @@
 //! One deliberate defect, as stored in `xtask/mutants`.
 
 use std::fs;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -77,12 +76,6 @@ impl Mutant {
         Ok(text)
     }
 
-    /// Returns the lines of this text of the file that each change replaces, from 1. `None` stands for a change of what
-    /// another one has inserted.
-    pub(crate) fn lines(&self, text: &str) -> impl Iterator<Item = Option<RangeInclusive<usize>>> {
-        self.edits.iter().map(move |edit| edit.lines(text))
-    }
-
     /// Returns the arguments that select the target of its test. The package and its features are omitted: building one
     /// package unifies the features of its dependencies differently from a build of all, and would rebuild the
     /// dependencies.
@@ -105,26 +98,5 @@ impl Mutant {
         let suite = suite.iter().map(ToString::to_string).collect();
         let [name, proves, file] = ["named", "nothing", "none"].map(str::to_owned);
         Self { name, proves, file, edits: Vec::new(), suite, test: test.to_owned() }
-    }
-
-    /// Returns a mutant of this file that replaces each first text by the second, for the tests of this command.
-    #[cfg(test)]
-    pub(super) fn editing(name: &str, file: &str, edits: &[(&str, &str)]) -> Self {
-        let edit = |(find, replace): &(&str, &str)| Edit { find: (*find).to_owned(), replace: (*replace).to_owned() };
-        let edits = edits.iter().map(edit).collect();
-        Self { name: name.to_owned(), file: file.to_owned(), edits, ..Self::of(&[], "none") }
-    }
-}
-
-impl Edit {
-    /// Returns the lines that it replaces, without the space around its text.
-    fn lines(&self, text: &str) -> Option<RangeInclusive<usize>> {
-        let (before, behind) = text.split_once(&self.find)?;
-        if behind.contains(&self.find) {
-            return None;
-        }
-        let line = |end: usize| text[..end].matches('\n').count() + 1;
-        let start = before.len() + self.find.len() - self.find.trim_start().len();
-        Some(line(start)..=line(before.len() + self.find.trim_end().len()))
     }
 }

@@ -1,14 +1,13 @@
 //! The copy of the repository in which mutants are built, and the servers of their tests.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::background::Background;
 use super::mutant::Mutant;
@@ -75,21 +74,6 @@ impl Workshop {
 
     fn build_suite(&self, suite: &[&str]) -> Result<Option<Vec<Program>>> {
         Program::build(self.cargo("test").args(suite))
-    }
-
-    /// Checks these targets of all packages, by default libraries and programs, with these texts of files. Returns the
-    /// messages of cargo, in JSON, if they do not compile.
-    pub(crate) fn check(&self, texts: &BTreeMap<&str, String>, targets: &[&str]) -> Result<Option<String>> {
-        for (file, text) in texts {
-            self.tree.write(file, text)?;
-        }
-        let mut check = self.cargo("check");
-        let checked = check.args(targets).arg("--message-format=json").stderr(Stdio::inherit()).output();
-        for file in texts.keys() {
-            self.tree.restore(file)?;
-        }
-        let checked = checked.context("cannot run cargo")?;
-        Ok((!checked.status.success()).then(|| String::from_utf8_lossy(&checked.stdout).into_owned()))
     }
 
     /// Returns `cargo <command>` in the copy, with the features of all packages: it thereby reuses the builds of
