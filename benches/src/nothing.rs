@@ -1,6 +1,5 @@
 //! A store that responds immediately and holds no data.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use idem::store::HasConnection;
@@ -98,7 +97,7 @@ impl InboxRows for Nothing {
         Ok(())
     }
 
-    async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity, _: bool) -> Answer<()> {
+    async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
         Ok(())
     }
 
@@ -140,14 +139,6 @@ impl InboxRows for Nothing {
 
     async fn is_scheduled(&self, _: &Identity) -> Answer<bool> {
         Ok(false)
-    }
-
-    async fn make_due(&self, _: &Identity, _: Duration) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn make_all_due(&self, _: &[HandlerId], _: Range<Duration>) -> Answer<u64> {
-        Ok(0)
     }
 
     async fn refund_start(&self, _: &Row) -> Answer<()> {

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::runtime::{Arrival, Carried, Pipeline, Queue, at, extend_all, is_urgent};
+use crate::runtime::{Arrival, Carried, Pipeline, Queue, at, extend_all};
 use crate::{Acker, Delivery, Store};
 
 use super::arrived::Arrived;
@@ -34,7 +34,7 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
             biased;
             Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working),
             received = deliveries.recv() => match received {
-                Some((delivery, acker, _)) => wait(&mut waiting, Arrived::new(&pipeline, delivery, acker)),
+                Some((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
                 None => break,
             },
             () = at(extension) => extend(&mut waiting).await,
@@ -51,18 +51,6 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
     while let Some(ended) = working.join_next().await {
         follow(&pipeline, ended, &mut working);
     }
-}
-
-/// Queues a delivery last, or first if the broker may soon drop it.
-fn wait<A>(waiting: &mut VecDeque<Arrived<A>>, mut arrived: Arrived<A>) {
-    if !is_urgent(&arrived.delivery) {
-        return waiting.push_back(arrived);
-    }
-    // All leases are extended after a third of the first one.
-    if let Some(first) = waiting.front() {
-        arrived.since = first.since;
-    }
-    waiting.push_front(arrived);
 }
 
 /// Starts separate processing of the deliveries that a batch has left out.
@@ -116,24 +104,4 @@ fn third_of_lease<A: Acker>(waiting: &VecDeque<Arrived<A>>) -> Option<Instant> {
 async fn extend<A: Acker>(waiting: &mut VecDeque<Arrived<A>>) {
     extend_all(waiting.iter_mut().map(|arrived| &mut arrived.acker)).await;
     waiting.iter_mut().for_each(|arrived| arrived.since = Instant::now());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::arrived::Counted;
-    use super::*;
-
-    #[tokio::test]
-    async fn a_message_delivered_five_times_is_stored_first() {
-        let mut waiting = VecDeque::new();
-        for (payload, count) in
-            [("a", None), ("b", Some(1)), ("c", Some(4)), ("d", Some(5)), ("e", None), ("f", Some(20))]
-        {
-            let delivery = Box::new(Delivery::new("orders", payload).with_delivery_count(count));
-            wait(&mut waiting, Arrived::again(delivery, (), Counted::new(&metrics::Gauge::noop())));
-        }
-        let stored = next(&mut waiting);
-        let stored: Vec<_> = stored.iter().map(|arrived| &arrived.delivery.payload()[..]).collect();
-        assert_eq!(stored, [b"f", b"d", b"a", b"b", b"c", b"e"]);
-    }
 }

@@ -20,13 +20,11 @@
 //! | `waiting` | why a delivery waits |
 //! | `wait` | the task in which all of them wait, and the start of each wait |
 //! | `row_done` | the wait for the inbox row of a message |
-//! | `ahead` | stores redelivered messages ahead of their turn |
 //! | `preparing` | the wait for a codec |
 //! | `fan_out` | deliveries that several handlers take |
 //! | `set_aside` | the wait if the database refuses the delivery |
 //! | `room` | permits for one more connection |
 
-mod ahead;
 mod fan_out;
 mod preparing;
 mod room;

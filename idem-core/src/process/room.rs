@@ -2,7 +2,7 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::runtime::{Pipeline, is_urgent};
+use crate::runtime::Pipeline;
 use crate::{Delivery, DeliveryOrder, Store};
 
 impl<S: Store> Pipeline<S> {
@@ -18,7 +18,7 @@ impl<S: Store> Pipeline<S> {
             return room.acquire().await.ok();
         }
         let beside_lanes = self.settings.order == DeliveryOrder::None && self.stores_first(delivery);
-        if beside_lanes { self.single_stores.acquire(is_urgent(delivery)).await } else { None }
+        if beside_lanes { self.single_stores.acquire().await.ok() } else { None }
     }
 
     /// Whether a delivery is stored in the inbox before it runs: each one with `.inbox()`, otherwise one that the broker has

@@ -1,8 +1,6 @@
 //! The wait of an ordered delivery for the inbox row of its message. `runtime/rows` wakes it when the row has run here.
 
-use std::time::Duration;
-
-use crate::runtime::{Pipeline, hold_wait, jittered};
+use crate::runtime::{Pipeline, jittered};
 use crate::store::Identity;
 use crate::{Acker, Store};
 
@@ -14,14 +12,10 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn row_done<A: Acker>(&self, acker: &mut A, identity: &Identity) -> bool {
         let done = async {
             let watch = self.rows.watch(identity);
-            let mut due = false;
             loop {
                 let mut ran = std::pin::pin!(watch.ran.notified());
                 // Enabled now, so that a run which ends during the check is not missed.
                 ran.as_mut().enable();
-                if !std::mem::replace(&mut due, true) {
-                    self.make_due(identity).await;
-                }
                 let scheduled = {
                     let _look = self.rows.look.lock().await;
                     self.store.is_scheduled(identity).await
@@ -39,23 +33,5 @@ impl<S: Store> Pipeline<S> {
             }
         };
         self.unless_over(acker, done).await
-    }
-
-    /// Makes a row due that this process or an earlier one stored ahead of its turn.
-    async fn make_due(&self, identity: &Identity) {
-        let mut holds = 0;
-        loop {
-            // Not held during the waits: others look for their rows with it.
-            let made = {
-                let _look = self.rows.look.lock().await;
-                self.store.make_due(identity, Duration::ZERO).await
-            };
-            let Err(fault) = made else { break };
-            drop(self.outage.hold_for(fault));
-            self.outage.over().await;
-            tokio::time::sleep(hold_wait(holds)).await;
-            holds += 1;
-        }
-        self.wake_inbox();
     }
 }

@@ -1,17 +1,16 @@
 //! The task in which deliveries wait. They use memory but no lane: lanes are for deliveries that can run.
 //!
 //! The waits start in [`Pipeline::wait`]. The queues of ordering keys and message keys are in `runtime/key_queue`; the
-//! waits with more than one step are in `ahead`, `row_done`, `preparing` and `set_aside`.
+//! waits with more than one step are in `row_done`, `preparing` and `set_aside`.
 
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
-use crate::runtime::{Arrival, HoldReason, KeyTicket, Pipeline, Queue, Unwinding, refused_wait};
-use crate::{Acker, Delivery, Outcome, Store, telemetry};
+use crate::runtime::{Arrival, HoldReason, Pipeline, Queue, Unwinding, refused_wait};
+use crate::{Acker, Outcome, Store, telemetry};
 
-use super::ahead::Ahead;
 use super::waiting::{RowWait, Waiting};
 
 /// Keeps waiting deliveries, extends their leases, and passes each one to the lanes when its wait ends. Returns once
@@ -45,11 +44,6 @@ impl<S: Store> Pipeline<S> {
     /// Waits until the delivery can run, and returns it; `None` if nothing is left to run.
     pub(crate) async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
         match waiting {
-            Waiting::Turn(delivery, acker, place) if delivery.redelivered() => {
-                let _unwinding = Unwinding(&self.draining);
-                let span = telemetry::span(self.system, &self.consumer, &delivery);
-                self.store_and_wait(delivery, acker, place).instrument(span).await;
-            }
             Waiting::Turn(delivery, mut acker, place) => {
                 let _unwinding = Unwinding(&self.draining);
                 if self.unless_over(&mut acker, place.turn()).await {
@@ -92,24 +86,6 @@ impl<S: Store> Pipeline<S> {
             }
         }
         None
-    }
-
-    /// Stores a redelivered delivery before it waits for its turn. It then needs no lane, since it runs from the inbox.
-    async fn store_and_wait<A: Acker>(&self, mut delivery: Box<Delivery>, mut acker: A, place: KeyTicket) {
-        match self.store_ahead(&mut delivery, &mut acker).await {
-            Some(Ahead::Row(outcome, identity)) => {
-                if !self.turn_of_row(&mut acker, &place, (&outcome, &identity)).await {
-                    return self.give_up(acker).await;
-                }
-                let (place, span) = (Some(place), Span::current());
-                self.wait_for_row(RowWait { delivery, acker, place, identity, outcome, span }).await;
-            }
-            Some(Ahead::Dead(outcome)) => {
-                self.settle(acker).await;
-                self.emit(self.meters(&delivery), &delivery, &outcome);
-            }
-            None => self.give_up(acker).await,
-        }
     }
 
     async fn wait_for_row<A: Acker>(&self, wait: RowWait<A>) {

@@ -54,9 +54,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Classifies a message by the result of its claim. Counts a duplicate that is still in the inbox, or writes the
-    /// row of a conflict. Without an order, a duplicate also makes the row of its message due, which a worker with an
-    /// order may have stored ahead of its turn.
+    /// Classifies a message by the result of its claim. Counts a duplicate of a dead letter, or writes the row
+    /// of a conflict.
     ///
     /// `stands`: the error of a run of this message whose handler has committed. The row of a conflict says so, because a
     /// replay of it finds what that run has written.
@@ -77,9 +76,7 @@ impl<S: Store> Pipeline<S> {
         let existing = self.store.existing_claim(txn, identity.handler, &identity.key).await?;
         let mut classified = self.classify(message, Claimed::Found(existing));
         match &mut classified {
-            Classified::Duplicate(None) => {
-                self.store.count_duplicate(txn, identity, self.settings.is_unordered()).await?
-            }
+            Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,
             Classified::Conflict(dead) => {
                 if let Some(error) = stands {
                     dead.error = format!("{}. It has run nevertheless: {error}", dead.error);

@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
             }
         }
         if !duplicates.is_empty() {
-            self.store.count_duplicates(txn, &duplicates, self.settings.is_unordered()).await?;
+            self.store.count_duplicates(txn, &duplicates).await?;
         }
         Ok(answers)
     }

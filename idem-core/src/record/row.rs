@@ -15,11 +15,6 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
     }
 
-    /// Stores a message that runs after this delay.
-    pub(crate) async fn store_for_later(&self, delivery: &Delivery, identity: &Identity, after: Duration) -> Progress {
-        self.record(delivery, identity, 0, Ok(after), "").await
-    }
-
     /// Schedules a message whose first run has failed, or makes it dead. The failure of a copy is not recorded: then only the
     /// log has it. That of a conflict is recorded only if its handler ran COMMIT, in the row of the conflict.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
@@ -79,7 +74,6 @@ impl<S: Store> Pipeline<S> {
         let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
         let row = match route.first_outbound(identity, delivery) {
             Some(outbound) if state == Ok(Duration::ZERO) => row.with_call(outbound),
-            // One that is stored ahead of its turn becomes due as an ordinary row.
             Some(outbound) => row.with_outbound(outbound),
             None => row,
         };

@@ -64,14 +64,6 @@ impl KeyQueue {
     pub(crate) fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
         place.key == self.0.hash.hash_one(key)
     }
-
-    /// Waits until all earlier places have left the queue of this key. Cancel safe.
-    pub(crate) async fn enter(&self, key: impl Hash) -> KeyTicket {
-        // Created before the wait, so that a dropped waiter leaves its queue as well.
-        let place = self.place(key);
-        place.turn().await;
-        place
-    }
 }
 
 impl Shared {

@@ -17,7 +17,6 @@
 //! | `persist`, `waits`, `rate` | repeated writes, delays, what is done seldom |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `unrecorded` | failures of rows whose record the database refuses |
-//! | `urgent` | deliveries that the broker may soon drop |
 //! | `early_commits` | dead letters that the database refuses |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
@@ -58,7 +57,6 @@ mod settle;
 mod step;
 mod suspect_lock;
 mod unrecorded;
-mod urgent;
 mod waits;
 
 pub use health::Health;
@@ -90,5 +88,4 @@ pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, InboxPermit, Isolated, Turn};
 pub(crate) use unrecorded::Unrecorded;
-pub(crate) use urgent::{Permits, is_urgent};
-pub(crate) use waits::{hold_wait, jittered, refused_wait};
+pub(crate) use waits::{jittered, refused_wait};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
@@ -28,7 +28,6 @@ use super::running::{Permit, Running};
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
 use super::unrecorded::Unrecorded;
-use super::urgent::Permits;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -67,7 +66,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
     /// Limits the deliveries stored singly: this many connections are reserved for them besides the lanes.
-    pub(crate) single_stores: Permits,
+    pub(crate) single_stores: Semaphore,
     /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
     pub(crate) scheduled: Notify,
     /// The same for rows whose handlers make an external call.

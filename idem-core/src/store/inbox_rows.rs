@@ -1,6 +1,5 @@
 //! The inbox rows: inserting, taking, starting them and recording results.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -39,13 +38,11 @@ pub trait InboxRows: Transactions {
         error: &str,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Counts a delivery of a dead row, if there is one. With `makes_due`, a row that was stored before its turn becomes
-    /// due, as by [`make_due`](Self::make_due). No other scheduled row is changed.
+    /// Counts a delivery of a dead row, if there is one. A scheduled row is not changed.
     fn count_duplicate(
         &self,
         txn: &mut Self::Txn,
         identity: &Identity,
-        makes_due: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Does [`count_duplicate`](Self::count_duplicate) for several messages, in one statement if the database supports
@@ -54,11 +51,10 @@ pub trait InboxRows: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-        makes_due: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         async move {
             for identity in identities {
-                self.count_duplicate(txn, identity, makes_due).await?;
+                self.count_duplicate(txn, identity).await?;
             }
             Ok(())
         }
@@ -139,19 +135,6 @@ pub trait InboxRows: Transactions {
     /// Returns whether this message has a scheduled inbox row, even if it is taken or running. It never waits for a
     /// lock.
     fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// Makes a row due, after this time, that was stored before its turn and is not due yet. A row that has run or been
-    /// taken is not changed, nor is one that is due within a day, unless the time is zero: it was given back after its
-    /// turn had come.
-    fn make_due(&self, identity: &Identity, after: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Makes all rows of these handlers due that were stored before their turn, and that are due after a time within
-    /// `later`, counted from now. Rows that have run or been taken are not changed. Returns the number of rows.
-    fn make_all_due(
-        &self,
-        handlers: &[HandlerId],
-        later: Range<Duration>,
-    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
     /// Repeating it refunds another start.

@@ -71,8 +71,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 
 /// Records that its handlers are alive, until the future is dropped, so that other workers of this consumer leave their
 /// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them. At the
-/// start and once an hour it makes rows due that would wait long for a turn which does not exist without an order, and lets
-/// messages run that another version has stored for an external call.
+/// start and once an hour it lets messages run that another version has stored for an external call.
 ///
 /// Nothing depends on it until a day has passed, so its failure is not an outage.
 pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
@@ -84,9 +83,6 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
         }
         if minute % REMIND == 1 {
             left_calls::release(pipeline).await;
-        }
-        if minute % REMIND == 1 && pipeline.settings.is_unordered() {
-            pipeline.make_all_due().await;
         }
         if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {
             remind(pipeline).await;

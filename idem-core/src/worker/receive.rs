@@ -129,9 +129,7 @@ impl<A> Arrivals<A> {
     fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
         warn_of_many(&delivery);
         match place {
-            Some(place) if delivery.redelivered() || !place.is_first() => {
-                self.waiting.push(Waiting::Turn(delivery, acker, place));
-            }
+            Some(place) if !place.is_first() => self.waiting.push(Waiting::Turn(delivery, acker, place)),
             None if delivery.redelivered() => self.to_store.push((delivery, acker, Carried::default())),
             place => self.lanes.push((delivery, acker, place.into())),
         }

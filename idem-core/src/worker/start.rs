@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Permits, Pipeline,
-    Preparations, Rate, Refusals, Rows, Unrecorded,
+    BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Pipeline, Preparations,
+    Rate, Refusals, Rows, Unrecorded,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
@@ -129,7 +129,7 @@ fn assemble<S: Store, Src: Source>(
 ) -> (Arc<Pipeline<S>>, Src) {
     telemetry::describe();
     let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
-    let single_stores = Permits::new(settings.stored_at_once().single);
+    let single_stores = Semaphore::new(settings.stored_at_once().single);
     let unsettled = settings.unsettled().saturating_mul(source.queues().max(1));
     let pipeline = Pipeline {
         store,

@@ -1,6 +1,5 @@
 //! The inbox rows of a tapped store.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use idem_core::Store;
@@ -36,22 +35,16 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.tap.statement(self.within.set_error(&mut txn.within, id, error)).await
     }
 
-    async fn count_duplicate(
-        &self,
-        txn: &mut TappedTxn<S::Txn, T>,
-        identity: &Identity,
-        makes_due: bool,
-    ) -> Result<(), StoreError> {
-        self.tap.statement(self.within.count_duplicate(&mut txn.within, identity, makes_due)).await
+    async fn count_duplicate(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), StoreError> {
+        self.tap.statement(self.within.count_duplicate(&mut txn.within, identity)).await
     }
 
     async fn count_duplicates(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
-        makes_due: bool,
     ) -> Result<(), StoreError> {
-        self.tap.statement(self.within.count_duplicates(&mut txn.within, identities, makes_due)).await
+        self.tap.statement(self.within.count_duplicates(&mut txn.within, identities)).await
     }
 
     async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
@@ -170,14 +163,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
         self.tap.before("is_scheduled", identity.key.as_bytes()).await?;
         self.tap.statement(self.within.is_scheduled(identity)).await
-    }
-
-    async fn make_due(&self, identity: &Identity, after: Duration) -> Result<(), StoreError> {
-        self.tap.statement(self.within.make_due(identity, after)).await
-    }
-
-    async fn make_all_due(&self, handlers: &[HandlerId], later: Range<Duration>) -> Result<u64, StoreError> {
-        self.within.make_all_due(handlers, later).await
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {

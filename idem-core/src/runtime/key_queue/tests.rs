@@ -10,6 +10,13 @@ fn has_its_turn(place: &KeyTicket) -> bool {
     woken
 }
 
+/// Waits for the turn of a new place. The place is there before the wait, so that a dropped waiter leaves its queue as well.
+async fn enter(queue: &KeyQueue, key: impl Hash) -> KeyTicket {
+    let place = queue.place(key);
+    place.turn().await;
+    place
+}
+
 #[test]
 fn a_queue_moves_in_the_order_of_its_places() {
     let queue = KeyQueue::default();
@@ -49,10 +56,10 @@ async fn a_waiter_is_woken() {
 async fn a_second_delivery_of_a_key_waits_and_leaves_nothing_behind() {
     let queue = KeyQueue::default();
     let key = Key::of("a").unwrap();
-    let first = queue.enter((HandlerId(1), &key)).await;
-    let _other = queue.enter((HandlerId(2), &key)).await;
+    let first = enter(&queue, (HandlerId(1), &key)).await;
+    let _other = enter(&queue, (HandlerId(2), &key)).await;
 
-    let mut second = Box::pin(queue.enter((HandlerId(1), &key)));
+    let mut second = Box::pin(enter(&queue, (HandlerId(1), &key)));
     assert!(poll!(second.as_mut()).is_pending());
     drop(first);
     drop(second.await);
@@ -62,8 +69,8 @@ async fn a_second_delivery_of_a_key_waits_and_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_waiter_that_is_dropped_leaves_nothing_behind() {
     let queue = KeyQueue::default();
-    let first = queue.enter("a").await;
-    let mut second = Box::pin(queue.enter("a"));
+    let first = enter(&queue, "a").await;
+    let mut second = Box::pin(enter(&queue, "a"));
     assert!(poll!(second.as_mut()).is_pending());
     drop(second);
     drop(first);
@@ -73,8 +80,8 @@ async fn a_waiter_that_is_dropped_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_key_that_was_handed_to_a_dropped_waiter_goes_on_to_the_next() {
     let queue = KeyQueue::default();
-    let first = queue.enter("a").await;
-    let (mut second, mut third) = (Box::pin(queue.enter("a")), Box::pin(queue.enter("a")));
+    let first = enter(&queue, "a").await;
+    let (mut second, mut third) = (Box::pin(enter(&queue, "a")), Box::pin(enter(&queue, "a")));
     assert!(poll!(second.as_mut()).is_pending());
     assert!(poll!(third.as_mut()).is_pending());
     drop(first);

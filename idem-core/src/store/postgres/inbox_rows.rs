@@ -1,6 +1,5 @@
 //! Inbox rows: inserted, taken, started, and their outcomes.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -45,15 +44,13 @@ impl InboxRows for Postgres {
         txn.ask(self.sql().set_error.query().bind(id).bind(error.as_bytes())).await.map(drop)
     }
 
-    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity, makes_due: bool) -> Result<(), StoreError> {
+    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
         let query = self.sql().count_duplicate.query().bind(identity.handler.0);
-        let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
-        txn.ask(query.bind(makes_due)).await?;
-        Ok(())
+        txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(drop)
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, ids: &[&Identity], makes_due: bool) -> Result<(), StoreError> {
-        many::count_duplicates(self, txn, ids, makes_due).await
+    async fn count_duplicates(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), StoreError> {
+        many::count_duplicates(self, txn, ids).await
     }
 
     async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
@@ -156,17 +153,6 @@ impl InboxRows for Postgres {
         let query = self.sql().is_scheduled.query().bind(identity.handler.0);
         let rows = self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(!rows.is_empty())
-    }
-
-    async fn make_due(&self, identity: &Identity, after: Duration) -> Result<(), StoreError> {
-        let query = self.sql().make_due.query().bind(identity.handler.0);
-        let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
-        self.ask(query.bind(secs(after))).await.map(|_| ())
-    }
-
-    async fn make_all_due(&self, handlers: &[HandlerId], later: Range<Duration>) -> Result<u64, StoreError> {
-        let query = self.sql().make_all_due.query().bind(ids(handlers));
-        Ok(self.ask(query.bind(secs(later.start)).bind(secs(later.end))).await?.len() as u64)
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {

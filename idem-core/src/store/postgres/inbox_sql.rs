@@ -35,25 +35,10 @@ pub(super) const INSERT: &str = "
 
 pub(super) const SET_ERROR: &str = "UPDATE {schema}.inbox_messages SET error = $2 WHERE id = $1";
 
-/// A row that was stored before its turn, and has not run since.
-macro_rules! ahead {
-    () => {
-        "i.state = 'scheduled' AND i.attempts = 0 AND i.starts = 0 AND i.breaks = 0 AND i.token IS NULL AND i.due_at > now()"
-    };
-}
-pub(super) use ahead;
-
-/// $4: whether a row that was stored before its turn becomes due. Any other scheduled row is left alone, and so is never
-/// waited for.
-pub(super) const COUNT_DUPLICATE: &str = concat!(
-    "
-    UPDATE {schema}.inbox_messages AS i SET
-        deliveries = CASE i.state WHEN 'dead' THEN i.deliveries + 1 ELSE i.deliveries END,
-        due_at = CASE i.state WHEN 'dead' THEN i.due_at ELSE now() END
-    WHERE i.handler_id = $1 AND i.key = $2 AND i.fingerprint = $3 AND (i.state = 'dead' OR $4 AND ",
-    ahead!(),
-    ")"
-);
+/// A scheduled row is left alone, and so is never waited for.
+pub(super) const COUNT_DUPLICATE: &str = "
+    UPDATE {schema}.inbox_messages SET deliveries = deliveries + 1
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'dead'";
 
 pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
@@ -88,27 +73,6 @@ pub(super) fn record_result() -> String {
 pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'scheduled'";
-
-/// A row that is due within a day was not stored before its turn, or its turn has come: it was given back, uncharged.
-pub(super) const MAKE_DUE: &str = concat!(
-    "
-    UPDATE {schema}.inbox_messages AS i SET due_at = now() + $4::float8 * interval '1 second'
-    WHERE i.handler_id = $1 AND i.key = $2 AND i.fingerprint = $3
-        AND ($4::float8 = 0 OR i.due_at > now() + interval '1 day') AND ",
-    ahead!()
-);
-
-/// The bounds of due_at, and `breaks <= 1`, are for the index of ordinary rows.
-pub(super) const MAKE_ALL_DUE: &str = concat!(
-    "
-    UPDATE {schema}.inbox_messages AS i SET due_at = now()
-    WHERE i.handler_id = ANY($1) AND i.breaks <= 1 AND ",
-    ahead!(),
-    "
-        AND i.due_at >= now() + $2::float8 * interval '1 second'
-        AND i.due_at < now() + $3::float8 * interval '1 second'
-    RETURNING 1"
-);
 
 /// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
 /// back since.

@@ -93,11 +93,10 @@ pub(super) async fn count_duplicates(
     store: &Postgres,
     txn: &mut Txn,
     identities: &[&Identity],
-    makes_due: bool,
 ) -> Result<(), StoreError> {
     let (handlers, keys) = columns(identities);
     let query = store.sql().count_duplicates.query().bind(handlers).bind(keys);
-    txn.ask(query.bind(fingerprints(identities)).bind(makes_due)).await?;
+    txn.ask(query.bind(fingerprints(identities))).await?;
     Ok(())
 }
 

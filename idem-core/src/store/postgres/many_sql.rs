@@ -1,7 +1,5 @@
 //! The statements of several messages at once.
 
-use super::inbox_sql::ahead;
-
 /// As the claim of one message, with a shorter lock timeout. The timeout is set before the first row, and restored
 /// after an aggregate: in RETURNING, the first claim would restore it before the second one waits. Sorted here as well,
 /// since a join may return rows in any order. The new claims are listed only if some are not new. How far claims of the
@@ -109,9 +107,8 @@ pub(super) const INSERT: &str = "
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING 1";
 
-/// The rows are locked in the order of their ids, so that two transactions cannot deadlock. $4 as for one message.
-pub(super) const COUNT_DUPLICATES: &str = concat!(
-    "
+/// The rows are locked in the order of their ids, so that two transactions cannot deadlock.
+pub(super) const COUNT_DUPLICATES: &str = "
     WITH seen AS (
         SELECT handler_id, key, fingerprint, count(*) AS times
         FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS seen (handler_id, key, fingerprint)
@@ -119,13 +116,8 @@ pub(super) const COUNT_DUPLICATES: &str = concat!(
     ), found AS MATERIALIZED (
         SELECT i.id, seen.times FROM seen JOIN {schema}.inbox_messages AS i
             ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
-        WHERE i.state = 'dead' OR $4 AND ",
-    ahead!(),
-    "
+        WHERE i.state = 'dead'
         ORDER BY i.id FOR UPDATE OF i
     )
-    UPDATE {schema}.inbox_messages AS i SET
-        deliveries = CASE i.state WHEN 'dead' THEN i.deliveries + found.times ELSE i.deliveries END,
-        due_at = CASE i.state WHEN 'dead' THEN i.due_at ELSE now() END
-    FROM found WHERE i.id = found.id"
-);
+    UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + found.times
+    FROM found WHERE i.id = found.id";

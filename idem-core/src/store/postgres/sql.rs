@@ -57,8 +57,6 @@ statements! {
     taken = inbox_sql::rows_by_token(),
     record_result = inbox_sql::record_result(),
     is_scheduled = inbox_sql::IS_SCHEDULED,
-    make_due = inbox_sql::MAKE_DUE,
-    make_all_due = inbox_sql::MAKE_ALL_DUE,
     refund_start = inbox_sql::REFUND_START,
     dead_letter_crashed = inbox_sql::dead_letter_crashed(),
     take_calls = calls_sql::take(),

@@ -1,7 +1,6 @@
 //! Inbox rows: inserted, taken, started, and their outcomes.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -51,12 +50,11 @@ impl InboxRows for Sqlite {
         query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
     }
 
-    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity, makes_due: bool) -> Result<(), StoreError> {
+    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_DUPLICATE))
             .bind(identity.handler.0)
             .bind(identity.key.as_bytes())
-            .bind(identity.fingerprint.as_bytes())
-            .bind(makes_due);
+            .bind(identity.fingerprint.as_bytes());
         query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
     }
 
@@ -188,20 +186,6 @@ impl InboxRows for Sqlite {
         let row = query.fetch_optional(&mut reader.connection).await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
         Ok(row.is_some())
-    }
-
-    async fn make_due(&self, identity: &Identity, after: Duration) -> Result<(), StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::MAKE_DUE))
-            .bind(identity.handler.0)
-            .bind(identity.key.as_bytes())
-            .bind(identity.fingerprint.as_bytes())
-            .bind(millis(after));
-        self.change(query).await.map(|_| ())
-    }
-
-    async fn make_all_due(&self, handlers: &[HandlerId], later: Range<Duration>) -> Result<u64, StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::MAKE_ALL_DUE)).bind(ids(handlers));
-        self.change(query.bind(millis(later.start)).bind(millis(later.end))).await
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {

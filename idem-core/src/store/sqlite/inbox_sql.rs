@@ -14,13 +14,9 @@ RETURNING id"#;
 
 pub(super) const SET_ERROR: &str = r#"UPDATE "idem_inbox_messages" SET error = ?2 WHERE id = ?1"#;
 
-/// ?4: whether a row that was stored before its turn becomes due.
 pub(super) const COUNT_DUPLICATE: &str = r#"
-UPDATE "idem_inbox_messages" SET
-    deliveries = CASE state WHEN 'dead' THEN deliveries + 1 ELSE deliveries END,
-    due_at = CASE state WHEN 'dead' THEN due_at ELSE {now} END
-WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND (state = 'dead' OR ?4 AND state = 'scheduled'
-    AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now})"#;
+UPDATE "idem_inbox_messages" SET deliveries = deliveries + 1
+WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
 
 pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND token = ?2"#;
 
@@ -137,19 +133,6 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND token = ?2"#;
 
 pub(super) const IS_SCHEDULED: &str = r#"
 SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'"#;
-
-pub(super) const MAKE_DUE: &str = r#"
-UPDATE "idem_inbox_messages" SET due_at = {now} + ?4
-WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'
-    AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now}
-    AND (?4 = 0 OR due_at > {now} + 86400000)"#;
-
-/// `breaks <= 1` is for the index of ordinary rows.
-pub(super) const MAKE_ALL_DUE: &str = r#"
-UPDATE "idem_inbox_messages" SET due_at = {now}
-WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND breaks <= 1
-    AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL
-    AND due_at > {now} AND due_at >= {now} + ?2 AND due_at < {now} + ?3"#;
 
 pub(super) const REFUND_START: &str =
     r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0"#;

@@ -142,8 +142,8 @@ pub async fn an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charg
     assert!(paying.has_one_key("a"));
 }
 
-/// The worker has an order, and the broker marks the message as redelivered. Its row is an ordinary one until its turn.
-pub async fn a_message_that_is_stored_ahead_behind_a_restored_backup_is_charged_once<W: World>(world: W) {
+/// The worker has an order, and the broker marks the message as redelivered.
+pub async fn a_redelivered_message_with_an_order_is_charged_once_behind_a_restored_backup<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;

@@ -158,7 +158,7 @@ macro_rules! pipeline_suite {
             another_message_without_a_position_is_charged
             a_conflict_that_is_replayed_under_another_key_is_charged
             an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charged_once
-            a_message_that_is_stored_ahead_behind_a_restored_backup_is_charged_once
+            a_redelivered_message_with_an_order_is_charged_once_behind_a_restored_backup
             a_row_that_is_left_to_its_call_has_the_key_of_its_message
             a_renamed_handler_calls_under_the_same_keys
             a_handler_that_is_newer_than_the_backup_calls_under_other_keys
@@ -195,13 +195,6 @@ macro_rules! pipeline_suite {
             a_dead_letter_lets_its_key_go_on
             a_key_waits_for_the_row_of_a_known_message
             a_redelivered_message_keeps_its_order
-            a_redelivered_message_is_stored_before_its_turn
-            a_message_delivered_five_times_is_stored_before_others_that_wait_for_their_turn
-            without_an_order_what_was_stored_ahead_runs_as_it_comes_again
-            without_an_order_a_copy_makes_what_was_stored_ahead_due
-            without_an_order_what_was_stored_ahead_runs_although_it_never_comes_again
-            a_row_that_waits_for_its_turn_is_kept_from_becoming_due
-            a_stored_message_is_not_claimed_again_before_its_turn
             a_crash_in_the_middle_keeps_the_order
             a_drain_releases_a_key_that_waits
             a_drain_finishes_what_runs_before_its_key_goes_on

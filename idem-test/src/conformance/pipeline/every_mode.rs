@@ -20,7 +20,6 @@ macro_rules! __pipeline_in_every_mode {
             never_acks_before_commit
             redelivered_messages_are_stored_before_they_run
             a_redelivered_message_is_stored_while_no_lane_is_free
-            a_message_delivered_five_times_is_stored_before_others
             // external calls: the storage of a message and its completion depend on the mode, and the call between them does not
             a_message_calls_once_and_completes_with_the_answer
             a_local_message_calls_once

@@ -3,7 +3,6 @@
 //! Its world is that of the store suite.
 
 mod ages;
-mod ahead;
 mod away;
 mod backlog;
 mod batch_handlers;
@@ -86,13 +85,11 @@ mod unanswered;
 mod unprepared;
 mod unrecorded;
 mod unregistered;
-mod urgent;
 mod versions;
 mod watched;
 
 pub use super::store::World;
 pub use ages::*;
-pub use ahead::*;
 pub use away::*;
 pub use backlog::*;
 pub use batch_handlers::*;
@@ -157,5 +154,4 @@ pub use unanswered::*;
 pub use unprepared::*;
 pub use unrecorded::*;
 pub use unregistered::*;
-pub use urgent::*;
 pub use versions::*;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Acker, BoxError, Delivery, DeliveryOrder, RetryPolicy, Settled, Source, SubscribeOptions};
+use idem_core::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use crate::conformance::soon;
@@ -48,29 +48,6 @@ pub async fn an_ack_that_is_never_answered_ends<W: World>(world: W) {
     worker.stop().await;
     drop(never);
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
-}
-
-/// Its row is stored while it waits for its turn, unacked, and runs in its turn, even if another process stored it.
-pub async fn a_redelivered_message_is_stored_before_its_turn<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
-    line.publish(Order::ok("redelivered"));
-    let hour = Duration::from_secs(3600);
-    let retry = RetryPolicy::new().min_delay(hour).max_delay(hour);
-    let settings = Settings { order: DeliveryOrder::Key, retry, ..Settings::default() };
-    let first = line.start_at(Tapped::new(line.queue.clone(), Again::new()), settings.clone());
-    stored(&line).await;
-    line.outcomes(1).await;
-    first.crash().await;
-    assert_eq!((line.desk.log(), line.queue.counts().acks), (vec!["a".to_owned()], 0));
-
-    let second = line.start_with(settings);
-    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
-    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier} WHERE attempts > 0")).await;
-    soon(line.queue.idle()).await;
-    second.stop().await;
-    assert_eq!(line.desk.log(), ["a", "a", "redelivered"]);
-    assert_eq!((line.effects("a").await, line.effects("redelivered").await), (1, 1));
 }
 
 /// Waits until the redelivered message has a claim.

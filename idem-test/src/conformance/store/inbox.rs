@@ -57,7 +57,7 @@ pub async fn count_duplicate_counts_dead_rows_only<W: World>(world: W) {
     stage.dead_letter("dead", Reason::Permanent).await;
     for identity in [stage.id("scheduled"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
         let mut txn = stage.begin().await;
-        stage.store.count_duplicate(&mut txn, &identity, true).await.unwrap();
+        stage.store.count_duplicate(&mut txn, &identity).await.unwrap();
         committed(stage.commit(txn).await);
     }
     assert_eq!((stage.one_scheduled().await.deliveries, stage.one_dead().await.deliveries), (1, 2));

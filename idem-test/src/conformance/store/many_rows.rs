@@ -32,7 +32,7 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     assert_eq!((scheduled.len(), dead.len()), (2, 2));
     // Two copies of the dead row, and one of a row that is not a dead letter.
     let mut txn = stage.begin().await;
-    stage.store.count_duplicates(&mut txn, &[&ids[2], &ids[2], &ids[0]], false).await.unwrap();
+    stage.store.count_duplicates(&mut txn, &[&ids[2], &ids[2], &ids[0]]).await.unwrap();
     committed(stage.commit(txn).await);
     let counted = async || {
         let mut rows = stage.scheduled().await;

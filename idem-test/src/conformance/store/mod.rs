@@ -1,6 +1,5 @@
 //! The suite for stores: every rule of the protocol that a store can break.
 
-mod ahead;
 mod call_keys;
 mod call_looks;
 mod calling;
@@ -28,7 +27,6 @@ mod suspects;
 mod transactions;
 mod world;
 
-pub use ahead::*;
 pub use call_keys::*;
 pub use call_looks::*;
 pub use calls::*;
@@ -136,10 +134,6 @@ macro_rules! store_suite {
             a_second_start_is_false
             a_message_is_scheduled_until_its_row_is_done
             a_duplicate_does_not_wait_for_a_row_that_runs
-            // ahead
-            a_row_that_waits_for_its_turn_is_made_due
-            all_rows_that_wait_for_their_turn_are_made_due
-            a_duplicate_makes_what_waits_for_its_turn_due
             // results
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
             a_failure_without_a_next_attempt_is_dead
