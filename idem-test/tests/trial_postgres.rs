@@ -5,7 +5,7 @@
 use std::pin::pin;
 
 use idem_core::{BoxError, Delivery, Error, Handler, Key, KeyError, Outcome, Postgres};
-use idem_test::conformance::server;
+use idem_test::server;
 use idem_test::{Crash, Trial};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgConnectOptions;

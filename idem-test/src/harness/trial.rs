@@ -153,7 +153,8 @@ impl<S: Store> Trial<S> {
         }
     }
 
-    pub(crate) fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
+    #[doc(hidden)]
+    pub fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
         self.start_as(crash, self.start_of(concurrency, LEASE))
     }
 
@@ -179,7 +180,8 @@ impl<S: Store> Trial<S> {
         Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency, ahead: false, lease }
     }
 
-    pub(crate) fn publish(&self, message: &Publication) {
+    #[doc(hidden)]
+    pub fn publish(&self, message: &Publication) {
         self.broker.publish(QUEUE, message.clone());
     }
 

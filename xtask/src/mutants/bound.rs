@@ -21,7 +21,7 @@ mod tests {
     #[test]
     fn each_suite_that_runs_other_programs_of_the_build_is_bound_to_it() {
         let mut files = Vec::new();
-        for dir in ["tests", "idem-core/tests", "idem-test/tests", "idem-adapters"] {
+        for dir in ["tests", "idem-core/tests", "idem-conformance/tests", "idem-adapters"] {
             collect(&root().join(dir), &mut files).unwrap();
         }
         let marks = ["CARGO_BIN_EXE_", "ancestors().nth(2)", "TestCases", "Command::new(\"rustc\")"];
