@@ -12,7 +12,7 @@ use idem_test::Trial;
 use idem_test::harness::{Bench, CrashReport, FreshSchema, Phase};
 use idem_test::server;
 use serde::{Deserialize, Serialize};
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
 /// The world of the tests in `elsewhere`.
 type Tested = world::PostgresWorld;
@@ -83,19 +83,17 @@ async fn crash<H>(set: impl FnOnce(Bench<FreshSchema>) -> Bench<FreshSchema>) ->
 where
     H: Handler<Message = Paid, Params = (), Connection = PgConnection>,
 {
-    let bench = Trial::postgres(server("DATABASE_URL")?).tables(TABLES);
-    let url = bench.url();
+    let bench = Trial::postgres().url(server("DATABASE_URL")?).tables(TABLES);
     let trial = set(bench).handler::<H>().await.unwrap();
-    let mut db = PgConnection::connect(&url).await.unwrap();
     let digest = async || {
-        let numbers = "SELECT balance + last_value FROM account, numbers";
-        let numbers: i64 = sqlx::query_scalar(numbers).fetch_one(&mut db).await?;
-        let booked: Vec<(i64,)> = sqlx::query_as("SELECT * FROM booked").fetch_all(&mut db).await?;
+        let numbers = trial.number("SELECT balance + last_value FROM account, numbers").await?;
+        let booked: Vec<(i64,)> = trial
+            .rolled_back(async |db: &mut PgConnection| Ok(sqlx::query_as("SELECT * FROM booked").fetch_all(db).await?))
+            .await?;
         Ok((numbers, booked))
     };
-    let report = trial.crash_everywhere(|id| Paid { id }, digest).await.map_err(|error| error.to_string());
-    db.close().await.unwrap();
-    Some(report)
+    let report = trial.crash_everywhere(|id| Paid { id }, digest).await;
+    Some(report.map_err(|error| error.to_string()))
 }
 
 #[tokio::test]

@@ -40,8 +40,8 @@ pub(super) const QUEUE: &str = "trial";
 /// within milliseconds, up to 5 attempts in total. A call in doubt is repeated only after its lease, which is the call's
 /// timeout and ten seconds; in [`crash_everywhere`](Self::crash_everywhere), at once.
 ///
-/// A message that an earlier test has processed in the same tables is a duplicate. On PostgreSQL, `Trial::postgres`
-/// (feature `postgres`) has tables of its own for each test; on SQLite, give each test a new file.
+/// A message that an earlier test has processed in the same tables is a duplicate. `Trial::sqlite` and `Trial::postgres`
+/// (features of the same names) have tables of their own for each test.
 pub struct Trial<S> {
     broker: Broker,
     pub(super) store: S,
