@@ -178,7 +178,7 @@ mod connections {
 
     #[tokio::test]
     async fn three_workers_take_turns_with_three_connections() {
-        let Some(url) = idem_test::conformance::server("DATABASE_URL") else { return };
+        let Some(url) = idem_test::server("DATABASE_URL") else { return };
         let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
         let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
         let mut workers = Workers::new();
@@ -207,7 +207,7 @@ mod connections {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_lease_is_extended_while_handlers_have_all_connections_but_one() {
-        let Some(url) = idem_test::conformance::server("DATABASE_URL") else { return };
+        let Some(url) = idem_test::server("DATABASE_URL") else { return };
         let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
         let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
         (0..4).for_each(|id| broker.publish_json("slower", &Event { id }).unwrap());

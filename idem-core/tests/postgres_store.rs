@@ -1,4 +1,4 @@
-//! Tests specific to the PostgreSQL store. The suite in idem-test covers what all stores have in common.
+//! Tests specific to the PostgreSQL store. The suite in idem-conformance covers what all stores have in common.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,10 +1,9 @@
-//! The test kit of idem: an in-process broker, a harness for handlers, and the conformance suites.
+//! The test kit of idem: an in-process broker and a harness for handlers.
 //!
 //! | module | for |
 //! |---|---|
 //! | [`broker`] | tests that need a queue and its faults |
 //! | [`harness`] | users: runs one handler under every kind of delivery and crash |
-//! | [`conformance`] | authors of sources and stores |
 //! | [`provider`] | a payment provider, for tests of external calls |
 //! | [`tap`] | a source that wraps another one and overrides what a test needs |
 //! | `sink` | a sink in memory, for tests of relays |
@@ -16,17 +15,20 @@
 
 pub mod broker;
 mod captured;
-pub mod conformance;
 pub mod harness;
 pub mod provider;
+mod server;
 mod sink;
 pub mod tap;
-mod tapped_store;
+#[doc(hidden)]
+pub mod tapped_store;
 #[doc(hidden)]
 pub mod trace;
 
 pub use broker::{Broker, Counts, Publication, Queue};
 pub use captured::{Captured, captured, subscribe};
 pub use harness::{Crash, Trial};
+#[doc(hidden)]
+pub use server::server;
 pub use sink::{MemorySink, Reply};
 pub use tap::Tapped;

@@ -5,7 +5,7 @@
 use std::pin::pin;
 
 use idem_core::{BoxError, Delivery, Error, Handler, Key, KeyError, Outcome, Postgres};
-use idem_test::conformance::server;
+use idem_test::server;
 use idem_test::{Crash, Trial};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgConnectOptions;
@@ -58,7 +58,7 @@ impl Shop {
 
     /// A trial, and its schema.
     async fn trial(&self) -> (Trial<Postgres>, String) {
-        let bench = Trial::postgres(&*self.url);
+        let bench = Trial::postgres().url(&*self.url);
         let schema = schema(&bench);
         (bench.handler::<Book>().await.unwrap(), schema)
     }
@@ -155,7 +155,7 @@ async fn a_trial_that_cannot_begin_says_why() {
     let sql = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'");
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut shop.admin).await.unwrap();
     let url = shop.url.parse::<PgConnectOptions>().unwrap().username(&role).password("secret").to_url_lossy();
-    let Err(Error::Config(why)) = Trial::postgres(url).handler::<Book>().await else { panic!("it began") };
+    let Err(Error::Config(why)) = Trial::postgres().url(url).handler::<Book>().await else { panic!("it began") };
     assert!(why.contains("idem_trial_") && why.contains(&role), "{why}");
     sqlx::raw_sql(AssertSqlSafe(format!("DROP ROLE {role}"))).execute(&mut shop.admin).await.unwrap();
     shop.end().await;
@@ -165,7 +165,7 @@ async fn a_trial_that_cannot_begin_says_why() {
 async fn a_trial_with_a_wrong_login_names_the_cause() {
     let Some(shop) = Shop::open().await else { return };
     let url = shop.url.parse::<PgConnectOptions>().unwrap().username("nobody").password("s3ntinel").to_url_lossy();
-    let Err(error) = Trial::postgres(url).handler::<Book>().await else { panic!("it began") };
+    let Err(error) = Trial::postgres().url(url).handler::<Book>().await else { panic!("it began") };
     let text = format!("{error:?}");
     assert!(text.contains("nobody") && !text.contains("s3ntinel"), "{text}");
     shop.end().await;
@@ -175,20 +175,38 @@ async fn a_trial_with_a_wrong_login_names_the_cause() {
 async fn the_tables_of_a_trial_are_its_own() {
     let Some(mut shop) = Shop::open().await else { return };
     for _ in 0..2 {
-        let bench = Trial::postgres(&*shop.url).tables("CREATE TABLE booked (id bigint PRIMARY KEY)");
-        let (schema, url) = (schema(&bench), bench.url());
+        let bench = Trial::postgres().url(&*shop.url).tables("CREATE TABLE booked (id bigint PRIMARY KEY)");
+        let schema = schema(&bench);
         let trial = bench.handler::<Book>().await.unwrap();
         assert_eq!(trial.deliver_json(&Paid { id: 7 }).unwrap().once().await.unwrap(), [Outcome::Processed]);
-        let mut db = PgConnection::connect(&url).await.unwrap();
-        let booked: i64 = sqlx::query_scalar("SELECT count(*) FROM booked").fetch_one(&mut db).await.unwrap();
-        db.close().await.unwrap();
+        let booked = trial.number("SELECT count(*) FROM booked").await.unwrap();
         drop(trial);
         assert_eq!((booked, shop.has(&schema).await), (1, false));
     }
     assert_eq!(shop.booked().await, 0, "the application's table is another one");
-    let Err(error) = Trial::postgres(&*shop.url).tables("CREATE TABEL booked ()").handler::<Book>().await else {
+    let Err(error) = Trial::postgres().url(&*shop.url).tables("CREATE TABEL booked ()").handler::<Book>().await else {
         panic!("it began")
     };
     assert!(format!("{error:?}").contains(".tables(..)") && format!("{error:?}").contains("TABEL"), "{error:?}");
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_test_reads_its_tables_and_writes_none() {
+    let Some(shop) = Shop::open().await else { return };
+    let tables = "CREATE TABLE booked (id bigint); CREATE TABLE small (number integer)";
+    let trial = Trial::postgres().url(&*shop.url).tables(tables).handler::<Book>().await.unwrap();
+    assert_eq!(trial.number("SELECT sum(id) FROM booked").await.unwrap(), 0, "NULL");
+    assert_eq!(trial.number("SELECT number FROM small").await.unwrap(), 0, "no row");
+    let booked = trial.rolled_back(async |tx: &mut PgConnection| {
+        Book::handle(Paid { id: 7 }, (), tx).await?;
+        Ok(sqlx::query_scalar::<_, i64>("SELECT id FROM booked").fetch_all(tx).await?)
+    });
+    assert_eq!(booked.await.unwrap(), [7]);
+    assert_eq!(trial.number("SELECT sum(id) FROM booked").await.unwrap(), 0, "it was rolled back");
+    trial.deliver_json(&Paid { id: 7 }).unwrap().once().await.unwrap();
+    assert_eq!(trial.number("SELECT sum(id) FROM booked").await.unwrap(), 7, "a numeric");
+    assert!(trial.number("SELECT nothing FROM booked").await.is_err());
+    drop(trial);
     shop.end().await;
 }

@@ -24,7 +24,7 @@ const WAITING: [&str; 3] = ["idem-adapters", "tests/faults", "xtask/services"];
 
 /// The directory of the package whose tests compute most, and some of which measure time. They run when most tests that
 /// wait have ended.
-const LAST: &str = "idem-test";
+const LAST: &str = "idem-conformance";
 
 /// Builds all tests and runs them with these variables, then those of the documentation. Beside the tests that wait,
 /// `checks` run first. A failure ends only its own program.

@@ -1,4 +1,4 @@
-//! Tests specific to SQLite. The conformance suite of idem-test covers what all stores have in common.
+//! Tests specific to SQLite. The suite in idem-conformance covers what all stores have in common.
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails, in its helpers too")]
 

@@ -65,12 +65,14 @@ impl Queue {
     }
 
     /// Waits until at least `releases` deliveries have been released in time.
-    pub(crate) async fn released(&self, releases: usize) {
+    #[doc(hidden)]
+    pub async fn released(&self, releases: usize) {
         self.shared.until(|state| state.counts(&self.name).releases >= releases).await;
     }
 
     /// Waits until each message that was not acked is in the queue and none is handed out. Returns their number.
-    pub(crate) async fn given_back(&self) -> usize {
+    #[doc(hidden)]
+    pub async fn given_back(&self) -> usize {
         let are_back = |counts: Counts| counts.ready == counts.published - counts.acks && counts.unsettled == 0;
         self.shared.until(|state| are_back(state.counts(&self.name))).await;
         self.counts().ready

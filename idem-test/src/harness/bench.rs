@@ -34,7 +34,7 @@ pub struct Bench<F, St = (), C = Json, L = ()> {
 
 impl Trial<()> {
     /// Creates a trial in which each process connects to its database with this function, for example `move ||
-    /// Sqlite::options(&url).connect()`.
+    /// Sqlite::options(&url).connect()`. `Trial::sqlite` and `Trial::postgres` need none.
     #[allow(clippy::new_ret_no_self, reason = "as for a worker, the handler comes last")]
     pub fn new<F>(connect: F) -> Bench<F> {
         let settings = Settings { inbox: false, batch: 1, route_by: RouteBy::EventType, trace: None };

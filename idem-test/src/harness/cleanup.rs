@@ -5,7 +5,7 @@
 pub struct Cleanup(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Cleanup {
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(super) fn new(run: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(run)))
     }

@@ -36,3 +36,9 @@ impl<F: Fn() -> Fut + Send + Sync + 'static, Fut: Connecting> Connect for F {
 impl<S: Store, Fut: Future<Output = Result<S, Error>> + Send + 'static> Connecting for Fut {
     type Store = S;
 }
+
+/// The error of the SQL that creates the handler's tables.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(super) fn no_tables(error: impl Into<idem_core::BoxError>) -> Error {
+    Error::database("could not create the tables given to .tables(..)", error)
+}

@@ -134,7 +134,7 @@ impl Fate {
     }
 
     /// Waits until the point is reached.
-    pub(crate) async fn sealed(&self) {
+    pub async fn sealed(&self) {
         // The sender lives in `self`, so that waiting cannot fail.
         let _ = self.0.dead.subscribe().wait_for(|dead| *dead).await;
     }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::bench::Bench;
 use super::cleanup::Cleanup;
-use super::connect::Connect;
+use super::connect::{Connect, no_tables};
 use super::trial::Trial;
 
 /// How long the removal of a schema may take. A process that has crashed in a trial holds its locks until the server
@@ -21,18 +21,20 @@ use super::trial::Trial;
 const REMOVAL: Duration = Duration::from_secs(30);
 
 impl Trial<()> {
-    /// Creates a trial on this PostgreSQL database, with a new schema for idem's tables. The schema is removed when the
-    /// trial is dropped, also by a test that panics. So a test can run again with the same ids, and many can run at
-    /// once. The role of the URL may create schemas.
+    /// Creates a trial on the PostgreSQL database whose URL is in the environment variable `DATABASE_URL`, or on that of
+    /// [`url`](Bench::url), with a new schema for idem's tables. The schema is removed when the trial is dropped, also by a
+    /// test that panics. So a test can run again with the same ids, and many can run at once. The role of the URL may create
+    /// schemas.
     ///
     /// ```no_run
-    /// # use idem_core::{BoxError, Handler, Outcome};
+    /// # use idem_core::{BoxError, Handler};
     /// # use idem_test::Trial;
     /// # async fn test<order_paid: Handler<Params = (), Connection = sqlx::PgConnection, Message: serde::de::DeserializeOwned>>(
-    /// #     event: serde_json::Value, url: String) -> Result<(), BoxError> {
-    /// let trial = Trial::postgres(url).handler::<order_paid>().await?;
-    /// let outcomes = trial.deliver_json(&event)?.times(2).await?;
-    /// assert_eq!(outcomes, [Outcome::Processed, Outcome::Duplicate]);
+    /// #     event: serde_json::Value) -> Result<(), BoxError> {
+    /// let bench = Trial::postgres().tables("CREATE TABLE payments (order_id bigint PRIMARY KEY)");
+    /// let trial = bench.handler::<order_paid>().await?;
+    /// trial.deliver_json(&event)?.times(2).await?;
+    /// assert_eq!(trial.number("SELECT count(*) FROM payments").await?, 1);
     /// # Ok(()) }
     /// ```
     ///
@@ -47,10 +49,10 @@ impl Trial<()> {
     /// ```sql
     /// SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace WHERE nspname ^@ 'idem_trial_' \gexec
     /// ```
-    pub fn postgres(url: impl Into<String>) -> Bench<FreshSchema> {
+    pub fn postgres() -> Bench<FreshSchema> {
         let name = format!("idem_trial_{}", Uuid::new_v4().simple());
         Trial::new(FreshSchema {
-            url: url.into(),
+            url: std::env::var("DATABASE_URL").unwrap_or_default(),
             name,
             tables: String::new(),
             is_begun: AtomicBool::new(false),
@@ -60,39 +62,24 @@ impl Trial<()> {
 }
 
 impl<St, C, L> Bench<FreshSchema, St, C, L> {
-    /// Creates the tables of the handler in the schema of the trial by this SQL, with which they are removed. The handler
-    /// finds them by their plain names: its search path is the schema of the trial, and then `public`.
-    ///
-    /// ```no_run
-    /// # use idem_core::{BoxError, Handler};
-    /// # use idem_test::Trial;
-    /// # use sqlx::{Connection, PgConnection};
-    /// # async fn test<order_paid: Handler<Params = (), Connection = PgConnection, Message: serde::de::DeserializeOwned>>(
-    /// #     event: serde_json::Value, url: String) -> Result<(), BoxError> {
-    /// let bench = Trial::postgres(url).tables("CREATE TABLE payments (order_id bigint PRIMARY KEY)");
-    /// let mut db = PgConnection::connect(&bench.url()).await?;
-    /// let trial = bench.handler::<order_paid>().await?;
-    /// trial.deliver_json(&event)?.times(2).await?;
-    /// let payments: i64 = sqlx::query_scalar("SELECT count(*) FROM payments").fetch_one(&mut db).await?;
-    /// assert_eq!(payments, 1);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// The tables exist once [`handler`](Bench::handler) has returned, which also returns the error if the SQL fails.
-    pub fn tables(mut self, sql: impl Into<String>) -> Self {
-        self.connect.tables = sql.into();
+    /// Sets the URL of the database, instead of `DATABASE_URL`.
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.connect.url = url.into();
         self
     }
 
-    /// Returns the URL with the search path of the handler, for the test's own connection. It contains the password of
-    /// the URL that was given.
-    pub fn url(&self) -> String {
-        self.connect.url()
+    /// Creates the tables of the handler in the schema of the trial by this SQL, with which they are removed. The handler
+    /// finds them by their plain names: its search path is the schema of the trial, and then `public`. They exist once
+    /// [`handler`](Bench::handler) has returned, which also returns the error if the SQL fails.
+    pub fn tables(mut self, sql: impl Into<String>) -> Self {
+        self.connect.tables = sql.into();
+        self
     }
 }
 
 /// Connects to PostgreSQL, with a new schema for idem's tables. Created by [`Trial::postgres`].
 pub struct FreshSchema {
+    /// Empty if `DATABASE_URL` is not set.
     url: String,
     name: String,
     /// The SQL that creates the handler's tables, or nothing.
@@ -106,6 +93,10 @@ impl Connect for FreshSchema {
     type Output = Pin<Box<dyn Future<Output = Result<Postgres, Error>> + Send>>;
 
     fn connect(&self) -> Self::Output {
+        if self.url.is_empty() {
+            let why = "DATABASE_URL is not set: set it to the URL of a PostgreSQL database, or give .url(..)";
+            return Box::pin(std::future::ready(Err(Error::Config(why.to_owned()))));
+        }
         let options = Postgres::options(self.url()).schema(&*self.name);
         // The trial connects before its processes do. They never create the schema: one that is being killed would
         // create it again behind its removal.
@@ -117,8 +108,7 @@ impl Connect for FreshSchema {
             let store = options.connect().await?;
             is_created.store(true, SeqCst);
             if !tables.is_empty() {
-                let failed = |error| Error::database("could not create the tables given to .tables(..)", error);
-                run(url, tables).await.map_err(failed)?;
+                run(url, tables).await.map_err(no_tables)?;
             }
             Ok(store)
         })
@@ -180,6 +170,13 @@ impl fmt::Debug for FreshSchema {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_trial_without_a_url_says_how_to_give_one() {
+        let trial = Trial::postgres().url("");
+        let Err(Error::Config(why)) = trial.connect.connect().await else { panic!("it connected") };
+        assert!(why.contains("DATABASE_URL") && why.contains(".url(..)"), "{why}");
+    }
 
     #[test]
     fn only_a_schema_that_was_created_is_complained_about() {

@@ -1,9 +1,10 @@
 //! The harness for users: runs a handler under every kind of delivery and crash.
 //!
-//! ```
-//! # use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outcome, Sqlite, State};
+#![cfg_attr(feature = "sqlite", doc = "```")]
+#![cfg_attr(not(feature = "sqlite"), doc = "```ignore")]
+//! # use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State};
 //! # use idem_test::{Crash, Trial};
-//! # use sqlx::{Connection, SqliteConnection};
+//! # use sqlx::SqliteConnection;
 //! # #[derive(serde::Serialize, serde::Deserialize)] struct OrderPaid { event_id: String, cents: i64 }
 //! # #[derive(Clone)] struct Rate(i64);
 //! # #[allow(non_camel_case_types)] struct order_paid;
@@ -20,24 +21,18 @@
 //! #     }
 //! # }
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-//! # let folder = std::env::temp_dir().join(format!("idem-harness-{}", std::process::id()));
-//! # std::fs::create_dir_all(&folder)?;
-//! # let url = format!("sqlite://{}/test.db", folder.display());
-//! # let mut db = SqliteConnection::connect(&format!("{url}?mode=rwc")).await?;
-//! # sqlx::raw_sql("CREATE TABLE account (balance INTEGER NOT NULL); INSERT INTO account VALUES (0)").execute(&mut db).await?;
-//! let trial = Trial::new(move || Sqlite::options(&url).connect()).state(Rate(1)).inbox().handler::<order_paid>().await?;
+//! let bench = Trial::sqlite().tables("CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (0)");
+//! let trial = bench.state(Rate(1)).inbox().handler::<order_paid>().await?;
 //! let order = |number: u32| OrderPaid { event_id: format!("order-{number}"), cents: 2500 };
+//! let balance = async || trial.number("SELECT balance FROM account").await;
 //!
 //! // Two processes, and one of them is killed after its commit: one of the three copies is processed.
 //! let sending = trial.deliver_json(&order(100))?.processes(2).crash(Crash::AfterCommit);
 //! let outcomes = sending.times(3).await?;
-//! let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
-//! assert_eq!(balance, 2500, "{outcomes:?}");
+//! assert_eq!(balance().await?, 2500, "{outcomes:?}");
 //!
 //! // The same for every number of copies, and a crash at every point.
-//! let balance = async || Ok(sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?);
 //! trial.has_one_effect(order, balance).await?;
-//! # let _ = std::fs::remove_dir_all(folder);
 //! # Ok(()) }
 //! ```
 
@@ -51,6 +46,8 @@ mod digest;
 mod elsewhere;
 mod facts;
 mod fate;
+#[cfg(feature = "sqlite")]
+mod fresh_file;
 #[cfg(feature = "postgres")]
 mod fresh_schema;
 mod launch;
@@ -72,6 +69,7 @@ mod source;
 mod staged;
 mod store;
 mod subject;
+mod tables;
 mod traced;
 mod traced_call;
 mod traced_sink;
@@ -81,6 +79,8 @@ pub use bench::Bench;
 pub use crash::Crash;
 pub use crash_report::CrashReport;
 pub use digest::{Change, Digest};
+#[cfg(feature = "sqlite")]
+pub use fresh_file::FreshFile;
 #[cfg(feature = "postgres")]
 pub use fresh_schema::FreshSchema;
 pub use one_effect::ToPublication;

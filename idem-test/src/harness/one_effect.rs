@@ -89,7 +89,7 @@ impl<S: Store> Trial<S> {
             }
             (Some(Outcome::Duplicate), _) => {
                 "it is a duplicate of a message of an earlier test in this database: give each run fresh ids, or a \
-                 database or schema of its own, as `Trial::postgres(url)` does"
+                 database of its own, as `Trial::sqlite()` and `Trial::postgres()` do"
                     .to_owned()
             }
             _ => format!(

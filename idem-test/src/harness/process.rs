@@ -14,8 +14,10 @@ pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>
 
 /// A worker on a separate runtime. Dropping it kills it: every task vanishes where it is, every connection is closed,
 /// and nothing more is sent.
-pub(crate) struct Process {
-    pub(crate) fate: Fate,
+#[derive(Debug)]
+pub struct Process {
+    /// Where it dies.
+    pub fate: Fate,
     runtime: Option<Runtime>,
     shutdown: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<Result<(), Error>>,

@@ -118,7 +118,8 @@ impl<S: Store> Sending<'_, S> {
         self.run(copies, copies).await
     }
 
-    pub(crate) async fn run(self, copies: usize, concurrency: usize) -> Result<Vec<Outcome>, BoxError> {
+    #[doc(hidden)]
+    pub async fn run(self, copies: usize, concurrency: usize) -> Result<Vec<Outcome>, BoxError> {
         let Self { trial, message, processes, crash } = self;
         let known = trial.outcomes().len();
         for _ in 0..copies {

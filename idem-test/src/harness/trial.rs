@@ -40,8 +40,8 @@ pub(super) const QUEUE: &str = "trial";
 /// within milliseconds, up to 5 attempts in total. A call in doubt is repeated only after its lease, which is the call's
 /// timeout and ten seconds; in [`crash_everywhere`](Self::crash_everywhere), at once.
 ///
-/// A message that an earlier test has processed in the same tables is a duplicate. On PostgreSQL, `Trial::postgres`
-/// (feature `postgres`) has tables of its own for each test; on SQLite, give each test a new file.
+/// A message that an earlier test has processed in the same tables is a duplicate. `Trial::sqlite` and `Trial::postgres`
+/// (features of the same names) have tables of their own for each test.
 pub struct Trial<S> {
     broker: Broker,
     pub(super) store: S,
@@ -153,7 +153,8 @@ impl<S: Store> Trial<S> {
         }
     }
 
-    pub(crate) fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
+    #[doc(hidden)]
+    pub fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
         self.start_as(crash, self.start_of(concurrency, LEASE))
     }
 
@@ -179,7 +180,8 @@ impl<S: Store> Trial<S> {
         Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency, ahead: false, lease }
     }
 
-    pub(crate) fn publish(&self, message: &Publication) {
+    #[doc(hidden)]
+    pub fn publish(&self, message: &Publication) {
         self.broker.publish(QUEUE, message.clone());
     }
 

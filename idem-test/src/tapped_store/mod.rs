@@ -14,5 +14,5 @@ mod tapped;
 mod through;
 mod transactions;
 
-pub(crate) use over::Over;
-pub(crate) use tapped::{StoreTap, TappedStore, TappedTxn};
+pub use over::Over;
+pub use tapped::{StoreTap, TappedStore, TappedTxn};

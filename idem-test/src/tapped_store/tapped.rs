@@ -107,7 +107,8 @@ pub struct TappedStore<S, T> {
 }
 
 impl<S, T> TappedStore<S, T> {
-    pub(crate) fn new(within: S, tap: T) -> Self {
+    /// Wraps a store.
+    pub fn new(within: S, tap: T) -> Self {
         Self { within, tap, takes: Takes::default(), called: CallTakes::default(), lanes: Lanes::default() }
     }
 }

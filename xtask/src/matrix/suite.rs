@@ -46,7 +46,7 @@ impl Suite {
                 "-p",
                 "idem-core",
                 "-p",
-                "idem-test",
+                "idem-conformance",
                 "--test",
                 "postgres_store",
                 "--test",

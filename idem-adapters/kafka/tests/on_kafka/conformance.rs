@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::common;
 use crate::common::options;
 use crate::common::relay::Relay;
+use idem_conformance::source::{Features, World};
 use idem_kafka::{GroupProtocol, Kafka, Topic};
 use idem_test::Publication;
-use idem_test::conformance::source::{Features, World};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
@@ -105,9 +105,9 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
 }
 
 mod classic {
-    idem_test::source_suite!(super::Partitioned<false>);
+    idem_conformance::source_suite!(super::Partitioned<false>);
 }
 
 mod by_brokers {
-    idem_test::source_suite!(super::Partitioned<true>);
+    idem_conformance::source_suite!(super::Partitioned<true>);
 }

@@ -6,9 +6,9 @@ use crate::common;
 use crate::common::relay::Relay;
 use crate::common::{LONG, texts};
 use futures_util::future::join_all;
+use idem_conformance::sink::World;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_kafka::{Kafka, Producer, Topic};
-use idem_test::conformance::sink::World;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
@@ -86,7 +86,7 @@ impl World for Partitioned {
     }
 }
 
-idem_test::sink_suite!(Partitioned);
+idem_conformance::sink_suite!(Partitioned);
 
 fn message(to: &str) -> StagedMessage {
     StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))

@@ -3,9 +3,9 @@
 use crate::common;
 use crate::common::relay::Relay;
 use async_nats::HeaderMap;
+use idem_conformance::source::{Features, World};
 use idem_nats::{Nats, Stream};
 use idem_test::Publication;
-use idem_test::conformance::source::{Features, World};
 
 /// A stream that is consumed through a relay, which can be cut.
 struct JetStream {
@@ -71,4 +71,4 @@ impl World for JetStream {
     }
 }
 
-idem_test::source_suite!(JetStream);
+idem_conformance::source_suite!(JetStream);

@@ -6,9 +6,9 @@ use crate::common;
 use crate::common::relay::Relay;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use futures_util::future::join_all;
+use idem_conformance::sink::World;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_nats::{JetStream, Nats, Stream};
-use idem_test::conformance::sink::World;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -99,7 +99,7 @@ impl World for OneStream {
     }
 }
 
-idem_test::sink_suite!(OneStream);
+idem_conformance::sink_suite!(OneStream);
 
 fn message(to: &str) -> StagedMessage {
     StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))

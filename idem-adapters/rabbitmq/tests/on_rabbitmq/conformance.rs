@@ -2,9 +2,9 @@
 
 use crate::common;
 use crate::common::relay::Relay;
+use idem_conformance::source::{Features, World};
 use idem_rabbitmq::{Queue, RabbitMq};
 use idem_test::Publication;
-use idem_test::conformance::source::{Features, World};
 use lapin::BasicProperties;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
@@ -94,8 +94,8 @@ impl<const CLASSIC: bool> World for OneQueue<CLASSIC> {
     }
 }
 
-idem_test::source_suite!(OneQueue<false>);
+idem_conformance::source_suite!(OneQueue<false>);
 
 mod classic {
-    idem_test::source_suite!(super::OneQueue<true>);
+    idem_conformance::source_suite!(super::OneQueue<true>);
 }

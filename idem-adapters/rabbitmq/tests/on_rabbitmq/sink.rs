@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::relay::Relay;
+use idem_conformance::sink::World;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_rabbitmq::{Exchange, Queue, RabbitMq};
-use idem_test::conformance::sink::World;
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -100,7 +100,7 @@ impl World for OneExchange {
     }
 }
 
-idem_test::sink_suite!(OneExchange);
+idem_conformance::sink_suite!(OneExchange);
 
 fn message(to: &str) -> StagedMessage {
     StagedMessage::new("00000000-0000-0000-0000-000000000007".parse().unwrap(), Outgoing::new(to, "{}"))

@@ -1,6 +1,6 @@
 //! Traces of calls: those of real workers are paths, and one that was changed is not.
 
-use idem_test::conformance::store::World;
+use idem_conformance::store::World;
 
 use super::calls::{payments, short_payments};
 use super::changes::Trace;

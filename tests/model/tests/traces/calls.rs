@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_conformance::store::{Setup, World};
 use idem_core::Key;
 use idem_core::store::{Filter, Page, Resolution, Row};
-use idem_test::conformance::store::{Setup, World};
 use idem_test::provider::Fault;
 use idem_test::trace::Trace;
 use idem_test::{Crash, Publication, Trial};

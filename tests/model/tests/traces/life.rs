@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
+use idem_conformance::store::{Setup, World};
 use idem_core::store::{Filter, Page, Replayed, Row};
 use idem_core::{Key, Reason};
-use idem_test::conformance::store::{Setup, World};
 use idem_test::trace::Trace;
 use idem_test::{Crash, Trial};
 

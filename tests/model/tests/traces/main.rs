@@ -10,13 +10,13 @@ mod life;
 mod orders;
 mod outgoing;
 mod payments;
-#[path = "../../../../idem-test/tests/worlds/postgres.rs"]
+#[path = "../../../../idem-conformance/tests/worlds/postgres.rs"]
 mod postgres;
 mod relays;
-#[path = "../../../../idem-test/tests/worlds/sqlite.rs"]
+#[path = "../../../../idem-conformance/tests/worlds/sqlite.rs"]
 mod sqlite;
 
-use idem_test::conformance::store::World;
+use idem_conformance::store::World;
 
 use changes::Trace;
 use checker::{accepted, refused};

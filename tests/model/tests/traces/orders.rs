@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use idem_conformance::store::World;
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, permanent};
 use idem_test::Publication;
-use idem_test::conformance::store::World;
 use serde::{Deserialize, Serialize};
 
 /// A message: what its handler does in its first attempt, and in later ones.

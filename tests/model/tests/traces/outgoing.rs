@@ -1,7 +1,7 @@
 //! Traces of relays: those of real ones are paths, and one that was changed is not.
 
+use idem_conformance::store::World;
 use idem_model::check_trace;
-use idem_test::conformance::store::World;
 
 use super::checker::{accepted, refused};
 use super::postgres::PostgresWorld;

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_conformance::store::World;
 use idem_core::{
     BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, State,
 };
-use idem_test::conformance::store::World;
 use idem_test::harness::TracedCall;
 use idem_test::provider::Provider;
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use idem_conformance::store::{Setup, World};
 use idem_core::store::{CommitResult, OutboxId, OutboxRows, Page, Transactions};
 use idem_core::{Error, Outgoing, Relay, RetryPolicy, StagedMessage};
-use idem_test::conformance::store::{Setup, World};
 use idem_test::harness::TracedProcess;
 use idem_test::trace::Trace;
 use idem_test::{MemorySink, Reply};

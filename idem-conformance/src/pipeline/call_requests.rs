@@ -1,0 +1,90 @@
+//! A version of the service that makes another request of the same message.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use idem_core::store::Replayed;
+use idem_core::{
+    BoxError, CallError, CalledBy, Delivery, External, Handler, Key, KeyError, OutboundKey, Reason, State, Worker,
+};
+
+use crate::soon;
+use crate::store::World;
+use idem_test::provider::Fault;
+
+use super::desk::Desk;
+use super::orders::Order;
+use super::paying::{MINUTE, Paying};
+use super::payments::{Charged, KEY_LIFE};
+use super::settings::Settings;
+
+/// The call of that version. Its orders cost more.
+struct PayMore;
+
+impl External for PayMore {
+    const NAME: &'static str = "pay";
+    const KEY_LIFE: Option<Duration> = Some(KEY_LIFE);
+
+    type Message = Order;
+    type Params = (OutboundKey, State<Desk>);
+    type Answer = Charged;
+
+    async fn call(order: &Order, (key, State(desk)): Self::Params) -> Result<Charged, CallError> {
+        let reply = desk.provider.charge(Some(key.as_str()), &format!("more for {}", order.id)).await?;
+        match reply.status {
+            200 => Ok(Charged { number: reply.body }),
+            _ => Err(CallError::permanent(reply.body)),
+        }
+    }
+}
+
+/// The handler of that version.
+struct PaysMore<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for PaysMore<W> {
+    const NAME: &'static str = "pays";
+    const EVENT: Option<&'static str> = Some("Order");
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (State<Desk>, CalledBy<PayMore>);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
+        desk.write::<W>(&[&format!("{} more", order.id)], tx).await
+    }
+}
+
+/// The provider refuses it under the key of the first one, which may have had an effect. The version that has made that goes on
+/// with it.
+pub async fn another_request_of_a_call_in_doubt_charges_nothing<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    paying.publish("a", [Fault::LoseAnswer]);
+    let worker = paying.start();
+    paying.row(|row| row.attempts == 1).await;
+    worker.stop().await;
+    paying.time_passes(MINUTE).await;
+    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
+    let worker = paying.0.run_until_stopped(worker.handler::<PaysMore<W>>(), Settings::default());
+    soon(async {
+        while paying.0.dead().await.is_empty() && paying.counts("a").await.2 == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 1, 0)));
+    let dead = paying.0.one_dead().await;
+    assert_eq!((dead.reason, dead.called_at.is_some()), (Some(Reason::Permanent), true), "{}", dead.error);
+    assert!(!paying.0.inbox().discard(dead.id).await.unwrap(), "nobody would find what was paid");
+    assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
+    paying.time_passes(MINUTE).await;
+    let worker = paying.start();
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 2, 1)));
+}

@@ -1,0 +1,126 @@
+//! Calls that wait for a full outbox or a suspect, and suspects that wait for calls.
+
+use std::time::Duration;
+
+use idem_core::store::{ClaimState, Claims, CommitResult, Identity, InboxRows, NewRow, Transactions};
+use idem_core::{Delivery, Fingerprint, Key, Reason, Relay, Worker};
+use uuid::Uuid;
+
+use crate::soon;
+use crate::store::World;
+use idem_test::provider::Fault;
+use idem_test::{MemorySink, Publication};
+
+use super::handlers::Rows;
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::paying::Paying;
+use super::payments::Pays;
+use super::running::Running;
+use super::settings::Settings;
+use super::staging::Stages;
+use super::watched::watched;
+
+/// There is no signal that a call or a run does not begin. One that is not held back has begun by then.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+/// Stores an order for a handler with this name: in its call phase with a key, or as a dead letter.
+async fn keep<W: World>(line: &Line<W>, handler: &str, order: &Order, outbound: Option<Uuid>) {
+    let handler = line.store.register("billing", &["", handler]).await.unwrap()[1];
+    let delivery = Delivery::new("orders", serde_json::to_vec(order).unwrap());
+    let fingerprint = Fingerprint::of(delivery.payload());
+    let identity = Identity { handler, key: Key::of(&order.id).unwrap(), fingerprint };
+    let row = match outbound {
+        Some(outbound) => NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call(outbound),
+        None => NewRow::new(&identity, &delivery, Err(Reason::Permanent)),
+    };
+    let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
+    line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
+    line.store.insert(&mut txn, &row).await.unwrap();
+    assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
+}
+
+/// Stores the order `suspect`, on which two processes have died, in one step: it is never an ordinary row.
+async fn suspect<W: World>(line: &Line<W>, act: Act) {
+    keep(line, "rows", &Order::new("suspect", &[act]), None).await;
+    let inbox = line.world.own("inbox_messages");
+    let died = "state = 'scheduled', reason = NULL, died_at = NULL, starts = 2";
+    line.world.run(&format!("UPDATE {inbox} SET {died} WHERE state = 'dead'")).await;
+}
+
+/// Starts a worker that makes calls, and takes messages that run from the inbox.
+fn start<W: World>(line: &Line<W>) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    line.run_until_stopped(worker.handler::<Rows<W>>().handler::<Pays<W, true, true>>(), Settings::default())
+}
+
+/// The handler behind the call stages more messages. The call is made once there is room.
+pub async fn a_full_outbox_keeps_calls_waiting<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    let line = &paying.0;
+    let (settings, health) = watched(2);
+    let settings = Settings { backlog: Some(0), relay_patience: Duration::from_millis(600), ..settings };
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = worker.handler::<Stages<W>>().handler::<Pays<W, true, true>>();
+    let worker = line.run_until_stopped(worker, settings);
+    let health = health.borrow().clone().unwrap();
+    line.publish_raw(Publication::from(Order::ok("staged")).event_type("Staging"));
+    soon(async {
+        while health.unrelayed().is_none_or(|why| !why.contains("more than 0 messages")) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    keep(line, "pays", &Order::ok("a"), Some(Uuid::new_v4())).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(paying.counts("a").await.1, 0);
+    let relay = Relay::new("billing", line.store.clone(), MemorySink::new());
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    paying.completed("a").await;
+    relay.abort();
+    worker.stop().await;
+    assert_eq!(paying.counts("a").await, (1, 1, 1));
+}
+
+/// It could end the process, and leave each call in doubt.
+pub async fn a_suspect_with_the_process_to_itself_keeps_calls_waiting<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        // The suspect has the only writer.
+        return;
+    }
+    let paying = Paying::<W>::new(world).await;
+    let line = &paying.0;
+    suspect(line, Act::Wait).await;
+    let worker = start(line);
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    keep(line, "pays", &Order::ok("a"), Some(Uuid::new_v4())).await;
+    tokio::time::sleep(A_WHILE).await;
+    let row = paying.row(|row| row.calls.is_some()).await;
+    assert_eq!((row.calls, paying.counts("a").await.1), (Some(0), 0), "it is not even taken");
+    line.desk.go.send_replace(true);
+    paying.completed("a").await;
+    worker.stop().await;
+    assert_eq!((paying.counts("a").await, line.effects("suspect").await), ((1, 1, 1), 1));
+}
+
+/// Its end would leave them in doubt.
+pub async fn a_suspect_that_needs_the_process_to_itself_waits_for_calls<W: World>(world: W) {
+    let paying = Paying::<W>::new(world).await;
+    let line = &paying.0;
+    paying.publish("a", [Fault::Wait]);
+    let worker = start(line);
+    soon(paying.provider().waits(1)).await;
+    suspect(line, Act::Ok).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(line.desk.runs("suspect"), 0);
+    paying.provider().release();
+    paying.completed("a").await;
+    soon(async {
+        while line.effects("suspect").await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    assert_eq!((paying.provider().charged("a"), line.effects("suspect").await), (1, 1));
+}

@@ -1,0 +1,116 @@
+//! The shutdown of a worker, and the loss of its connections to the broker.
+
+use std::time::Duration;
+
+use crate::soon;
+use crate::store::World;
+
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+
+/// Running messages finish, messages that have not begun are released, and nothing is lost.
+pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("runs", &[Act::Wait]));
+    for n in 0..4 {
+        // Copies wait in memory for the one that runs.
+        line.publish(Order::new("runs", &[Act::Wait]));
+        line.publish(Order::ok(&n.to_string()));
+    }
+    let worker = line.start_with(Settings { concurrency: 2, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    let ended = worker.shut_down();
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    let counts = line.queue.counts();
+    assert_eq!((line.effects("runs").await, counts.unsettled), (1, 0));
+    assert_eq!(counts.acks + counts.ready, 9, "what was not acked is back in the queue");
+
+    line.run(9).await;
+    assert_eq!((line.effects("runs").await, line.desk.runs("runs")), (1, 1));
+    for n in 0..4 {
+        assert_eq!(line.effects(&n.to_string()).await, 1);
+    }
+}
+
+/// Another worker has it before the handler of this one ends.
+pub async fn a_drain_releases_what_waits_for_a_lane_at_once<W: World>(world: W) {
+    if world.inbox() {
+        // Nothing waits for a lane.
+        return;
+    }
+    let line = Line::new(world).await;
+    line.publish(Order::new("runs", &[Act::Wait]));
+    let worker = line.start_with(Settings { concurrency: 1, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Order::ok("waits"));
+    soon(line.queue.delivered(2)).await;
+    let ended = worker.shut_down();
+    soon(line.queue.released(1)).await;
+    assert_eq!((line.queue.counts().acks, line.desk.runs("waits")), (0, 0), "one handler still runs");
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
+    assert_eq!((line.effects("runs").await, line.effects("waits").await), (1, 1));
+    assert_eq!((line.desk.runs("runs"), line.desk.runs("waits")), (1, 1));
+}
+
+/// A handler that does not end is rolled back: nothing of it is written, and no attempt is charged.
+pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Wait]));
+    let worker = line.start_with(Settings { drain: Duration::from_millis(50), ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    worker.stop().await;
+    let counts = line.queue.counts();
+    let acks = usize::from(line.world.inbox());
+    assert_eq!((counts.acks, counts.ready, counts.unsettled), (acks, 1 - acks, 0));
+    assert_eq!(line.effects("a").await, 0);
+    line.desk.go.send_replace(true);
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
+}
+
+/// A connection is lost while handlers run: their commits stand, and redeliveries are duplicates.
+pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Wait]));
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.broker.disconnect();
+    line.desk.go.send_replace(true);
+    // A stored message is acked before it runs, so it is not redelivered.
+    let expected = if line.world.inbox() { &["processed"][..] } else { &["duplicate", "processed"] };
+    let mut outcomes = line.outcomes(expected.len()).await;
+    soon(line.queue.idle()).await;
+    outcomes.sort();
+    assert_eq!(outcomes, expected);
+    let stale = usize::from(!line.world.inbox());
+    assert_eq!(line.queue.counts().stale, stale, "the first ack came too late, and settled nothing");
+    line.publish(Order::ok("b"));
+    line.outcomes(expected.len() + 1).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+}
+
+/// A broker that is unavailable for a while.
+pub async fn a_broker_that_refuses_is_tried_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    let worker = line.start();
+    line.outcomes(1).await;
+    line.broker.refuse_connections(true);
+    line.broker.disconnect();
+    line.publish(Order::ok("b"));
+    line.broker.refuse_connections(false);
+    line.outcomes(2).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+    // At its start, a worker that cannot consume returns an error.
+    line.broker.refuse_connections(true);
+    let refused = line.start().refused().await;
+    assert!(refused.contains("orders"), "{refused}");
+}

@@ -1,0 +1,297 @@
+//! Two databases and one process: while one of them is unavailable, suspects of the other one run, and nothing runs beside
+//! them that could end the process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use idem_core::Health;
+use idem_core::store::{Row, StoreError};
+use tokio::sync::watch;
+
+use crate::soon;
+use crate::store::{Setup, World};
+
+use super::crashes::{crash_on, never_runs, schedule, suspect_for};
+use super::faulty::Do;
+use super::line::Line;
+use super::neighbours::{Away, has_effect, one_process};
+use super::orders::{Act, Order};
+use super::running::Running;
+use super::settings::Settings;
+
+/// A database that a test makes unavailable. Pings, looks for due rows, and claims of `unanswered` messages then get no answer.
+/// Other statements do, as on connections that are open. A statement that the hook holds up waits for the test.
+#[derive(Clone)]
+pub(super) struct Silent {
+    is_away: Arc<AtomicBool>,
+    reached: watch::Sender<bool>,
+    gate: watch::Sender<bool>,
+    health: watch::Sender<Option<Health>>,
+}
+
+impl Silent {
+    pub(super) fn new() -> Self {
+        let (reached, gate) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { is_away: Arc::default(), reached, gate, health: watch::Sender::new(None) }
+    }
+
+    /// Holds up the calls of this method, for this key or for each one.
+    pub(super) fn hook(
+        &self,
+        held_up: &'static str,
+        key: Option<&'static str>,
+    ) -> impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static + use<> {
+        let it = self.clone();
+        move |method, of| {
+            let fails = matches!(method, "ping" | "poll_due") || (method == "claim" && of.starts_with(b"unanswered"));
+            if fails && it.is_away.load(SeqCst) {
+                return Do::Fail(StoreError::ConnectionLost("no answer".into()));
+            }
+            if method != held_up || key.is_some_and(|key| key.as_bytes() != of) {
+                return Do::Work;
+            }
+            it.reached.send_replace(true);
+            Do::Wait(it.gate.subscribe())
+        }
+    }
+
+    /// Settings by which a worker shows its health here. Its handlers may run for a short time: nothing waits for that.
+    pub(super) fn shown(&self, settings: &Settings) -> Settings {
+        let handler_timeout = Duration::from_secs(2);
+        Settings { handler_timeout, health: Some(self.health.clone()), ..settings.clone() }
+    }
+
+    /// Waits until a statement is held up.
+    pub(super) async fn reached(&self) {
+        soon(self.reached.subscribe().wait_for(|reached| *reached)).await.unwrap();
+    }
+
+    /// Lets the statements go on.
+    pub(super) fn open(&self) {
+        self.gate.send_replace(true);
+    }
+
+    pub(super) fn fall_silent(&self) {
+        self.is_away.store(true, SeqCst);
+    }
+
+    /// Makes the database unavailable, and waits until its worker knows.
+    pub(super) async fn go_away(&self) {
+        self.fall_silent();
+        self.knows(false).await;
+    }
+
+    pub(super) fn come_back(&self) {
+        self.is_away.store(false, SeqCst);
+    }
+
+    /// Waits until the worker knows whether its database is available.
+    async fn knows(&self, is_available: bool) {
+        let health = self.health.borrow().clone().unwrap();
+        soon(async {
+            while health.database() != is_available {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    }
+}
+
+/// Starts the worker of a suspect with two starts, and waits until it has the process to itself.
+pub(super) async fn suspect_alone<W: World>(neighbour: &Line<W>, settings: Settings) -> Running {
+    suspect_for(neighbour, 2, Duration::ZERO).await;
+    let worker = neighbour.start_with(settings);
+    soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    worker
+}
+
+/// Waits until the row with this key is in this state.
+pub(super) async fn row_becomes<W: World>(line: &Line<W>, id: &str, is_it: impl Fn(&Row) -> bool) -> Row {
+    soon(async {
+        loop {
+            let rows = line.scheduled().await;
+            let row = rows.into_iter().find(|row| row.identity.key.as_bytes() == id.as_bytes());
+            if let Some(row) = row.filter(|row| is_it(row)) {
+                return row;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+}
+
+/// Their statements get an answer while the suspect runs.
+pub async fn messages_that_waited_for_their_database_run_beside_no_suspect<W: World>(world: W) {
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    // With a free slot the inbox polls, and finds that the database is unavailable.
+    let ids: &[&str] = if line.world.inbox() { &["a"] } else { &["a", "b"] };
+    ids.iter().for_each(|id| line.publish(Order::ok(id)));
+    let silent = Silent::new();
+    let (concurrency, linger) = (if line.world.batch() > 1 { 1 } else { 2 }, Duration::from_millis(200));
+    let hook = silent.hook(if line.world.inbox() { "start" } else { "claim" }, None);
+    let worker = line.start_over(hook, Settings { concurrency, linger, ..silent.shown(&settings) });
+    silent.reached().await;
+    silent.go_away().await;
+    let beside = suspect_alone(&neighbour, settings).await;
+    silent.open();
+    for id in ids {
+        never_runs(&line, id).await;
+    }
+    neighbour.desk.go.send_replace(true);
+    has_effect(&neighbour, "suspect").await;
+    silent.come_back();
+    for id in ids {
+        has_effect(&line, id).await;
+    }
+    worker.stop().await;
+    beside.stop().await;
+}
+
+/// The first handler of the batch runs, and the suspect waits for it, and for no other one.
+pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world: W) {
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    line.publish(Order::new("a", &[Act::Wait]));
+    line.publish(Order::ok("b"));
+    let silent = Silent::new();
+    let (hook, health) = (silent.hook("", None), silent.shown(&settings).health);
+    let linger = Duration::from_millis(200);
+    let worker = line.start_over(hook, Settings { concurrency: 1, linger, health, ..settings.clone() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    silent.go_away().await;
+    let left = suspect_for(&neighbour, 2, Duration::ZERO).await;
+    let beside = neighbour.start_with(settings);
+    row_becomes(&neighbour, "suspect", |row| row.token.is_some() && row.token != left).await;
+    never_runs(&neighbour, "suspect").await;
+    line.desk.go.send_replace(true);
+    soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    never_runs(&line, "b").await;
+    neighbour.desk.go.send_replace(true);
+    has_effect(&neighbour, "suspect").await;
+    silent.come_back();
+    for id in ["a", "b"] {
+        has_effect(&line, id).await;
+    }
+    worker.stop().await;
+    beside.stop().await;
+}
+
+/// Both workers share a store with one connection for handlers. The suspect waits for it, and the batch has it, but no permit
+/// when its database is available again.
+pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        // The batch has the only writer, so the suspect is not found.
+        return;
+    }
+    let line = Line::with(world, Setup { connections: Some(2), ..Setup::default() }).await;
+    let (settings, silent) = (one_process(), Silent::new());
+    let handler = schedule(&line, "shipping", Order::ok("suspect")).await;
+    crash_on(&line, handler, 2, Duration::ZERO).await;
+    let ids = ["a", "b"];
+    ids.iter().for_each(|id| line.publish(Order::ok(id)));
+    let linger = Duration::from_millis(200);
+    let hook = silent.hook("claim", None);
+    let worker = line.start_over(hook, Settings { concurrency: 1, linger, ..silent.shown(&settings) });
+    silent.reached().await;
+    silent.go_away().await;
+    let beside = line.start_at(line.broker.queue("other"), Settings { consumer: "shipping", ..settings });
+    let counted = format!("SELECT count(*) FROM {} WHERE starts = 3", line.world.own("inbox_messages"));
+    soon(async {
+        while line.world.number(&counted).await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    silent.come_back();
+    silent.knows(true).await;
+    silent.open();
+    for id in ["suspect", "a", "b"] {
+        has_effect(&line, id).await;
+    }
+    worker.stop().await;
+    beside.stop().await;
+}
+
+/// A suspect whose database becomes unavailable before its handler begins ends its isolation and its turn. Its start is not
+/// charged.
+pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        // The suspect has the only writer, so no other message finds that the database is unavailable.
+        return;
+    }
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    suspect_for(&line, 1, Duration::ZERO).await;
+    line.desk.go.send_replace(true);
+    let silent = Silent::new();
+    let worker = line.start_over(silent.hook("start", Some("suspect")), silent.shown(&settings));
+    silent.reached().await;
+    silent.fall_silent();
+    line.publish(Order::ok("unanswered"));
+    silent.knows(false).await;
+    let beside = suspect_alone(&neighbour, settings).await;
+    silent.open();
+    let given_back = row_becomes(&line, "suspect", |row| row.token.is_none()).await;
+    never_runs(&line, "suspect").await;
+    assert_eq!(given_back.starts, 1);
+    neighbour.desk.go.send_replace(true);
+    has_effect(&neighbour, "suspect").await;
+    silent.come_back();
+    has_effect(&line, "suspect").await;
+    has_effect(&line, "unanswered").await;
+    worker.stop().await;
+    beside.stop().await;
+}
+
+/// To write an outcome needs no permit. If it waited for the suspect, its lease could end meanwhile, and the failure would be
+/// lost.
+pub async fn a_failure_is_recorded_beside_a_suspect_of_another_database<W: World>(world: W) {
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    schedule(&line, "billing", Order::new("row", &[Act::WaitFail, Act::Ok])).await;
+    let away = Away::start(line, settings.clone(), "rollback");
+    away.waits().await;
+    away.go_away();
+    let beside = suspect_alone(&neighbour, settings).await;
+    away.come_back();
+    row_becomes(&away.line, "row", |row| row.attempts == 1).await;
+    assert_eq!((neighbour.effects("suspect").await, away.line.desk.runs("row")), (0, 1));
+    neighbour.desk.go.send_replace(true);
+    has_effect(&neighbour, "suspect").await;
+    has_effect(&away.line, "row").await;
+    away.worker.stop().await;
+    beside.stop().await;
+}
+
+/// The take of the rows got no answer, and the database became unavailable. The rows are found when it is available again.
+/// Beside a suspect, they are given back, uncharged.
+pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world: W) {
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    schedule(&line, "billing", Order::ok("row")).await;
+    let (is_away, was_away) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+    let away = is_away.clone();
+    let hook = move |method: &'static str, _: &[u8]| {
+        if method == "row_is_taken" && !was_away.swap(true, SeqCst) {
+            away.store(true, SeqCst);
+        }
+        match away.load(SeqCst) {
+            true => Do::Fail(StoreError::ConnectionLost("the database is away".into())),
+            false => Do::Work,
+        }
+    };
+    let worker = line.start_over(hook, settings.clone());
+    row_becomes(&line, "row", |row| row.starts == 1).await;
+    let beside = suspect_alone(&neighbour, settings).await;
+    is_away.store(false, SeqCst);
+    row_becomes(&line, "row", |row| row.starts == 0 && row.token.is_none()).await;
+    never_runs(&line, "row").await;
+    assert_eq!(neighbour.effects("suspect").await, 0);
+    neighbour.desk.go.send_replace(true);
+    has_effect(&neighbour, "suspect").await;
+    has_effect(&line, "row").await;
+    worker.stop().await;
+    beside.stop().await;
+}

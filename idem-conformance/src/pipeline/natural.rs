@@ -1,0 +1,275 @@
+//! Natural handlers: their deliveries run without a claim.
+
+use std::marker::PhantomData;
+use std::time::{Duration, SystemTime};
+
+use idem_core::store::Operator;
+use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, Outbox, Reason, Worker};
+
+use crate::soon;
+use crate::store::{Setup, World};
+use idem_test::Publication;
+
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+
+/// How many claims the natural handler has.
+async fn claims<W: World>(line: &Line<W>) -> i64 {
+    let (claims, handlers) = (line.world.own("processed_messages"), line.world.own("handlers"));
+    let of = format!("(SELECT id FROM {handlers} WHERE name = 'natural')");
+    line.world.number(&format!("SELECT count(*) FROM {claims} WHERE handler_id = {of}")).await
+}
+
+/// Nothing remembers that it was processed, unless it is stored first.
+pub async fn a_copy_of_a_natural_message_runs_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for run in 1..=2 {
+        line.publish_natural(Order::ok("a"));
+        line.run(run).await;
+    }
+    let (outcome, runs) = if line.world.inbox() { ("duplicate", 1) } else { ("processed", 2) };
+    assert_eq!(line.run(2).await, ["processed", outcome]);
+    assert_eq!((line.desk.runs("a"), line.effects("a").await), (runs, runs as i64));
+}
+
+/// It takes no space, beside messages that have claims.
+pub async fn a_natural_message_leaves_no_claim<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for n in 0..10 {
+        line.publish_natural(Order::ok(&format!("natural {n}")));
+        line.publish(Order::ok(&format!("claimed {n}")));
+    }
+    assert!(line.run(20).await.iter().all(|outcome| outcome == "processed"));
+    let all = line.world.number(&format!("SELECT count(*) FROM {}", line.world.own("processed_messages"))).await;
+    assert_eq!((claims(&line).await, all), if line.world.inbox() { (10, 20) } else { (0, 10) });
+    for n in 0..10 {
+        assert_eq!(line.effects(&format!("natural {n}")).await, 1);
+    }
+}
+
+/// Its failures are counted, and it becomes a dead letter, as any other message.
+pub async fn a_natural_message_that_fails_runs_from_the_inbox<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_natural(Order::new("a", &[Act::Fail, Act::Ok]).by_attempt());
+    assert_eq!(line.run(2).await, ["scheduled 1", "processed"]);
+    assert_eq!((line.effects("a").await, claims(&line).await), (1, 1));
+    line.publish_natural(Order::new("b", &[Act::Fail]));
+    assert_eq!(line.run(7).await.last().unwrap(), "dead: exhausted");
+    let dead = line.one_dead().await;
+    assert_eq!((dead.handler.as_str(), dead.attempts, line.effects("b").await), ("natural", 5, 0));
+    line.inbox().discard(dead.id).await.unwrap();
+    assert!(line.dead().await.is_empty());
+}
+
+/// A copy runs, and if it fails as well, it is a duplicate of the row.
+pub async fn a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_natural(Order::new("a", &[Act::Permanent]));
+    line.run(1).await;
+    line.publish_natural(Order::new("a", &[Act::Permanent]));
+    assert_eq!(line.run(2).await, ["dead: permanent", "duplicate"]);
+    let dead = line.one_dead().await;
+    assert_eq!((dead.deliveries, dead.attempts), (2, 1));
+    assert_eq!(line.desk.runs("a"), if line.world.inbox() { 1 } else { 2 });
+}
+
+/// Without a claim there is nothing to compare a fingerprint with.
+pub async fn another_payload_under_a_natural_key_is_no_conflict<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_natural(Order::ok("a"));
+    line.run(1).await;
+    line.publish_natural(Order::new("a", &[Act::Slow]));
+    let outcome = if line.world.inbox() { "dead: conflict" } else { "processed" };
+    assert_eq!(line.run(2).await, ["processed", outcome]);
+}
+
+/// Its writes may stand, and whoever replays it under another key has to know that.
+pub async fn a_natural_commit_under_the_key_of_another_message_is_told_in_its_conflict<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_natural(Order::new("a", &[Act::Permanent]));
+    line.run(1).await;
+    line.publish_natural(Order::new("a", &[Act::Permanent, Act::Commit]));
+    assert_eq!(line.run(2).await, ["dead: permanent", "dead: conflict"]);
+    let rows = line.dead().await;
+    let error = &rows.iter().find(|row| row.reason == Some(Reason::Conflict)).unwrap().error;
+    assert!(error.contains("already claimed"), "{error}");
+    // One that is stored first does not run.
+    assert_eq!(error.contains("the handler ran COMMIT"), !line.world.inbox(), "{error}");
+}
+
+/// An operator who runs it under another key has to know that its effects may stand.
+pub async fn a_natural_commit_is_told_in_a_conflict_that_a_copy_has_left<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_natural(Order::new("a", &[Act::Permanent]));
+    line.run(1).await;
+    for (outcomes, runs_commit) in [(2, false), (3, true)] {
+        line.publish_natural(Order::new("a", &[Act::Permanent, Act::Permanent, Act::Commit]));
+        assert_eq!(line.run(outcomes).await.last().unwrap(), "dead: conflict");
+        let rows = line.dead().await;
+        let conflict = rows.iter().find(|row| row.reason == Some(Reason::Conflict)).unwrap();
+        assert_eq!((rows.len(), conflict.deliveries), (2, outcomes as u64 - 1));
+        let (error, told) = (&conflict.error, conflict.error.contains("the handler ran COMMIT"));
+        assert!(error.contains("already claimed") && told == runs_commit, "{error}");
+    }
+}
+
+/// The ids of what a batch stages are random, so that a copy would publish others.
+pub async fn a_natural_batch_handler_that_stages_refuses_the_start<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = worker.handler::<StagesNaturally<W>>();
+    let refused = line.run_until_stopped(worker, Settings::default()).refused().await;
+    assert!(refused.contains("\"stages_naturally\"") && refused.contains("remove `natural`"), "{refused}");
+}
+
+/// A natural batch handler that stages messages.
+struct StagesNaturally<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for StagesNaturally<W> {
+    const NAME: &'static str = "stages_naturally";
+    const NATURAL: bool = true;
+
+    type Message = Order;
+    type Input = Batch<Order>;
+    type Params = Outbox;
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(_: Batch<Order>, _: Outbox, _: &mut W::Connection) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// However far the claims of its handler were pruned: directly, stored, and as a row.
+pub async fn a_natural_message_is_never_too_old<W: World>(world: W) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
+    line.publish_natural(Order::new("seen", &[Act::Fail, Act::Ok]).by_attempt());
+    line.run(2).await;
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", 3 * HOUR));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert_eq!(line.store.prune().await.unwrap().claims, 1);
+    let old = |order: Order| Publication::from(order).published_at(SystemTime::now() - 4 * HOUR);
+    line.publish_natural(old(Order::ok("seen")));
+    line.runs_to(Settings::default(), &["processed"]).await;
+    line.publish_raw_redelivered(old(Order::ok("redelivered")).event_type("Natural")).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
+    line.publish_natural(old(Order::new("fails", &[Act::Fail, Act::Ok]).by_attempt()));
+    line.runs_to(Settings::default(), &["scheduled 1", "processed"]).await;
+}
+
+/// A process may have died on it, and only the inbox counts that.
+pub async fn a_redelivered_natural_message_is_stored_before_it_runs<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_raw_redelivered(Publication::from(Order::ok("a")).event_type("Natural")).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
+    assert_eq!((line.effects("a").await, claims(&line).await), (1, 1));
+    line.publish_raw_redelivered(Publication::from(Order::ok("a")).event_type("Natural")).await;
+    line.runs_to(Settings::default(), &["duplicate"]).await;
+    assert_eq!(line.desk.runs("a"), 1);
+}
+
+/// There is no claim that carries the transaction, and it is found out nevertheless.
+pub async fn a_natural_handler_that_commits_is_dead_and_its_effect_stands<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (n, act) in [Act::Commit, Act::CommitBegin, Act::CommitFail].into_iter().enumerate() {
+        let id = format!("{act:?}");
+        line.publish_natural(Order::new(&id, &[act]));
+        assert_eq!(line.run(n + 1).await[n], "dead: committed by its handler", "{act:?}");
+        assert_eq!(line.effects(&id).await, i64::from(!W::FEATURES.refuses_commit), "{act:?}");
+        assert_eq!(line.dead().await[0].reason, Some(Reason::Committed));
+    }
+    // Each dead letter has a claim, so that a redelivery meets it.
+    assert_eq!(claims(&line).await, 3);
+}
+
+/// Beside messages with claims and without: each of the former has one effect, and the latter at least one.
+pub async fn a_natural_handler_that_commits_harms_no_other<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker =
+        line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
+    for (dead, act) in (1..).zip([Act::Commit, Act::CommitBegin, Act::CommitFail, Act::Rollback, Act::RollbackBegin]) {
+        for n in 0..4 {
+            line.publish(Order::ok(&format!("claimed {act:?} {n}")));
+            line.publish_natural(Order::ok(&format!("natural {act:?} {n}")));
+        }
+        line.publish_natural(Order::new(&format!("{act:?}"), &[act]));
+        line.publish_natural(Order::ok(&format!("last {act:?}")));
+        soon(line.queue.idle()).await;
+        soon(async {
+            while line.dead().await.len() < dead || !line.scheduled().await.is_empty() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+    worker.stop().await;
+    for act in [Act::Commit, Act::CommitBegin, Act::CommitFail, Act::Rollback, Act::RollbackBegin] {
+        for n in 0..4 {
+            assert_eq!(line.effects(&format!("claimed {act:?} {n}")).await, 1, "{act:?}");
+            assert!(line.effects(&format!("natural {act:?} {n}")).await >= 1, "{act:?}");
+        }
+        assert!(line.effects(&format!("last {act:?}")).await >= 1, "{act:?}");
+    }
+    assert_eq!(line.dead().await.len(), 5);
+}
+
+/// All claims of a batch are those of other transactions, so none of them guards this one.
+pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_found_out<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let known = || (0..4).for_each(|n| line.publish(Order::ok(&format!("known {n}"))));
+    known();
+    line.run(4).await;
+    for act in [Act::Commit, Act::Rollback, Act::RollbackBegin] {
+        let dead = line.dead().await.len();
+        let worker =
+            line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
+        known();
+        line.publish_natural(Order::new(&format!("{act:?}"), &[act]));
+        soon(async {
+            while line.dead().await.len() == dead {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        soon(line.queue.idle()).await;
+        worker.stop().await;
+    }
+    let reasons: Vec<_> = line.dead().await.iter().map(|row| row.reason).collect();
+    assert_eq!(reasons, [Some(Reason::RolledBack), Some(Reason::RolledBack), Some(Reason::Committed)]);
+    assert_eq!((line.effects("Rollback").await, line.effects("RollbackBegin").await), (0, 0));
+}
+
+/// Its COMMIT is known if the server has not restarted since. Otherwise it runs again from the inbox, where it has a claim.
+pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };
+    let acts = [Some(Act::CommitHang), W::FEATURES.suicide.map(|_| Act::CommitSuicide), Some(Act::CommitWait)];
+    for (dead, act) in (1..).zip(acts.into_iter().flatten()) {
+        let id = format!("{act:?}");
+        line.publish_natural(Order::new(&id, &[act]));
+        if act == Act::CommitWait {
+            let worker = line.start_with(Settings { drain: Duration::from_millis(50), ..hasty.clone() });
+            soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+            worker.stop().await;
+            line.desk.go.send_replace(true);
+        }
+        let worker = line.start_with(hasty.clone());
+        soon(async {
+            while line.dead().await.len() < dead {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        soon(line.queue.idle()).await;
+        worker.stop().await;
+        assert_eq!(
+            (line.dead().await[0].reason, &line.dead().await[0].identity.key.to_string()),
+            (Some(Reason::Committed), &id)
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! Replayed dead letters.
+
+use idem_core::Key;
+use idem_core::store::Replayed;
+
+use crate::store::World;
+use idem_test::Publication;
+
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+
+/// The cause is fixed, and the message runs once.
+pub async fn a_replay_runs_it_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let order = Order::new("a", &[Act::Permanent, Act::Ok]);
+    line.publish(order.clone());
+    line.run(1).await;
+    let id = line.one_dead().await.id;
+    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
+    line.publish(order);
+    let mut outcomes = line.run(3).await.split_off(1);
+    outcomes.sort();
+    assert_eq!(outcomes, ["duplicate", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
+    assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
+}
+
+/// An operator may repeat the command.
+pub async fn a_replay_twice_has_one_effect<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Permanent, Act::Ok]));
+    line.run(1).await;
+    let id = line.one_dead().await.id;
+    let inbox = line.inbox();
+    let (one, two) = tokio::join!(inbox.replay(id), inbox.replay(id));
+    let mut answers = [one.unwrap(), two.unwrap()].map(|answer| answer == Replayed::Due);
+    answers.sort_unstable();
+    assert_eq!(answers, [false, true]);
+    assert_eq!(line.run(2).await[1], "processed");
+    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::NotFound);
+    line.publish(Order::ok("after"));
+    line.run(3).await;
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
+}
+
+/// The key was wrong: both messages have their effect in the end.
+pub async fn a_replay_of_a_conflict_under_a_new_key_has_its_effect<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    line.run(1).await;
+    line.publish(Order::new("a", &[Act::Ok, Act::Ok]));
+    assert_eq!(line.run(2).await[1], "dead: conflict");
+    let id = line.one_dead().await.id;
+    let inbox = line.inbox();
+    assert_eq!(inbox.replay(id).await.unwrap(), Replayed::NeedsKey);
+    assert_eq!(inbox.replay_as(id, &Key::of("a").unwrap()).await.unwrap(), Replayed::KeyTaken);
+    assert_eq!(inbox.replay_as(id, &Key::of("a, the second").unwrap()).await.unwrap(), Replayed::Due);
+    assert_eq!(line.run(3).await[2], "processed");
+    assert_eq!(line.effects("a").await, 2);
+    assert!(line.dead().await.is_empty());
+}
+
+/// Its effect may already exist, so the operator must confirm.
+pub async fn a_replay_of_a_committed_message_needs_force<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Commit, Act::Ok]));
+    line.run(1).await;
+    let id = line.one_dead().await.id;
+    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::NeedsForce);
+    assert_eq!(line.inbox().replay_by_force(id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.run(2).await[1], "processed");
+    let stands = i64::from(!W::FEATURES.refuses_commit);
+    assert_eq!(line.effects("a").await, 1 + stands, "as the operator was told");
+}
+
+/// A row without a key goes through decode and key again: it gets a claim and runs, or it is a copy of a processed
+/// message.
+pub async fn a_replay_of_an_unknown_type_finds_its_handler<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refund = |id: &str| Publication::from(Order::ok(id)).event_type("Refund");
+    line.publish_raw(refund("a"));
+    assert_eq!(line.run(1).await, ["dead: unknown type"]);
+    let id = line.one_dead().await.id;
+    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
+    let both = Settings { both: true, ..Settings::default() };
+    line.runs_to(both.clone(), &["scheduled 0", "processed"]).await;
+    assert_eq!(line.effects("refund a").await, 1);
+
+    line.publish_raw(refund("b"));
+    line.runs_to(Settings::default(), &["dead: unknown type"]).await;
+    line.publish_raw(refund("b"));
+    line.runs_to(both.clone(), &["processed"]).await;
+    let id = line.one_dead().await.id;
+    assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
+    line.runs_to(both, &["duplicate"]).await;
+    assert_eq!(line.effects("refund b").await, 1);
+    assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
+}

@@ -1,0 +1,44 @@
+//! A handler that never waits: whatever it asks for is there at once, and it asks again.
+
+use std::time::Duration;
+
+use idem_core::RetryPolicy;
+
+use crate::soon;
+use crate::store::World;
+
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+
+/// It uses up all that tokio allows its task in one turn, each time. Its delivery keeps its lease, and other messages go on.
+pub async fn a_handler_that_never_waits_ends_at_its_timeout<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.lease(Some(Duration::from_millis(1200)));
+    line.publish(Order::new("spins", &[Act::Spin]));
+    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    let settings = Settings { handler_timeout: Duration::from_secs(2), retry: late, ..Settings::default() };
+    let worker = line.start_with(settings);
+    soon(async {
+        while line.desk.runs("spins") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    line.publish(Order::ok("x"));
+    line.publish(Order::ok("y"));
+    let mut outcomes = line.outcomes(3).await;
+    if W::FEATURES.concurrent {
+        assert_eq!(outcomes, ["processed", "processed", "scheduled 1"], "the others have waited for it");
+    }
+    outcomes.sort();
+    assert_eq!(outcomes, ["processed", "processed", "scheduled 1"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let row = &line.scheduled().await[0];
+    assert!(row.error.contains("exceeded its timeout"), "{:?}", row.error);
+    assert_eq!((row.attempts, line.desk.runs("spins"), line.effects("spins").await), (1, 1, 0));
+    assert_eq!((line.effects("x").await, line.effects("y").await), (1, 1));
+    let counts = line.queue.counts();
+    assert_eq!((counts.redeliveries, counts.stale), (0, 0));
+}

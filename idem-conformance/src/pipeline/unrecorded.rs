@@ -1,0 +1,230 @@
+//! Outcomes that the database refuses to record.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use idem_core::store::{Claims, StoreError, Transactions};
+use idem_core::{Delivery, HasConnection, Reason, RetryPolicy};
+use tokio::sync::watch;
+
+use crate::soon;
+use crate::store::World;
+
+use super::crashes::{schedule, schedule_delivery};
+use super::endings::waits;
+use super::faulty::Do;
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+
+/// More rows that are not recorded than run at once, and others that are due after them.
+async fn rows<W: World>(line: &Line<W>, acts: &[Act]) {
+    let handler = line.store.register("billing", &["", "orders"]).await.unwrap()[1];
+    for (id, acts) in [("bad 1", acts), ("bad 2", acts), ("x", &[Act::Ok][..]), ("y", &[Act::Ok]), ("z", &[Act::Ok])] {
+        let order = Order::new(id, acts).by_attempt();
+        schedule_delivery(line, handler, id, Delivery::new("orders", serde_json::to_vec(&order).unwrap())).await;
+    }
+}
+
+async fn processed<W: World>(line: &Line<W>, ids: &[&str]) {
+    soon(async {
+        for id in ids {
+            while line.effects(id).await == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    })
+    .await;
+}
+
+async fn are_dead<W: World>(line: &Line<W>, number: usize) {
+    soon(async {
+        while line.dead().await.len() < number {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    for row in line.dead().await {
+        assert_eq!((row.reason, row.attempts), (Some(Reason::Committed), 1));
+    }
+}
+
+/// A handler has committed, and its dead letter is refused. The only lane goes on, and the dead letter is written as
+/// soon as nothing refuses it.
+pub async fn a_dead_letter_that_is_refused_costs_no_lane<W: World>(world: W) {
+    if W::FEATURES.refuses_commit || world.inbox() {
+        return;
+    }
+    let line = Line::new(world).await;
+    line.refuse("INSERT", "inbox_messages", Some("bad")).await;
+    line.publish(Order::new("bad", &[Act::Commit]));
+    for id in ["x", "y", "z"] {
+        line.publish(Order::ok(id));
+    }
+    let worker = line.start_with(Settings { concurrency: 1, ..Settings::default() });
+    processed(&line, &["x", "y", "z"]).await;
+    assert!(line.dead().await.is_empty());
+    line.allow("inbox_messages").await;
+    are_dead(&line, 1).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let mut outcomes = line.outcomes(4).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["dead: committed by its handler", "processed", "processed", "processed"]);
+    assert_eq!(line.effects("bad").await, 1);
+}
+
+/// The same for rows of the inbox.
+pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
+    if W::FEATURES.refuses_commit {
+        return;
+    }
+    let line = Line::new(world).await;
+    rows(&line, &[Act::Commit]).await;
+    line.refuse("INSERT", "inbox_messages", None).await;
+    let worker = line.start();
+    processed(&line, &["x", "y", "z"]).await;
+    assert!(line.dead().await.is_empty());
+    line.allow("inbox_messages").await;
+    are_dead(&line, 2).await;
+    worker.stop().await;
+    assert_eq!((line.effects("bad 1").await, line.effects("bad 2").await), (1, 1));
+}
+
+/// A handler has committed, and its dead letter is written, but the answer is lost. An operator discards it before the
+/// write is repeated.
+pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(world: W) {
+    if W::FEATURES.refuses_commit {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (again, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, gate) = (again.clone(), open.subscribe());
+    let (writes, answers) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "reopen" if writes.fetch_add(1, SeqCst) > 0 => {
+            told.send_replace(true);
+            Do::Wait(gate.clone())
+        }
+        "committed" if writes.load(SeqCst) == 1 && answers.fetch_add(1, SeqCst) == 0 => {
+            Do::Fail(StoreError::ConnectionLost("no answer".into()))
+        }
+        _ => Do::Work,
+    };
+    line.publish(Order::new("a", &[Act::Commit]));
+    let worker = line.start_over(hook, Settings::default());
+    soon(again.subscribe().wait_for(|again| *again)).await.unwrap();
+    assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
+    open.send_replace(true);
+    assert_eq!(line.outcomes(1).await, ["dead: committed by its handler"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert!(line.dead().await.is_empty());
+    line.publish(Order::new("a", &[Act::Commit]));
+    assert_eq!(line.run(2).await[1], "duplicate", "its claim is dated");
+}
+
+/// A handler has committed, and its claim is deleted before the dead letter is written.
+pub async fn a_dead_letter_is_written_although_the_claim_of_its_handler_is_gone<W: World>(world: W) {
+    if W::FEATURES.refuses_commit {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (begun, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, gate) = (begun.clone(), open.subscribe());
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "reopen" => {
+            told.send_replace(true);
+            Do::Wait(gate.clone())
+        }
+        _ => Do::Work,
+    };
+    line.publish(Order::new("a", &[Act::Commit]));
+    let worker = line.start_over(hook, Settings::default());
+    soon(begun.subscribe().wait_for(|begun| *begun)).await.unwrap();
+    line.world.run(&format!("DELETE FROM {}", line.world.own("processed_messages"))).await;
+    open.send_replace(true);
+    assert_eq!(line.outcomes(1).await, ["dead: committed by its handler"]);
+    worker.stop().await;
+    line.one_dead().await;
+}
+
+/// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does
+/// not run again before the failure is recorded.
+pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        // There is no statement that adds a constraint.
+        return;
+    }
+    let line = Line::new(world).await;
+    rows(&line, &[Act::Fail, Act::Ok]).await;
+    let table = line.world.own("inbox_messages");
+    line.world.run(&format!("ALTER TABLE {table} ADD CONSTRAINT untried CHECK (attempts = 0)")).await;
+    let records = ["bad 1", "bad 2"].map(|_| watch::Sender::new(0));
+    let counted = records.clone();
+    let hook = move |at: &str, key: &[u8]| {
+        for (id, records) in ["bad 1", "bad 2"].iter().zip(&counted) {
+            if at == "record_result" && key == id.as_bytes() {
+                records.send_modify(|records| *records += 1);
+            }
+        }
+        Do::Work
+    };
+    let worker = line.start_over(hook, Settings::default());
+    processed(&line, &["x", "y", "z"]).await;
+    // In each round the record of the failure is refused, and the row given back.
+    for row in &records {
+        soon(row.subscribe().wait_for(|records| *records > 4)).await.unwrap();
+    }
+    let scheduled = line.scheduled().await;
+    assert!(scheduled.iter().all(|row| row.attempts == 0 && row.breaks == 0), "{scheduled:?}");
+    let runs = ["bad 1", "bad 2"].map(|id| line.desk.runs(id));
+    // In a batch it has run once more, uncharged.
+    let most = if line.world.batch() > 1 { 2 } else { 1 };
+    assert!(runs.iter().all(|runs| *runs <= most), "{runs:?}");
+    line.world.run(&format!("ALTER TABLE {table} DROP CONSTRAINT untried")).await;
+    processed(&line, &["bad 1", "bad 2"]).await;
+    worker.stop().await;
+    let outcomes = line.outcomes(0).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "scheduled 1").count(), 2, "{outcomes:?}");
+    assert_eq!(["bad 1", "bad 2"].map(|id| line.desk.runs(id)), runs.map(|runs| runs + 1));
+    assert!(line.dead().await.is_empty());
+}
+
+/// A row has failed while the table of the inbox is locked. Only the recording is tried again, and its handler does not run
+/// again.
+pub async fn a_failure_of_a_row_is_recorded_again_and_its_handler_not_run_again<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    schedule(&line, "billing", Order::new("a", &[Act::WaitFail, Act::Ok])).await;
+    let records = watch::Sender::new(0);
+    let counted = records.clone();
+    let hook = move |at: &str, _: &[u8]| {
+        if at == "record_result" {
+            counted.send_modify(|records| *records += 1);
+        }
+        Do::Work
+    };
+    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    let worker = line.start_over(hook, Settings { retry: late, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    let mut block = line.store.begin(Duration::from_secs(60)).await.unwrap();
+    let table = line.world.own("inbox_messages");
+    let lock = format!("SET LOCAL lock_timeout = '20s'; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE");
+    let locked = W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock);
+    // The running handler has deleted the row: the lock is granted with its rollback, before the failure is recorded.
+    let fails = async {
+        waits(&line, true).await;
+        line.desk.go.send_replace(true);
+    };
+    tokio::join!(locked, fails).0.unwrap();
+    // The first record ends with a lock timeout, and the second one waits. The lease of the row is longer.
+    soon(records.subscribe().wait_for(|records| *records > 1)).await.unwrap();
+    line.store.rollback(block).await.unwrap();
+    assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
+    worker.stop().await;
+    let row = &line.scheduled().await[0];
+    assert_eq!((line.desk.runs("a"), row.attempts, row.token), (1, 1, None));
+}

@@ -1,0 +1,239 @@
+//! Inbox rows of handlers that a worker does not have.
+
+use std::future::ready;
+use std::time::Duration;
+
+use idem_core::store::{Filter, Operator, Page, SEEN_RECENTLY, StoreError};
+use idem_core::{Reason, RetryPolicy, Worker};
+use tokio::sync::watch;
+use tracing::instrument::WithSubscriber;
+
+use crate::soon;
+use crate::store::World;
+use idem_test::{Publication, Queue, captured};
+
+use super::faulty::Do;
+use super::line::Line;
+use super::orders::{Act, Order, Orders};
+use super::running::Running;
+use super::settings::Settings;
+
+fn once() -> Settings {
+    Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() }
+}
+
+/// With the refund handler besides the order handler.
+fn newer() -> Settings {
+    Settings { both: true, ..once() }
+}
+
+fn refund(id: &str, act: Act) -> Publication {
+    Publication::from(Order::new(id, &[act])).event_type("Refund")
+}
+
+/// A dead letter of the handler `refunds`.
+async fn dead_refund<W: World>(line: &Line<W>, id: &str) {
+    line.publish_raw(refund(id, Act::Fail));
+    line.runs_to(newer(), &["dead: exhausted"]).await;
+}
+
+/// Sets the last time that a worker had the handler `refunds` to a little more than `time` ago.
+async fn unseen<W: World>(line: &Line<W>, time: Duration) {
+    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", time + Duration::from_secs(60)));
+    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'refunds'")).await;
+}
+
+/// Asserts that a worker starts and processes a message.
+async fn starts<W: World>(line: &Line<W>, id: &str) {
+    line.publish(Order::ok(id));
+    line.runs_to(once(), &["processed"]).await;
+    assert_eq!(line.effects(id).await, 1);
+}
+
+/// A worker with one of the two handlers, on a separate queue.
+fn with_one<W: World, const REFUND: bool>(line: &Line<W>, queue: &Queue) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), queue.clone()).state(line.desk.clone());
+    line.run_until_stopped(worker.handler::<Orders<W, REFUND>>(), once())
+}
+
+/// Each has a dead letter that the other one takes for unrunnable.
+pub async fn workers_with_different_handlers_and_one_name_start_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refunds = line.broker.queue("refunds");
+    let mut outcomes = 0;
+    for (id, act) in [("bad", Act::Fail), ("good", Act::Ok), ("better", Act::Ok)] {
+        line.publish(Order::new(id, &[act]));
+        line.broker.publish("refunds", refund(id, act));
+        let workers = [with_one::<W, false>(&line, &line.queue), with_one::<W, true>(&line, &refunds)];
+        outcomes += 2;
+        line.outcomes(outcomes).await;
+        for (worker, queue) in workers.into_iter().zip([&line.queue, &refunds]) {
+            soon(queue.idle()).await;
+            worker.stop().await;
+        }
+    }
+    assert_eq!(line.dead().await.len(), 2);
+    for id in ["good", "better"] {
+        assert_eq!((line.effects(id).await, line.effects(&format!("refund {id}")).await), (1, 1));
+    }
+}
+
+/// The rows of its newer handler wait until a worker has it again.
+pub async fn a_release_that_was_rolled_back_starts<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    unseen(&line, SEEN_RECENTLY / 2).await;
+    starts(&line, "b").await;
+    assert_eq!(line.one_dead().await.handler, "refunds");
+}
+
+/// No worker would ever run them. The commands in the error work as written.
+pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_cure<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    unseen(&line, SEEN_RECENTLY).await;
+    let refused = line.start().refused().await;
+    let cures = line.store.cures("billing", "refunds", "orders");
+    let named =
+        ["\"billing\"", "\"refunds\"", "1day", "name = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
+    for cure in named.into_iter().chain([&*cures.rename, &cures.part, &cures.dead_letter]) {
+        assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
+    }
+    assert!(cures.rename.contains(&line.world.own("handlers")), "it names the table");
+    // A worker with the handler has started and ended.
+    let started = with_one::<W, true>(&line, &line.broker.queue("refunds"));
+    started.stop().await;
+    starts(&line, "b").await;
+
+    // The earlier workers have registered the new name, and it has no rows.
+    let rename = line.store.cures("billing", "refunds", "batched").rename;
+    unseen(&line, SEEN_RECENTLY).await;
+    line.world.run(&rename).await;
+    starts(&line, "c").await;
+    assert_eq!(line.one_dead().await.handler, "batched");
+}
+
+/// The operator's commands discard dead letters only.
+pub async fn scheduled_rows_of_an_unknown_handler_can_be_discarded<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_raw(refund("a", Act::Fail));
+    let later = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    line.runs_to(Settings { retry: later, ..newer() }, &["scheduled 1"]).await;
+    unseen(&line, SEEN_RECENTLY).await;
+    line.start().refused().await;
+    line.world.run(&line.store.cures("billing", "refunds", "orders").dead_letter).await;
+    let filter = Filter::new().handler("refunds");
+    let dead = line.inbox().list(&filter, Page::default()).await.unwrap();
+    assert_eq!(dead.iter().map(|row| row.reason).collect::<Vec<_>>(), [Some(Reason::Permanent)]);
+    assert!(line.inbox().discard(dead[0].id).await.unwrap());
+    starts(&line, "b").await;
+    line.publish_raw(refund("a", Act::Fail));
+    line.runs_to(newer(), &["duplicate"]).await;
+}
+
+/// Processed messages stay processed under the new name, and the rows move along.
+pub async fn a_handler_takes_its_claims_along_to_a_consumer_of_its_own<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    unseen(&line, SEEN_RECENTLY).await;
+    line.start().refused().await;
+    let part = line.store.cures("billing", "refunds", "orders").part;
+    line.world.run(&part.replace("NEW_CONSUMER", "refunding")).await;
+    starts(&line, "b").await;
+    line.publish_raw(refund("a", Act::Fail));
+    line.runs_to(Settings { consumer: "refunding", ..newer() }, &["duplicate"]).await;
+    assert_eq!(line.dead().await.len(), 0);
+    assert_eq!(line.world.number(&format!("SELECT count(*) FROM {}", line.world.own("inbox_messages"))).await, 1);
+}
+
+/// Starts and ends a worker whose only handler is `refunds`, and returns its log.
+async fn log_of_refunds<W: World>(line: &Line<W>) -> String {
+    let worker = Worker::new("billing", line.store.clone(), line.broker.queue("none")).state(line.desk.clone());
+    let (text, subscriber) = captured();
+    let run = worker.handler::<Orders<W, true>>().run_until(ready(())).with_subscriber(subscriber);
+    run.await.unwrap();
+    text.to_string()
+}
+
+/// No row refuses its start, and all its messages would silently be new.
+pub async fn a_renamed_handler_without_rows_is_named_with_its_update<W: World>(world: W) {
+    let line = Line::new(world).await;
+    starts(&line, "a").await;
+    let rename = line.store.cures("billing", "orders", "refunds").rename;
+    let log = log_of_refunds(&line).await;
+    for part in ["WARN", "\"orders\"", "\"refunds\"", "count as new", &rename] {
+        assert!(log.contains(part), "{part:?} is not in {log:?}");
+    }
+    line.world.run(&rename).await;
+    line.publish_raw_redelivered(refund("a", Act::Ok)).await;
+    let worker = with_one::<W, true>(&line, &line.queue);
+    let outcomes = line.outcomes(2).await;
+    worker.stop().await;
+    assert_eq!(outcomes, ["processed", "duplicate"]);
+    assert_eq!(line.effects("refund a").await, 0);
+    let log = log_of_refunds(&line).await;
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+/// Its claims would belong to no handler, and its messages would be new.
+pub async fn a_rename_never_replaces_a_handler_that_has_claims<W: World>(world: W) {
+    let line = Line::new(world).await;
+    starts(&line, "a").await;
+    dead_refund(&line, "b").await;
+    let rename = line.store.cures("billing", "refunds", "orders").rename;
+    let world = line.world.clone();
+    assert!(tokio::spawn(async move { world.run(&rename).await }).await.is_err(), "the name is taken");
+    line.publish(Order::ok("a"));
+    line.runs_to(newer(), &["duplicate"]).await;
+}
+
+/// At their start and from then on.
+pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.start().stop().await;
+    // The handlers that the next worker has were registered before `natural`.
+    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", SEEN_RECENTLY));
+    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier}")).await;
+    let shown = watch::Sender::new(0);
+    let (counted, mut seen) = (shown.clone(), shown.subscribe());
+    let hook = move |at: &str, _: &[u8]| {
+        counted.send_modify(|times| *times += usize::from(at == "seen"));
+        Do::Work
+    };
+    let worker = line.start_over(hook, Settings::default());
+    soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
+    worker.stop().await;
+    let later = format!(
+        "SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'natural')"
+    );
+    assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
+}
+
+/// They do not affect any message.
+pub async fn signs_of_life_that_fail_or_hang_are_no_outage<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (n, hangs) in [false, true].into_iter().enumerate() {
+        let asked = watch::Sender::new(0);
+        let (counted, mut seen) = (asked.clone(), asked.subscribe());
+        let hook = move |at: &str, _: &[u8]| match at {
+            "seen" => {
+                counted.send_modify(|times| *times += 1);
+                match (*counted.borrow(), hangs) {
+                    // The start itself must not continue without a database.
+                    (1, _) => Do::Work,
+                    (_, true) => Do::Hang,
+                    (_, false) => Do::Fail(StoreError::Unavailable("too slow".into())),
+                }
+            }
+            // An outage would never end.
+            "ping" => Do::Hang,
+            _ => Do::Work,
+        };
+        let worker = line.start_over(hook, Settings::default());
+        soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
+        line.publish(Order::ok(&n.to_string()));
+        line.outcomes(n + 1).await;
+        soon(line.queue.idle()).await;
+        worker.stop().await;
+    }
+}

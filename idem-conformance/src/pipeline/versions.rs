@@ -1,0 +1,279 @@
+//! Natural handlers that keep the latest version of an entity and stage a message for it: whatever is committed of a message
+//! without the rest of it is lost, since a second run finds its version.
+
+use std::future::ready;
+use std::marker::PhantomData;
+use std::time::{Duration, SystemTime};
+
+use idem_core::store::{Operator, Replayed};
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, Reason, ReplayWindow, State, Worker};
+use tracing::instrument::WithSubscriber;
+
+use crate::soon;
+use crate::store::World;
+use idem_test::{Publication, captured};
+
+use super::desk::Desk;
+use super::line::Line;
+use super::orders::{Act, Order, end};
+use super::running::Running;
+use super::settings::Settings;
+use super::staging::Staging;
+
+pub(super) const NATURAL: u8 = 0;
+/// Under another name.
+pub(super) const RENAMED: u8 = 1;
+/// It is not natural.
+const CLAIMING: u8 = 2;
+
+const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A handler that acts once for each entity: it advances the version, writes an effect, stages a message, and then does what
+/// the order says.
+pub(super) struct Versions<W, const KIND: u8>(PhantomData<fn() -> W>);
+
+impl<W: World, const KIND: u8> Handler for Versions<W, KIND> {
+    const NAME: &'static str = if KIND == RENAMED { "renamed" } else { "versions" };
+    const NATURAL: bool = KIND != CLAIMING;
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (State<Desk>, Latest, Outbox);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(
+        order: Order,
+        (State(desk), latest, outbox): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        let run = desk.run(&order.id);
+        if !W::advance(&latest, tx, &order.id, 1).await? {
+            return Ok(());
+        }
+        desk.write::<W>(&[&order.id], tx).await?;
+        outbox.publish("orders.changed", &order.id)?;
+        match order.does(run) {
+            Act::Ok => Ok(()),
+            ends => end::<W>(ends, &desk, &order.id, tx).await,
+        }
+    }
+}
+
+fn worker<W: World, const KIND: u8>(line: &Line<W>, settings: Settings) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    line.run_until_stopped(worker.handler::<Versions<W, KIND>>(), settings)
+}
+
+/// Starts and ends a worker without messages, and returns its log and whether it has started.
+async fn start<W: World, const KIND: u8>(line: &Line<W>) -> (String, bool) {
+    let worker = Worker::new("billing", line.store.clone(), line.broker.queue("none")).state(line.desk.clone());
+    let (text, subscriber) = captured();
+    let started = worker.handler::<Versions<W, KIND>>().run_until(ready(())).with_subscriber(subscriber).await;
+    (text.to_string(), started.is_ok())
+}
+
+/// Returns the log of a worker that starts.
+pub(super) async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
+    let (log, has_started) = start::<W, KIND>(line).await;
+    assert!(has_started, "{log}");
+    log
+}
+
+/// Runs the orders until they are settled, none is scheduled, and there are so many dead letters.
+pub(super) async fn run<W: World, const KIND: u8>(
+    line: &Line<W>,
+    settings: Settings,
+    orders: impl IntoIterator<Item = Order>,
+    dead: usize,
+) {
+    orders.into_iter().for_each(|order| line.publish_raw(Publication::from(order)));
+    let worker = worker::<W, KIND>(line, settings);
+    soon(line.queue.idle()).await;
+    soon(async {
+        while line.dead().await.len() < dead || !line.scheduled().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+}
+
+/// The others have run before it and after it, and each has its effect and its message. Its own message is a dead letter,
+/// although a second run of it would find its version and do nothing.
+pub async fn a_commit_beside_natural_messages_loses_nothing_that_they_have_staged<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    let line = &staging.0;
+    for (dead, act) in (1..).zip([Act::Commit, Act::CommitBegin, Act::CommitFail]) {
+        let ok = |n: usize| Order::ok(&format!("{act:?} {n}"));
+        let culprit = Order::new(&format!("{act:?}"), &[act]);
+        let orders = (0..4).map(ok).chain([culprit]).chain((4..7).map(ok));
+        let settings = Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() };
+        run::<W, NATURAL>(line, settings, orders, dead).await;
+        let rows = line.dead().await;
+        assert_eq!(rows.len(), dead, "{act:?}");
+        assert_eq!(
+            (rows[0].reason, rows[0].identity.key.clone()),
+            (Some(Reason::Committed), Key::of(&format!("{act:?}")).unwrap())
+        );
+        let staged = staging.staged().await;
+        for n in 0..7 {
+            let id = format!("{act:?} {n}");
+            assert_eq!(line.effects(&id).await, 1, "{id}");
+            assert_eq!(staged.iter().filter(|staged| **staged == id).count(), 1, "{id} in {staged:?}");
+        }
+    }
+}
+
+/// A second run would find its version, so how the first one ended must be known.
+pub async fn a_natural_message_that_is_cut_off_behind_its_commit_is_dead<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };
+    let acts = [Some(Act::CommitHang), W::FEATURES.suicide.map(|_| Act::CommitSuicide)];
+    for (dead, act) in (1..).zip(acts.into_iter().flatten()) {
+        run::<W, NATURAL>(&line, hasty.clone(), [Order::new(&format!("{act:?}"), &[act])], dead).await;
+        let rows = line.dead().await;
+        assert_eq!((rows.len(), rows[0].reason), (dead, Some(Reason::Committed)), "{act:?}");
+    }
+    let dead = line.dead().await.len();
+    line.publish_raw(Publication::from(Order::new("waits", &[Act::CommitWait])));
+    let worker = worker::<W, NATURAL>(&line, Settings { drain: Duration::from_millis(50), ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    worker.stop().await;
+    line.desk.go.send_replace(true);
+    run::<W, NATURAL>(&line, hasty, [], dead + 1).await;
+    assert_eq!((line.dead().await.len(), line.desk.runs("waits")), (dead + 1, 1));
+}
+
+/// Where the COMMIT of a handler was not refused, its version stands, and a run of a replay does nothing, and so stages nothing,
+/// until an operator has deleted the version as the dead letter says: with a claim, and without one.
+pub async fn a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    replays::<W, NATURAL>(&staging).await;
+    replays::<W, CLAIMING>(&staging).await;
+}
+
+async fn replays<W: World, const KIND: u8>(staging: &Staging<W>) {
+    let line = &staging.0;
+    for deletes in [false, true] {
+        let id = format!("{KIND} {deletes}");
+        run::<W, KIND>(line, Settings::default(), [Order::new(&id, &[Act::Commit, Act::Ok])], 1).await;
+        let row = line.one_dead().await;
+        assert_eq!(row.error.contains("`latest_versions`"), !W::FEATURES.refuses_commit, "{}", row.error);
+        if deletes {
+            line.world.run(&format!("DELETE FROM {}", line.world.own("latest_versions"))).await;
+        }
+        assert_eq!(line.inbox().replay_by_force(row.id).await.unwrap(), Replayed::Due);
+        run::<W, KIND>(line, Settings::default(), [], 0).await;
+        let staged = staging.staged().await.iter().filter(|staged| **staged == id).count();
+        let expected = usize::from(deletes || W::FEATURES.refuses_commit);
+        assert_eq!((line.dead().await.len(), staged), (0, expected), "{id}");
+    }
+}
+
+/// Without them, each entity would begin anew, and a late message would replace a newer state.
+pub async fn latest_versions_of_a_renamed_handler_are_named_with_its_update<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    let log = log_of::<W, RENAMED>(&line).await;
+    let rename = line.store.cures("billing", "versions", "renamed").rename;
+    for part in ["WARN", "\"versions\"", "no history of [\"renamed\"]", "latest versions", "newer state", &rename] {
+        assert!(log.contains(part), "{part:?} is not in {log:?}");
+    }
+    line.world.run(&rename).await;
+    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// The versions that it has seen meanwhile would belong to no handler, and those before them would return.
+pub async fn a_rename_never_replaces_a_handler_that_has_latest_versions<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("b")], 0).await;
+    let (handlers, unseen) = (line.world.own("handlers"), "pruned_through = NULL WHERE name = 'renamed'");
+    let claims = line.world.own("processed_messages");
+    let rename = line.store.cures("billing", "versions", "renamed").rename;
+    // Its versions alone are a reason, whatever else there was.
+    for history in [None, Some(format!("UPDATE {handlers} SET {unseen}; DELETE FROM {claims}"))] {
+        if let Some(history) = history {
+            line.world.run(&history).await;
+        }
+        let (world, rename) = (line.world.clone(), rename.clone());
+        assert!(tokio::spawn(async move { world.run(&rename).await }).await.is_err(), "the name is taken");
+    }
+}
+
+/// A release with another name was rolled back, or has run without the rename. Of each entity the higher version wins.
+pub async fn latest_versions_under_two_names_are_named_until_they_are_merged<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (versions, handlers) = (line.world.own("latest_versions"), line.world.own("handlers"));
+    for (turn, both) in [[3, 1], [1, 3]].into_iter().enumerate() {
+        let id = turn.to_string();
+        run::<W, NATURAL>(&line, Settings::default(), [Order::ok(&id)], 0).await;
+        run::<W, RENAMED>(&line, Settings::default(), [Order::ok(&id)], 0).await;
+        for (name, version) in ["versions", "renamed"].into_iter().zip(both) {
+            let of = format!("handler_id = (SELECT id FROM {handlers} WHERE name = '{name}')");
+            line.world.run(&format!("UPDATE {versions} SET version = {version} WHERE {of}")).await;
+        }
+        let cures = line.store.cures("billing", "versions", "renamed");
+        let log = log_of::<W, RENAMED>(&line).await;
+        for part in ["WARN", "\"versions\"", "\"renamed\"", "newer state", &cures.merge, &cures.forget] {
+            assert!(log.contains(part), "{part:?} is not in {log:?}");
+        }
+        line.world.run(&cures.merge).await;
+        let lowest = line.world.number(&format!("SELECT min(version) FROM {versions}")).await;
+        let entities = line.world.number(&format!("SELECT count(*) FROM {versions}")).await;
+        assert_eq!((lowest, entities), (3, turn as i64 + 1));
+        assert!(!log_of::<W, RENAMED>(&line).await.contains("latest versions"));
+    }
+}
+
+/// The start is refused because of an inbox row under the old name, and that error knows nothing of versions.
+pub async fn latest_versions_under_two_names_are_named_at_a_start_that_is_refused<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a"), Order::new("b", &[Act::Commit])], 1).await;
+    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("a")], 1).await;
+    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", MONTH));
+    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'versions'")).await;
+    let (log, has_started) = start::<W, RENAMED>(&line).await;
+    assert!(!has_started && log.contains(&line.store.cures("billing", "versions", "renamed").merge), "{log}");
+}
+
+/// Nothing tells that it ran, also if claims that the handler had before were pruned. The guide says so.
+pub async fn a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("before")], 0).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a"), Order::ok("b")], 0).await;
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    let again = if line.world.inbox() { 1 } else { 2 };
+    assert_eq!(line.desk.runs("a"), again, "messages that are stored first have claims");
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", MONTH));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert!(line.store.prune().await.unwrap().claims > 0);
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("b")], 0).await;
+    assert_eq!(line.desk.runs("b"), 2);
+    run::<W, CLAIMING>(&line, Settings::default(), [Order::ok("b")], 0).await;
+    assert_eq!(line.desk.runs("b"), 2, "now it has a claim");
+}
+
+/// The record of its history is a date, and none of its claims was pruned: not even a message of 1970 is too old.
+pub async fn no_message_is_too_old_for_a_handler_that_has_only_run_without_claims<W: World>(world: W) {
+    let line = Line::new(world).await;
+    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
+    line.publish_raw(Publication::from(Order::ok("b")).published_at(SystemTime::UNIX_EPOCH));
+    run::<W, CLAIMING>(&line, Settings::default(), [], 0).await;
+    assert_eq!((line.dead().await.len(), line.desk.runs("b")), (0, 1));
+}
+
+/// For a copy that old it would stage messages again that their consumers do not know any more.
+pub async fn a_natural_handler_that_stages_needs_the_retention_as_others_do<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.replay_window(ReplayWindow::Within(Duration::from_secs(8 * 24 * 3600)));
+    let refused = worker::<W, NATURAL>(&line, Settings::default()).refused().await;
+    for said in ["8days", "7days", ".retention(", "stages"] {
+        assert!(refused.contains(said), "{refused}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Lanes: who publishes which messages.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use idem_core::store::{OutboxRows, Page, PublishFailure, RowRef, Transactions};
+use uuid::Uuid;
+
+use crate::soon;
+use crate::store::{World, of_row};
+use idem_test::{MemorySink, Reply};
+
+use super::line::{Line, message, text};
+
+/// So long that nothing happens at its end in a test.
+const LONG: Duration = Duration::from_secs(600);
+
+/// A relay that drains waits for what it has published, and another goes on at once.
+pub async fn a_drain_waits_for_its_confirms_and_gives_its_lanes_back<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let relay = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(LONG));
+    line.stage((0..100).map(|n| message(n).key(n))).await;
+    soon(line.sink.wait_for(|sink| sink.calls() >= 1)).await;
+    relay.stop().await.unwrap();
+    let (published, waiting) = (line.sink.published().len(), line.waiting().await.len());
+    assert_eq!(published + waiting, 100, "what was published is deleted");
+    let began = Instant::now();
+    let relay = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(LONG));
+    line.stage([message("after")]).await;
+    line.published(101).await;
+    assert!(began.elapsed() < Duration::from_secs(20));
+    relay.stop().await.unwrap();
+}
+
+/// Two relays publish each message once, and both of them work, if there are several lanes.
+pub async fn two_relays_share_the_lanes<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lanes = usize::from(line.store.outbox_lanes());
+    let other = MemorySink::new();
+    let lease = Duration::from_millis(600);
+    let relays = [line.sink.clone(), other.clone()]
+        .map(|sink| line.start_with(line.relay(line.store.clone(), sink).lease_duration(lease)));
+    let both = || line.sink.published().len() + other.published().len();
+    let mut staged = 0;
+    soon(async {
+        while lanes > 1 && (line.sink.published().len() < 20 || other.published().len() < 20) || staged < 60 {
+            line.stage((staged..staged + 20).map(|n| message(n).key(n))).await;
+            staged += 20;
+            while both() < staged {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+    })
+    .await;
+    line.is_empty().await;
+    for relay in relays {
+        relay.stop().await.unwrap();
+    }
+    let mut all: Vec<usize> =
+        line.sink.published().iter().chain(&other.published()).map(|message| text(message).parse().unwrap()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..staged).collect::<Vec<_>>());
+}
+
+/// At the end of its leases.
+pub async fn the_lanes_of_a_relay_that_dies_are_taken_over<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lease = Duration::from_millis(500);
+    let dies = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(lease));
+    line.stage([message("one").key("k")]).await;
+    line.published(1).await;
+    let other = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(lease));
+    dies.crash().await;
+    line.stage((0..50).map(|n| message(n).key(n))).await;
+    line.published(51).await;
+    line.is_empty().await;
+    other.stop().await.unwrap();
+}
+
+/// It stops before its leases end; another takes the lanes over, and the first one goes on when it can.
+pub async fn a_relay_that_cannot_renew_its_lanes_stops_publishing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let away = Arc::new(AtomicBool::new(false));
+    let is_away = away.clone();
+    let store = line.failing(move |method| method == "renew_lanes" && is_away.load(SeqCst));
+    let lease = Duration::from_millis(900);
+    let paused = line.start_with(line.relay(store, line.sink.clone()).lease_duration(lease));
+    line.stage([message("first").key("k")]).await;
+    line.published(1).await;
+    away.store(true, SeqCst);
+    // Before the leases end, but not before the last third of them.
+    tokio::time::sleep(lease * 7 / 10).await;
+    let calls = line.sink.calls();
+    line.stage((0..20).map(|n| message(n).key("k"))).await;
+    tokio::time::sleep(lease).await;
+    assert_eq!(line.sink.calls(), calls, "it publishes without a lease");
+    let other = MemorySink::new();
+    let relay = line.start_with(line.relay(line.store.clone(), other.clone()).lease_duration(lease));
+    soon(other.wait_for(|sink| sink.published().len() >= 20)).await;
+    line.is_empty().await;
+    away.store(false, SeqCst);
+    line.stage([message("last").key("k")]).await;
+    soon(async {
+        while other.published().len() + line.sink.published().len() < 22 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    for relay in [paused, relay] {
+        relay.stop().await.unwrap();
+    }
+}
+
+/// A relay that stands by asks for lanes each second. On a database with one writer it must not wait for that, nor keep it
+/// from handlers.
+pub async fn a_relay_that_finds_no_lane_waits_for_no_transaction<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (store, outbox) = (&line.store, line.outbox);
+    store.take_lanes(outbox, Uuid::new_v4(), LONG, 64).await.unwrap();
+    let txn = store.begin(LONG).await.unwrap();
+    assert!(soon(store.take_lanes(outbox, Uuid::new_v4(), LONG, 64)).await.unwrap().is_empty());
+    store.rollback(txn).await.unwrap();
+}
+
+/// The token fences the deletes and the records of a relay that was paused.
+pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.stage([message("one")]).await;
+    let row = line.waiting().await.remove(0);
+    let (paused, other) = (Uuid::new_v4(), Uuid::new_v4());
+    let (store, outbox) = (&line.store, line.outbox);
+    let lanes = u32::from(store.outbox_lanes());
+    assert_eq!(store.take_lanes(outbox, paused, Duration::from_millis(1), lanes).await.unwrap().len(), lanes as usize);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(store.take_lanes(outbox, other, LONG, lanes).await.unwrap().len(), lanes as usize);
+    assert!(store.renew_lanes(outbox, paused, LONG).await.unwrap().held.is_empty());
+    assert!(store.take_lanes(outbox, paused, LONG, lanes).await.unwrap().is_empty());
+    assert_eq!(store.delete_published(outbox, paused, &[of_row(&row)]).await.unwrap(), 0);
+    let failure = |next| PublishFailure { row: of_row(&row), attempts: 1, next, error: "no".to_owned() };
+    store.record_failures(outbox, paused, &[failure(None)]).await.unwrap();
+    store.record_failures(outbox, paused, &[failure(Some(LONG))]).await.unwrap();
+    assert!(store.dead_outgoing(outbox, Page::default()).await.unwrap().is_empty());
+    store.give_lanes(outbox, paused, None).await.unwrap();
+    assert_eq!(line.waiting().await[0].message.attempt(), 1);
+    assert_eq!(store.renew_lanes(outbox, other, LONG).await.unwrap().held.len(), lanes as usize);
+    store.record_failures(outbox, other, &[failure(Some(LONG))]).await.unwrap();
+    let row = line.waiting().await.remove(0);
+    assert!(row.message.attempt() == 2 && row.due > Duration::from_secs(500), "{row:?}");
+    assert_eq!(store.delete_published(outbox, other, &[of_row(&row)]).await.unwrap(), 1);
+}
+
+/// As it is after a record without an answer.
+pub async fn a_failure_that_is_recorded_again_counts_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.stage([message("one")]).await;
+    let (store, outbox, token) = (&line.store, line.outbox, Uuid::new_v4());
+    store.take_lanes(outbox, token, LONG, 64).await.unwrap();
+    let row = of_row(&line.waiting().await[0]);
+    for attempts in [1, 1, 2, 1] {
+        let failure = PublishFailure { row, attempts, next: Some(Duration::ZERO), error: "no".to_owned() };
+        store.record_failures(outbox, token, &[failure]).await.unwrap();
+    }
+    assert_eq!(line.waiting().await[0].message.attempt(), 3);
+    for _ in 0..2 {
+        let failure = PublishFailure { row, attempts: 3, next: None, error: "no".to_owned() };
+        store.record_failures(outbox, token, &[failure]).await.unwrap();
+    }
+    let dead = store.dead_outgoing(outbox, Page::default()).await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.attempts).collect::<Vec<_>>(), [3]);
+}
+
+/// An id may be given again by a server that takes over from a failed one, or in a file that was restored.
+pub async fn a_row_whose_id_was_given_again_is_left_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.stage([message("one")]).await;
+    let row = line.waiting().await.remove(0);
+    let (store, outbox, token) = (&line.store, line.outbox, Uuid::new_v4());
+    store.take_lanes(outbox, token, LONG, 64).await.unwrap();
+    let before = RowRef { message_id: Uuid::new_v4(), ..of_row(&row) };
+    assert_eq!(store.delete_published(outbox, token, &[before]).await.unwrap(), 0);
+    for next in [None, Some(LONG)] {
+        let failure = PublishFailure { row: before, attempts: 1, next, error: "no".to_owned() };
+        store.record_failures(outbox, token, &[failure]).await.unwrap();
+    }
+    assert!(store.dead_outgoing(outbox, Page::default()).await.unwrap().is_empty());
+    let now = line.waiting().await.remove(0);
+    assert_eq!((now.message, now.due), (row.message, row.due));
+}
+
+/// A relay publishes what was staged under its name.
+pub async fn another_outbox_is_left_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let shipping = line.store.register_outbox("shipping").await.unwrap();
+    let shipping = Line { outbox: shipping, ..line };
+    shipping.stage([message("of shipping")]).await;
+    let line = Line { outbox: shipping.store.register_outbox("billing").await.unwrap(), ..shipping };
+    line.sink.on_publish(|message| if text(message) == "of billing" { Reply::Confirm } else { Reply::Panic });
+    let relay = line.start();
+    line.stage([message("of billing")]).await;
+    line.published(1).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    let shipping = line.store.register_outbox("shipping").await.unwrap();
+    let line = Line { outbox: shipping, ..line };
+    assert_eq!(line.waiting().await.len(), 1);
+}
+
+/// They have no share of its lanes, and no worker takes them for those that it needs.
+pub async fn relays_of_another_outbox_do_not_count<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (store, outbox) = (&line.store, line.outbox);
+    let shipping = store.register_outbox("shipping").await.unwrap();
+    assert_eq!(store.renew_lanes(shipping, Uuid::new_v4(), LONG).await.unwrap().relays, 1);
+    assert_eq!(store.live_relays(outbox).await.unwrap(), 0);
+    assert_eq!(store.outbox_stats(outbox, 1).await.unwrap().relays, 0);
+    assert_eq!(store.renew_lanes(outbox, Uuid::new_v4(), LONG).await.unwrap().relays, 1);
+}

@@ -1,0 +1,228 @@
+//! Relays under load, and after pauses.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use idem_core::Outgoing;
+use idem_core::store::{OutboxRows, Page, StoreError};
+use tokio::sync::watch;
+
+use crate::soon;
+use crate::store::World;
+use idem_test::tapped_store::{StoreTap, TappedStore};
+use idem_test::{MemorySink, Reply};
+
+use super::line::{Line, message, text};
+
+/// Deletes nothing while it is held.
+#[derive(Clone)]
+struct HeldDeletes(watch::Sender<bool>);
+
+impl StoreTap for HeldDeletes {
+    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
+        if method == "delete_published" {
+            let _ = self.0.subscribe().wait_for(|held| !held).await;
+        }
+        Ok(())
+    }
+}
+
+/// A relay that always has something to delete gives lanes to another one that is started to help. The store has several
+/// lanes.
+pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let deletes = HeldDeletes(watch::Sender::new(true));
+    let store = TappedStore::new(line.store.clone(), deletes.clone());
+    let lease = Duration::from_millis(600);
+    let relay = |sink: &MemorySink| line.start_with(line.relay(store.clone(), sink.clone()).lease_duration(lease));
+    let first = relay(&line.sink);
+    line.stage([message("first")]).await;
+    line.published(1).await;
+    let other = MemorySink::new();
+    let second = relay(&other);
+    // The first one keeps the lanes of what it has published and not deleted, and no other. Few messages leave most free.
+    let mut staged = 1;
+    soon(async {
+        while other.calls() == 0 {
+            line.stage([message(staged)]).await;
+            staged += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    deletes.0.send_replace(false);
+    let both = || line.sink.published().len() + other.published().len();
+    soon(async {
+        while both() < staged {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    line.is_empty().await;
+    assert_eq!(both(), staged, "each once");
+    for relay in [first, second] {
+        relay.stop().await.unwrap();
+    }
+}
+
+/// If lanes cannot be given back, it is tried again after a pause. The store has several lanes.
+pub async fn a_lane_that_cannot_be_given_back_is_tried_at_leisure<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let tried = tries.clone();
+    let store = line.failing(move |method| method == "give_lanes" && tried.fetch_add(1, SeqCst) < usize::MAX);
+    let lease = Duration::from_millis(600);
+    let first = line.start_with(line.relay(store, line.sink.clone()).lease_duration(lease));
+    line.stage([message("one")]).await;
+    line.published(1).await;
+    let second = line.start_with(line.relay(line.store.clone(), MemorySink::new()).lease_duration(lease));
+    soon(async {
+        while tries.load(SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(tries.load(SeqCst) < 50, "{} in half a second", tries.load(SeqCst));
+    first.crash().await;
+    second.stop().await.unwrap();
+}
+
+/// Long before the next renewal of its leases.
+pub async fn a_standing_relay_goes_on_at_once_when_another_ends<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let long = Duration::from_secs(600);
+    let relay = || line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(long));
+    let first = relay();
+    line.stage([message("one")]).await;
+    line.published(1).await;
+    let second = relay();
+    let outbox = idem_core::StoreOutbox::new(&line.store, "billing");
+    soon(async {
+        while outbox.stats(1).await.unwrap().relays < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    // It has found nothing to take by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    first.stop().await.unwrap();
+    let began = Instant::now();
+    line.stage((0..20).map(|n| message(n).key(n))).await;
+    line.published(21).await;
+    assert!(began.elapsed() < Duration::from_secs(20));
+    second.stop().await.unwrap();
+}
+
+/// Its leases end, but no other relay takes its lanes: then what it has published is deleted, and not published again.
+pub async fn a_relay_that_was_paused_publishes_nothing_twice<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let away = Arc::new(AtomicBool::new(false));
+    let is_away = away.clone();
+    let store = line.failing(move |_| is_away.load(SeqCst));
+    let lease = Duration::from_millis(600);
+    let relay = line.start_with(line.relay(store, line.sink.clone()).lease_duration(lease));
+    let hook = away.clone();
+    line.sink.on_publish(move |message| {
+        if text(message) == "last" {
+            hook.store(true, SeqCst);
+        }
+        Reply::Confirm
+    });
+    line.stage([message("one").key("k"), message("last").key("k")]).await;
+    line.published(2).await;
+    tokio::time::sleep(3 * lease).await;
+    away.store(false, SeqCst);
+    line.is_empty().await;
+    line.sink.on_publish(|_| Reply::Confirm);
+    line.stage([message("after").key("k")]).await;
+    assert_eq!(line.published(3).await, ["one", "last", "after"]);
+    relay.stop().await.unwrap();
+    assert_eq!(line.sink.published().len(), 3);
+}
+
+/// Many messages for queues that hang, and nothing else that shows that the broker answers. Each is for another queue, so
+/// none of these is known to hang.
+pub async fn many_messages_without_an_answer_stop_no_other<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.sink.on_publish(|message| if text(message).starts_with("hangs") { Reply::Hang } else { Reply::Confirm });
+    line.stage((0..100).map(|n| Outgoing::new(format!("queue {n}"), format!("hangs {n}")))).await;
+    line.stage((0..10).map(|n| message(format!("good {n}")))).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(1));
+    let relay = line.start_with(relay.concurrency(8));
+    line.published(10).await;
+    // All that is left hangs, and has been tried before.
+    soon(line.sink.wait_for(|sink| sink.calls() > 120)).await;
+    for n in 0..5 {
+        let began = Instant::now();
+        line.stage([message(n)]).await;
+        line.published(11 + n).await;
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    }
+    assert!(line.waiting().await.iter().all(|row| row.message.attempt() == 1));
+    relay.crash().await;
+}
+
+/// More messages get no answer than may wait, each for another queue. When the broker answers again, all are published.
+pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let tried = Arc::new(Mutex::new(HashSet::new()));
+    let seen = tried.clone();
+    line.sink.on_publish(move |message| {
+        seen.lock().unwrap().insert(message.id());
+        Reply::Hang
+    });
+    line.stage((0..1500).map(|n| Outgoing::new(format!("queue {n}"), n.to_string()))).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_millis(20));
+    let relay = line.start_with(relay.concurrency(10));
+    // With 10 at a time, 1000 may wait. From then on there are only second attempts.
+    soon(line.sink.wait_for(|_| tried.lock().unwrap().len() >= 1000)).await;
+    let calls = line.sink.calls();
+    soon(line.sink.wait_for(|sink| sink.calls() >= calls + 200)).await;
+    line.sink.on_publish(|_| Reply::Confirm);
+    line.published(1500).await;
+    relay.stop().await.unwrap();
+}
+
+/// A refusal is charged, and the answer of the database is lost: it is recorded again, and no attempt is lost by that.
+pub async fn a_record_without_an_answer_costs_no_attempt<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lost = Arc::new(AtomicUsize::new(0));
+    let losing = lost.clone();
+    let store = line.failing(move |method| match method {
+        "failures_are_recorded" => losing.fetch_add(1, SeqCst).is_multiple_of(2),
+        _ => false,
+    });
+    line.sink.on_publish(|_| Reply::Refuse("no".to_owned()));
+    let relay = line.start_with(line.relay(store, line.sink.clone()));
+    line.stage([message("one").key("k")]).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    assert_eq!((line.sink.calls(), lost.load(SeqCst)), (3, 6), "it has three attempts");
+    let dead = line.store.dead_outgoing(line.outbox, Page::default()).await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.attempts).collect::<Vec<_>>(), [3]);
+}
+
+/// The DELETE has run, and its answer is lost.
+pub async fn a_delete_without_an_answer_makes_no_copy<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lost = Arc::new(AtomicUsize::new(0));
+    let losing = lost.clone();
+    let store = line.failing(move |method| method == "published_is_deleted" && losing.fetch_add(1, SeqCst) < 2);
+    let relay = line.start_with(line.relay(store, line.sink.clone()));
+    line.stage([message("one").key("k"), message("two").key("k")]).await;
+    line.published(2).await;
+    soon(async {
+        while lost.load(SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    line.stage([message("three").key("k")]).await;
+    assert_eq!(line.published(3).await, ["one", "two", "three"]);
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    assert_eq!(line.sink.published().len(), 3);
+}

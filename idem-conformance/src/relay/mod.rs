@@ -1,0 +1,94 @@
+//! The suite for relays: what becomes of staged messages at each failure, over each store.
+//!
+//! Its world is that of the store suite.
+
+mod failures;
+mod hanging;
+mod keys;
+mod leases;
+mod line;
+mod load;
+mod opening;
+mod order;
+
+pub use super::store::World;
+pub use failures::*;
+pub use hanging::*;
+pub use keys::*;
+pub use leases::*;
+pub use load::*;
+pub use opening::*;
+pub use order::*;
+
+/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`, and behind it
+/// `relay_suite!(path::to::World, lanes);` if its store has several lanes: the cases of relays that share them.
+///
+/// The crate needs tokio with its macros.
+#[macro_export]
+macro_rules! relay_suite {
+    ($world:ty, lanes) => {
+        $crate::__suite! { <$world as $crate::relay::World>::make(), relay:
+            // load
+            a_relay_that_is_started_to_help_gets_lanes_at_once
+            a_lane_that_cannot_be_given_back_is_tried_at_leisure
+        }
+    };
+    ($world:ty) => {
+        $crate::__suite! { <$world as $crate::relay::World>::make(), relay:
+            // order
+            staged_messages_are_published_and_deleted
+            a_relay_is_woken_by_the_bell
+            messages_of_a_key_leave_in_order_and_one_at_a_time
+            a_refused_message_keeps_its_key_and_no_other
+            many_refused_keys_stop_no_other
+            a_slow_read_lets_no_message_overtake
+            a_message_that_is_given_up_costs_others_no_read
+            a_message_behind_a_key_that_fails_does_not_wait_for_the_poll
+            // failures
+            a_message_that_is_given_up_is_dead_and_its_key_goes_on
+            a_dead_letter_is_replayed_under_its_id_or_discarded
+            a_broker_that_is_away_charges_nothing
+            a_lost_confirm_is_published_again_under_the_same_id
+            a_message_without_an_answer_stops_no_other
+            a_message_that_is_not_confirmed_is_never_deleted
+            a_crash_before_the_delete_publishes_again_under_the_same_id
+            a_database_that_is_away_loses_and_repeats_nothing
+            a_message_at_which_the_sink_panics_is_given_up
+            a_sink_that_panics_ends_the_relay
+            // hanging
+            a_destination_that_hangs_stops_no_other
+            a_destination_that_answers_again_waits_for_no_other
+            a_destination_that_answers_again_waits_for_no_backlog
+            a_destination_that_answers_for_a_moment_stops_no_other
+            messages_that_never_get_an_answer_do_not_stop_their_destination
+            a_destination_at_which_the_client_gives_up_stops_no_other
+            a_slow_destination_stops_no_other
+            // keys
+            a_key_with_many_messages_stops_no_other
+            many_keys_with_many_messages_stop_no_other
+            a_message_that_is_staged_in_a_pause_waits_for_no_poll
+            a_key_with_many_messages_does_not_wait_for_the_poll
+            // leases
+            a_drain_waits_for_its_confirms_and_gives_its_lanes_back
+            two_relays_share_the_lanes
+            the_lanes_of_a_relay_that_dies_are_taken_over
+            a_relay_that_cannot_renew_its_lanes_stops_publishing
+            a_relay_that_finds_no_lane_waits_for_no_transaction
+            a_relay_that_lost_its_lanes_deletes_nothing
+            a_row_whose_id_was_given_again_is_left_alone
+            a_failure_that_is_recorded_again_counts_once
+            another_outbox_is_left_alone
+            relays_of_another_outbox_do_not_count
+            // opening
+            a_relay_that_waits_for_its_broker_is_alive
+            a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others
+            // load
+            a_standing_relay_goes_on_at_once_when_another_ends
+            a_relay_that_was_paused_publishes_nothing_twice
+            many_messages_without_an_answer_stop_no_other
+            a_relay_in_which_too_many_messages_wait_goes_on
+            a_delete_without_an_answer_makes_no_copy
+            a_record_without_an_answer_costs_no_attempt
+        }
+    };
+}

@@ -1,0 +1,96 @@
+//! A relay whose broker is away when it starts.
+
+use std::time::Duration;
+
+use idem_core::store::OutboxRows;
+use idem_core::{Relay, Sink, SinkError, StagedMessage};
+use tokio::sync::watch;
+
+use crate::soon;
+use crate::store::World;
+use idem_test::MemorySink;
+
+use super::line::{Line, Running, message};
+
+/// A sink that cannot be opened until the test says so.
+#[derive(Clone)]
+struct Late {
+    within: MemorySink,
+    open: watch::Receiver<bool>,
+}
+
+impl Sink for Late {
+    fn system(&self) -> &'static str {
+        "memory"
+    }
+
+    fn name(&self) -> &str {
+        "late"
+    }
+
+    async fn open(&self) -> Result<(), SinkError> {
+        if *self.open.borrow() { Ok(()) } else { Err(SinkError::broker("the broker is away")) }
+    }
+
+    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
+        self.within.publish(message).await
+    }
+
+    async fn close(&self) {
+        self.within.close().await;
+    }
+}
+
+impl<W: World> Line<W> {
+    fn start_late(&self, open: &watch::Sender<bool>) -> Running {
+        let sink = Late { within: self.sink.clone(), open: open.subscribe() };
+        let relay = Relay::new("billing", self.store.clone(), sink).poll_interval(Duration::from_millis(20));
+        self.start_with(relay.lease_duration(Duration::from_millis(500)))
+    }
+
+    /// Waits until so many relays are alive.
+    async fn alive(&self, relays: u32) {
+        soon(async {
+            while self.store.live_relays(self.outbox).await.unwrap() != relays {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
+/// Workers that stage do not take it for missing.
+pub async fn a_relay_that_waits_for_its_broker_is_alive<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let open = watch::Sender::new(false);
+    let relay = line.start_late(&open);
+    line.alive(1).await;
+    line.stage([message("a")]).await;
+    assert_eq!(line.sink.published().len(), 0);
+    open.send_replace(true);
+    line.published(1).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+    line.alive(0).await;
+    open.send_replace(false);
+    let relay = line.start_late(&open);
+    line.alive(1).await;
+    relay.stop().await.unwrap();
+    assert_eq!(line.store.live_relays(line.outbox).await.unwrap(), 0, "it says that it has ended");
+}
+
+/// It takes no share of the lanes from a relay that publishes.
+pub async fn a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let open = watch::Sender::new(false);
+    let late = line.start_late(&open);
+    line.alive(1).await;
+    let relay =
+        line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(Duration::from_millis(500)));
+    line.stage((0..200).map(|n| message(n).key(n))).await;
+    line.published(200).await;
+    line.is_empty().await;
+    line.alive(1).await;
+    relay.stop().await.unwrap();
+    late.stop().await.unwrap();
+}

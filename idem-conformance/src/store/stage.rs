@@ -1,0 +1,245 @@
+//! The setup of most cases: a store with one handler, and a table of effects.
+
+use std::time::Duration;
+
+use idem_core::store::{
+    ClaimState, Claimed, Claims, CommitResult, ExistingClaim, Filter, HandlerId, Identity, InboxRows, NewRow, Operator,
+    Page, Row, RowKind, TakeLimit, Ticket, Transactions,
+};
+use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
+use uuid::Uuid;
+
+use super::world::{Setup, World};
+
+/// The lease of taken rows.
+pub(super) const LEASE: Duration = Duration::from_secs(10);
+
+/// A store with one handler of the consumer `billing`.
+pub(super) struct Stage<W: World> {
+    pub(super) world: W,
+    pub(super) store: W::Store,
+    pub(super) handler: HandlerId,
+}
+
+impl<W: World> Stage<W> {
+    pub(super) async fn new(world: W) -> Self {
+        Self::with(world, Setup::default()).await
+    }
+
+    pub(super) async fn with(world: W, setup: Setup) -> Self {
+        let store = world.store(setup).await.unwrap();
+        // Without a constraint, so that only the claim prevents a second effect.
+        world.run(&format!("CREATE TABLE {} (name VARCHAR(200) NOT NULL)", world.name("effects"))).await;
+        let handler = register(&store, "billing", "order_paid").await;
+        Self { world, store, handler }
+    }
+
+    // ===== identities =====
+
+    /// The message with this key and payload.
+    pub(super) fn message(&self, key: &str, payload: &str) -> Identity {
+        Identity { handler: self.handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(payload.as_bytes()) }
+    }
+
+    /// The message with this key.
+    pub(super) fn id(&self, key: &str) -> Identity {
+        self.message(key, key)
+    }
+
+    // ===== transactions =====
+
+    pub(super) async fn begin(&self) -> <W::Store as Transactions>::Txn {
+        self.store.begin(Duration::from_secs(30)).await.unwrap()
+    }
+
+    pub(super) async fn commit(&self, txn: <W::Store as Transactions>::Txn) -> CommitResult {
+        self.store.commit(txn).await
+    }
+
+    /// Begins a transaction and makes a claim that must be new.
+    pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Transactions>::Txn {
+        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, ClaimState::Processed);
+        let (txn, claimed) = claim.await.unwrap();
+        assert!(claimed.is_new());
+        txn
+    }
+
+    /// Writes an effect, as a handler does.
+    pub(super) async fn effect(&self, txn: &mut <W::Store as Transactions>::Txn, name: &str) {
+        self.execute(txn, &self.effect_sql(name)).await.unwrap();
+    }
+
+    pub(super) fn effect_sql(&self, name: &str) -> String {
+        format!("INSERT INTO {} (name) VALUES ('{name}')", self.world.name("effects"))
+    }
+
+    /// Runs SQL on the handler's connection.
+    pub(super) async fn execute(
+        &self,
+        txn: &mut <W::Store as Transactions>::Txn,
+        sql: &str,
+    ) -> Result<(), idem_core::BoxError> {
+        W::execute(<W::Store as HasConnection<W::Connection>>::connection(txn), sql).await
+    }
+
+    /// How often an effect is in the database.
+    pub(super) async fn effects(&self, name: &str) -> i64 {
+        let effects = self.world.name("effects");
+        self.world.number(&format!("SELECT count(*) FROM {effects} WHERE name = '{name}'")).await
+    }
+
+    /// Processes a message whose effect is named by its key. Returns the ticket of the transaction.
+    pub(super) async fn process(&self, key: &str) -> Ticket {
+        let mut txn = self.claimed(&self.id(key)).await;
+        self.effect(&mut txn, key).await;
+        let ticket = self.store.ticket(&txn).unwrap_or_default();
+        committed(self.commit(txn).await);
+        ticket
+    }
+
+    // ===== questions =====
+
+    /// The result of a claim now; the claim is not kept.
+    pub(super) async fn claim_now(&self, identity: &Identity) -> Claimed {
+        let mut txn = self.begin().await;
+        let claimed = self.store.claim(&mut txn, identity, ClaimState::Processed).await.unwrap();
+        self.store.rollback(txn).await.unwrap();
+        claimed
+    }
+
+    pub(super) async fn existing_claim(&self, key: &str) -> Option<ExistingClaim> {
+        let mut txn = self.begin().await;
+        let existing_claim = self.store.existing_claim(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        self.store.rollback(txn).await.unwrap();
+        existing_claim
+    }
+
+    /// Whether the claim exists and is dated.
+    pub(super) async fn is_dated(&self, key: &str) -> bool {
+        self.existing_claim(key).await.is_some_and(|existing_claim| existing_claim.age.is_some())
+    }
+
+    /// Whether the claim exists and is waiting.
+    pub(super) async fn is_waiting(&self, key: &str) -> bool {
+        self.existing_claim(key).await.is_some_and(|existing_claim| existing_claim.age.is_none())
+    }
+
+    pub(super) async fn scheduled(&self) -> Vec<Row> {
+        self.list(true).await
+    }
+
+    pub(super) async fn dead(&self) -> Vec<Row> {
+        self.list(false).await
+    }
+
+    async fn list(&self, scheduled: bool) -> Vec<Row> {
+        let filter = if scheduled { Filter::new().scheduled() } else { Filter::new() };
+        self.store.list("billing", &filter, Page::default()).await.unwrap()
+    }
+
+    /// The only scheduled row.
+    pub(super) async fn one_scheduled(&self) -> Row {
+        let mut rows = self.scheduled().await;
+        assert_eq!(rows.len(), 1, "scheduled rows: {rows:?}");
+        rows.remove(0)
+    }
+
+    /// The only dead row.
+    pub(super) async fn one_dead(&self) -> Row {
+        let mut rows = self.dead().await;
+        assert_eq!(rows.len(), 1, "dead rows: {rows:?}");
+        rows.remove(0)
+    }
+
+    // ===== rows =====
+
+    /// Inserts a row, with its claim if `claim` is set.
+    pub(super) async fn row(&self, identity: &Identity, claim: bool, state: Result<Duration, Reason>) {
+        let mut txn = self.begin().await;
+        if claim {
+            assert!(self.store.claim(&mut txn, identity, ClaimState::Waiting).await.unwrap().is_new());
+        }
+        let delivery = Delivery::new("orders", "payload");
+        let row = NewRow::new(identity, &delivery, state).with_attempts(0, "first");
+        self.store.insert(&mut txn, &row).await.unwrap();
+        committed(self.commit(txn).await);
+    }
+
+    /// Stores a scheduled message that is due now.
+    pub(super) async fn schedule(&self, key: &str) {
+        self.row(&self.id(key), true, Ok(Duration::ZERO)).await;
+    }
+
+    /// Stores a dead letter and returns its id.
+    pub(super) async fn dead_letter(&self, key: &str, reason: Reason) -> i64 {
+        self.row(&self.id(key), true, Err(reason)).await;
+        self.dead().await[0].id
+    }
+
+    /// Stores a conflict beside the claim of `key` and returns its id.
+    pub(super) async fn conflict(&self, key: &str, payload: &str) -> i64 {
+        self.row(&self.message(key, payload), false, Err(Reason::Conflict)).await;
+        self.dead().await[0].id
+    }
+
+    pub(super) async fn take(&self, kind: RowKind) -> Vec<Row> {
+        self.store.take(&[self.handler], kind, TakeLimit::rows(100), Uuid::new_v4(), LEASE).await.unwrap()
+    }
+
+    /// Takes the only row of this kind.
+    pub(super) async fn take_one(&self, kind: RowKind) -> Row {
+        let mut rows = self.take(kind).await;
+        assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
+        rows.remove(0)
+    }
+
+    /// Reserves the only suspect and counts its start.
+    pub(super) async fn begin_suspect(&self) -> Row {
+        let mut row = self.take_one(RowKind::Suspect).await;
+        assert!(self.store.count_start(&row, LEASE).await.unwrap());
+        row.starts += 1;
+        row
+    }
+
+    // ===== time =====
+
+    /// Moves the due times or lease ends of all rows back by `by`.
+    pub(super) async fn rows_earlier(&self, by: Duration) {
+        let (inbox, earlier) = (self.world.own("inbox_messages"), W::earlier("due_at", by));
+        self.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
+    }
+
+    /// Moves the dates of all claims back by `by`.
+    pub(super) async fn claims_earlier(&self, by: Duration) {
+        let (claims, earlier) = (self.world.own("processed_messages"), W::earlier("processed_at", by));
+        self.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    }
+
+    /// Ends the leases of all rows.
+    pub(super) async fn end_leases(&self) {
+        self.rows_earlier(LEASE + Duration::from_secs(1)).await;
+    }
+}
+
+/// Registers one handler and returns its number.
+pub(super) async fn register<S: Store>(store: &S, consumer: &str, name: &str) -> HandlerId {
+    store.register(consumer, &[name]).await.unwrap()[0]
+}
+
+/// Asserts that the commit succeeded.
+pub(super) fn committed(committed: CommitResult) {
+    assert!(matches!(committed, CommitResult::Done), "it was to be committed: {committed:?}");
+}
+
+/// Repeats a query until it returns `Some`: a server may notice a closed connection late.
+pub(super) async fn settled<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    crate::soon(async {
+        loop {
+            match ask().await {
+                Some(answer) => return answer,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,190 @@
+//! The settings of a pooler's session, which a handler can change for the next message and for other clients.
+//!
+//! Nobody else uses these poolers, so each lends the session of a handler again.
+
+use std::time::Duration;
+
+use idem_conformance::store::{Setup, World};
+use idem_core::Postgres;
+use idem_core::store::{Claims, CommitResult, HandlerId, Transactions, TxnState};
+use uuid::Uuid;
+
+use crate::role::{Txn, lend, run};
+use crate::world::PgBouncerWorld;
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a handler can change what its session may write, or what statements mean there.
+const CHANGES: [&str; 9] = [
+    "SET default_transaction_read_only = off",
+    "SET search_path = pg_catalog",
+    "SELECT set_config('search_path', '', false)",
+    "SET row_security = off",
+    "SET session_replication_role = replica",
+    "SET TIME ZONE 'Asia/Tokyo'",
+    "SET DateStyle = 'German'",
+    "SET IntervalStyle = 'iso_8601'",
+    "SET client_encoding = 'LATIN1'",
+];
+
+/// What a message finds.
+const SETTINGS: &str = "SELECT concat_ws('; ', current_setting('default_transaction_read_only'),
+    current_setting('search_path'), current_setting('row_security'), current_setting('session_replication_role'),
+    current_setting('TimeZone'), current_setting('DateStyle'), current_setting('IntervalStyle'),
+    current_setting('client_encoding'))";
+
+async fn handler(store: &Postgres) -> HandlerId {
+    store.register("billing", &["paid"]).await.unwrap()[0]
+}
+
+/// The settings that the handler of this transaction finds.
+async fn found(txn: &mut Txn) -> String {
+    sqlx::query_scalar(SETTINGS).fetch_one(lend(txn)).await.unwrap()
+}
+
+/// The settings that the next message finds.
+async fn next(store: &Postgres) -> String {
+    let mut txn = store.begin(TIMEOUT).await.unwrap();
+    let found = found(&mut txn).await;
+    store.rollback(txn).await.unwrap();
+    found
+}
+
+/// As another client of the pooler does.
+async fn set(world: &PgBouncerWorld, name: &str, value: &str) {
+    world.session(&format!("SELECT count(set_config('{name}', '{value}', false))")).await;
+}
+
+async fn done(store: &Postgres, txn: Txn) {
+    let committed = store.commit(txn).await;
+    assert!(matches!(committed, CommitResult::Done), "{committed:?}");
+}
+
+#[tokio::test]
+async fn the_settings_of_a_handler_end_with_its_message() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = handler(&store).await;
+    let clean = next(&store).await;
+    for (round, change) in CHANGES.into_iter().enumerate() {
+        let mut claimed = run(&store, handler, &format!("{round}"), change).await;
+        assert_ne!(found(&mut claimed).await, clean, "{change}");
+        done(&store, claimed).await;
+        assert_eq!(next(&store).await, clean, "{change}");
+        let mut natural = store.begin_guarded(TIMEOUT).await.unwrap();
+        <PgBouncerWorld>::execute(lend(&mut natural), change).await.unwrap();
+        done(&store, natural).await;
+        assert_eq!(next(&store).await, clean, "{change}, without a claim");
+        let failed = run(&store, handler, &format!("{round} fails"), change).await;
+        store.rollback(failed).await.unwrap();
+        assert_eq!(next(&store).await, clean, "{change}; ROLLBACK");
+    }
+}
+
+#[tokio::test]
+async fn settings_that_a_handler_changes_behind_its_transaction_do_not_stay_in_the_session_that_is_lent_again() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = handler(&store).await;
+    let clean = next(&store).await;
+    for (round, end) in ["ROLLBACK", "COMMIT"].into_iter().enumerate() {
+        let change = format!("{end}; SET search_path = pg_catalog; SET default_transaction_read_only = off");
+        let ended = run(&store, handler, &format!("{round}"), &change).await;
+        store.commit(ended).await;
+        assert_eq!(next(&store).await, clean, "{end}");
+    }
+}
+
+/// In a batch, the handlers that follow such a ROLLBACK would write in autocommit, and again when their messages run
+/// again.
+#[tokio::test]
+async fn nothing_is_written_behind_a_rollback_although_an_earlier_handler_has_made_its_session_writable() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let effects = world.name("effects");
+    world.run(&format!("CREATE TABLE {effects} (name text)")).await;
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = handler(&store).await;
+    done(&store, run(&store, handler, "first", "SET default_transaction_read_only = off").await).await;
+    let mut second = run(&store, handler, "second", "ROLLBACK").await;
+    let insert = format!("INSERT INTO {effects} VALUES ('behind')");
+    let refused = <PgBouncerWorld>::execute(lend(&mut second), &insert).await.unwrap_err().to_string();
+    assert!(refused.contains("read-only"), "{refused}");
+    assert!(matches!(store.commit(second).await, CommitResult::RolledBack));
+    assert_eq!(world.number(&format!("SELECT count(*) FROM {effects}")).await, 0);
+}
+
+/// Neither the login nor the BEGIN of a batch knows the session that the pooler lends to the statements behind a ROLLBACK:
+/// it may be another one, and any client may have changed it.
+#[tokio::test]
+async fn a_batch_is_checked_although_the_session_in_which_it_began_is_read_only() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let effects = world.name("effects");
+    world.run(&format!("CREATE TABLE {effects} (name text)")).await;
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = handler(&store).await;
+    let mut batch = run(&store, handler, "a", "SELECT 1").await;
+    assert_eq!(store.check_between(&mut batch).await.unwrap(), TxnState::Open);
+    <PgBouncerWorld>::execute(lend(&mut batch), "ROLLBACK").await.unwrap();
+    set(&world, "default_transaction_read_only", "off").await;
+    // As the next handler of the batch would, which must therefore not be called.
+    <PgBouncerWorld>::execute(lend(&mut batch), &format!("INSERT INTO {effects} VALUES ('behind')")).await.unwrap();
+    assert_eq!(world.number(&format!("SELECT count(*) FROM {effects}")).await, 1, "it is committed at once");
+    assert_eq!(store.check_between(&mut batch).await.unwrap(), TxnState::Ended);
+    store.rollback(batch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reset_between_the_messages_of_a_batch_keeps_the_settings_that_the_pooler_has_made() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    // As `connect_query` does.
+    set(&world, "search_path", "pg_catalog").await;
+    let store = world.options(Setup::default()).reset_between_messages().connect().await.unwrap();
+    let handler = handler(&store).await;
+    let clean = next(&store).await;
+    let mut batch = run(&store, handler, "a", "SET search_path = nowhere; SET TIME ZONE 'Asia/Tokyo'").await;
+    assert_eq!(store.check_between(&mut batch).await.unwrap(), TxnState::Open);
+    assert_eq!(found(&mut batch).await, clean);
+    done(&store, batch).await;
+    assert_eq!(next(&store).await, clean);
+}
+
+/// They are restored in the string of COMMIT or ROLLBACK, which the server reads in the encoding that the handler has left.
+#[tokio::test]
+async fn names_that_are_not_ascii_are_restored_behind_another_encoding() {
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let role = format!("bücher_{}", Uuid::new_v4().simple());
+    world.run(&format!("CREATE ROLE {role} SUPERUSER")).await;
+    // As `connect_query` does.
+    set(&world, "search_path", "größe").await;
+    set(&world, "role", &role).await;
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = handler(&store).await;
+    let clean = next(&store).await;
+    let has_role = format!("SELECT count(*) WHERE current_user = '{role}'");
+    let change = "RESET ROLE; SET search_path = pg_catalog; SET client_encoding = 'LATIN1'";
+    done(&store, run(&store, handler, "a", change).await).await;
+    assert_eq!((next(&store).await, world.session(&has_role).await), (clean.clone(), 1));
+    let failed = run(&store, handler, "a fails", change).await;
+    store.rollback(failed).await.unwrap();
+    assert_eq!((next(&store).await, world.session(&has_role).await), (clean, 1), "ROLLBACK");
+    world.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+}
+
+/// A function with the rights of another role sets what the role of the worker may not set.
+#[tokio::test]
+async fn a_setting_that_needs_a_privilege_keeps_no_other_one_from_being_restored() {
+    let Some(world) = PgBouncerWorld::with_read_only_role().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = handler(&store).await;
+    let turn_off = world.name("turn_off_triggers");
+    let function = format!(
+        "CREATE FUNCTION {turn_off}() RETURNS text LANGUAGE sql SECURITY DEFINER
+         AS $$ SELECT set_config('session_replication_role', 'replica', false) $$"
+    );
+    world.run(&function).await;
+    let clean = next(&store).await;
+    let change = format!("SELECT {turn_off}(); SET search_path = pg_catalog");
+    done(&store, run(&store, handler, "a", &change).await).await;
+    assert_eq!(next(&store).await, clean.replace("origin", "replica"));
+    world.drop_role().await;
+}

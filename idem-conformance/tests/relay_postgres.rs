@@ -1,0 +1,285 @@
+//! The relay suite over PostgreSQL.
+
+#[path = "worlds/postgres.rs"]
+mod world;
+
+idem_conformance::relay_suite!(world::PostgresWorld);
+idem_conformance::relay_suite!(world::PostgresWorld, lanes);
+
+/// The order of a key holds although an earlier transaction of it commits long after later messages of other keys were
+/// published, and it is found without waiting for the search of all that is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_key() {
+    use std::time::{Duration, Instant};
+
+    use idem_conformance::store::{Setup, World};
+    use idem_core::store::Page;
+    use idem_core::{Outgoing, Relay, StoreOutbox};
+    use idem_test::MemorySink;
+    use sqlx::{Connection, PgConnection};
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let outbox = store.outbox("billing");
+    let sink = MemorySink::new();
+    let relay = tokio::spawn(Relay::new("billing", store.clone(), sink.clone()).run_until(std::future::pending()));
+    // In one lane, since all of them have one key or another of the same lane.
+    let message = |text: &str| Outgoing::new("orders", text.to_owned()).key("k");
+    let mut first = PgConnection::connect(&world.url).await.unwrap();
+    let mut second = PgConnection::connect(&world.url).await.unwrap();
+    outbox.stage(&mut second, [message("before")]).await.unwrap();
+    sink.wait_for(|sink| sink.published().len() == 1).await;
+    let mut late = first.begin().await.unwrap();
+    outbox.stage(&mut late, [message("late")]).await.unwrap();
+    // The floors advance beyond its id.
+    let began = Instant::now();
+    let mut others = 0;
+    while began.elapsed() < Duration::from_secs(7) {
+        outbox.stage(&mut second, [message(&format!("other {others}"))]).await.unwrap();
+        others += 1;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let began = Instant::now();
+    late.commit().await.unwrap();
+    outbox.stage(&mut second, [message("later")]).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), sink.wait_for(|sink| sink.published().len() == others + 3))
+        .await
+        .unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let texts: Vec<String> =
+        sink.published().iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect();
+    let place = |text: &str| texts.iter().position(|other| other == text).unwrap();
+    // One that was staged just before the commit may not have been read by then.
+    assert!(place("late") < place("later") && place("late") + 5 > others, "{texts:?}");
+    assert_eq!(texts.len(), others + 3, "each once");
+    assert!(StoreOutbox::new(&store, "billing").list(Page::default()).await.unwrap().is_empty());
+    relay.abort();
+}
+
+/// A sink that takes some time for each message.
+#[derive(Clone, Default)]
+struct SlowSink(idem_test::MemorySink);
+
+impl idem_core::Sink for SlowSink {
+    fn system(&self) -> &'static str {
+        "memory"
+    }
+
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    async fn publish(&self, message: &idem_core::StagedMessage) -> Result<(), idem_core::SinkError> {
+        self.0.publish(message).await?;
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        Ok(())
+    }
+
+    async fn close(&self) {}
+}
+
+/// A transaction with many messages commits behind later ones, and the broker is slow: what is not read yet of it is in
+/// front of what is staged meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
+    use std::time::Duration;
+
+    use idem_conformance::store::{Setup, World};
+    use idem_core::{Outgoing, Relay};
+    use sqlx::{Connection, PgConnection};
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let outbox = store.outbox("billing");
+    let sink = SlowSink::default();
+    let relay = Relay::new("billing", store.clone(), sink.clone()).concurrency(1);
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    let message = |text: String| Outgoing::new("orders", text).key("k");
+    let mut first = PgConnection::connect(&world.url).await.unwrap();
+    let mut second = PgConnection::connect(&world.url).await.unwrap();
+    let mut late = first.begin().await.unwrap();
+    outbox.stage(&mut late, (0..500).map(|n| message(format!("{n:03}")))).await.unwrap();
+    outbox.stage(&mut second, [message("before".to_owned())]).await.unwrap();
+    sink.0.wait_for(|sink| sink.published().len() == 1).await;
+    late.commit().await.unwrap();
+    // The floors advance, while most of it is not read yet.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(sink.0.published().len() < 450, "the broker is too quick for this test");
+    outbox.stage(&mut second, [message("later".to_owned())]).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(25), sink.0.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
+    let texts: Vec<String> = sink
+        .0
+        .published()
+        .iter()
+        .skip(1)
+        .map(|message| String::from_utf8_lossy(message.payload()).into_owned())
+        .collect();
+    assert!(texts.is_sorted() && texts.len() == 501, "{texts:?}");
+    relay.abort();
+}
+
+/// A transaction with more messages of a key than are kept commits behind a later one, which fails then: what is not kept of
+/// it stays in front of all that comes later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() {
+    use std::time::{Duration, Instant};
+
+    use idem_conformance::store::{Setup, World};
+    use idem_core::{Outgoing, Relay, RetryPolicy};
+    use idem_test::{MemorySink, Reply};
+    use sqlx::{Connection, PgConnection};
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
+    let (fails, failing) = tokio::sync::watch::channel(false);
+    sink.on_publish(move |message| match &message.payload()[..] {
+        b"before" if !*failing.borrow() => Reply::RefuseWhen(failing.clone()),
+        _ => Reply::Confirm,
+    });
+    let retry = RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(100)).factor(1.0);
+    let relay = Relay::new("billing", store.clone(), sink.clone()).retry(retry);
+    let relay = tokio::spawn(relay.publish_timeout(Duration::from_secs(60)).run_until(std::future::pending()));
+    let message = |text: String, key: &'static str| Outgoing::new("orders", text).key(key);
+    let mut first = PgConnection::connect(&world.url).await.unwrap();
+    let mut second = PgConnection::connect(&world.url).await.unwrap();
+    let mut late = first.begin().await.unwrap();
+    outbox.stage(&mut late, (0..150).map(|n| message(format!("{n:03}"), "k"))).await.unwrap();
+    outbox.stage(&mut second, [message("before".to_owned(), "k")]).await.unwrap();
+    sink.wait_for(|sink| sink.calls() == 1).await;
+    // The floors advance beyond their ids.
+    let (began, mut others) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(5) {
+        outbox.stage(&mut second, [message("other".to_owned(), "l")]).await.unwrap();
+        others += 1;
+        sink.wait_for(|sink| sink.published().len() == others).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    late.commit().await.unwrap();
+    // A read that finds these has found the late ones.
+    for _ in 0..3 {
+        outbox.stage(&mut second, [message("other".to_owned(), "l")]).await.unwrap();
+        others += 1;
+        sink.wait_for(|sink| sink.published().len() == others).await;
+    }
+    outbox.stage(&mut second, [message("later".to_owned(), "k")]).await.unwrap();
+    fails.send_replace(true);
+    let all = sink.wait_for(|sink| sink.published().len() == others + 152);
+    tokio::time::timeout(Duration::from_secs(25), all).await.unwrap();
+    let texts = sink.published().into_iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned());
+    let texts: Vec<String> = texts.filter(|text| text != "other").collect();
+    let expected = (0..150).map(|n| format!("{n:03}")).chain(["before".to_owned(), "later".to_owned()]);
+    assert_eq!(texts, expected.collect::<Vec<_>>());
+    relay.abort();
+}
+
+/// Index entries of deleted messages stay as long as a snapshot may need them, and are not read at each poll: neither while
+/// transactions of some seconds begin and end all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_index_entries_are_not_read_again_and_again() {
+    use std::time::Duration;
+
+    use idem_conformance::store::{Setup, World};
+    use idem_core::{Outgoing, Relay};
+    use idem_test::MemorySink;
+    use sqlx::{Connection, PgConnection, raw_sql};
+
+    const DEAD: i64 = 100_000;
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let outbox = store.outbox("billing");
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    outbox.stage(&mut own, [Outgoing::new("orders", "")]).await.unwrap();
+    let mut dump = PgConnection::connect(&world.url).await.unwrap();
+    raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").execute(&mut dump).await.unwrap();
+    let table = world.own("outbox_messages");
+    let columns = "outbox_id, lane, message_id, destination, envelope, payload";
+    world
+        .run(&format!(
+            "INSERT INTO {table} ({columns}) SELECT outbox_id, n % 64, message_id, destination, envelope, payload \
+             FROM {table}, generate_series(1, {DEAD}) AS n; DELETE FROM {table}"
+        ))
+        .await;
+    let sink = MemorySink::new();
+    let relay = tokio::spawn(Relay::new("billing", store.clone(), sink.clone()).run_until(std::future::pending()));
+    let mut short = tokio::task::JoinSet::new();
+    for n in 0..10 {
+        let url = world.url.clone();
+        short.spawn(async move {
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(300 * n)).await;
+            loop {
+                let text = "BEGIN; SELECT pg_current_xact_id(); SELECT pg_sleep(3); COMMIT";
+                raw_sql(text).execute(&mut connection).await.unwrap();
+            }
+        });
+    }
+    // Floors follow what is published.
+    for n in 0..40 {
+        outbox
+            .stage(&mut own, (0..64).map(|key| Outgoing::new("orders", format!("{n} {key}")).key(key)))
+            .await
+            .unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let (schema, name) = table.split_once('.').unwrap();
+    let schema = schema.trim_matches('"');
+    let read = format!(
+        "SELECT idx_tup_read::bigint FROM pg_stat_all_indexes WHERE schemaname = '{schema}' AND relname = '{name}'"
+    );
+    let before = world.number(&read).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let entries = world.number(&read).await - before;
+    println!("{entries} index entries were read in 6 seconds");
+    // Counting for the gauges reads them twice, every 15 seconds; and each lane is read from its start in 30 seconds, with
+    // more of them at once on a slow machine. Read at each poll, they would be 60 times as many.
+    assert!(entries < 10 * DEAD, "{entries}: all of them, again and again");
+    relay.abort();
+    drop(dump);
+}
+
+/// Failures are recorded together or not at all. Otherwise a message would be charged again each time that the dead letters
+/// of others could not be written.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
+    use std::time::Duration;
+
+    use idem_conformance::store::{Setup, World};
+    use idem_core::Outgoing;
+    use idem_core::store::{LaneLook, OutboxRead, OutboxRows, PublishFailure};
+    use sqlx::{Connection, PgConnection};
+    use uuid::Uuid;
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let messages = ["again", "dead"].map(|text| Outgoing::new("orders", text).key("k"));
+    store.outbox("billing").stage(&mut own, messages).await.unwrap();
+    let (outbox, token) = (store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
+    let lanes = store.take_lanes(outbox, token, Duration::from_secs(60), 64).await.unwrap();
+    let look = |lane: u8| LaneLook { lane, floor: 0, limit: 16 };
+    let lanes: Vec<LaneLook> = lanes.into_iter().map(look).collect();
+    let read = async |bytes| {
+        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes, marks: false };
+        store.read_outbox(outbox, read).await.unwrap()
+    };
+    let few = read(5).await;
+    assert_eq!((few.rows.len(), few.cut), (1, vec![few.rows[0].lane]), "there is another one");
+    let found = read(1000).await;
+    assert_eq!((found.rows.len(), found.cut), (2, vec![]));
+    let failure = |at: usize, next| {
+        let idem_core::store::OutboxRow { lane, id, message, .. } = &found.rows[at];
+        let row = idem_core::store::RowRef { lane: *lane, id: *id, message_id: message.id() };
+        PublishFailure { row, attempts: 1, next, error: "no".to_owned() }
+    };
+    let failures = [failure(0, Some(Duration::ZERO)), failure(1, None)];
+    let dead = world.own("outbox_dead");
+    world.run(&format!("ALTER TABLE {dead} ADD CONSTRAINT none CHECK (error = '')")).await;
+    assert!(store.record_failures(outbox, token, &failures).await.is_err());
+    assert!(read(1000).await.rows.iter().all(|row| row.message.attempt() == 1), "one of them was charged");
+    world.run(&format!("ALTER TABLE {dead} DROP CONSTRAINT none")).await;
+    store.record_failures(outbox, token, &failures).await.unwrap();
+    let left = read(1000).await.rows;
+    assert_eq!(left.iter().map(|row| row.message.attempt()).collect::<Vec<_>>(), [2]);
+    assert_eq!(idem_core::StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
+}

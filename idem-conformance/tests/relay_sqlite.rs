@@ -1,0 +1,6 @@
+//! The relay suite over SQLite.
+
+#[path = "worlds/sqlite.rs"]
+mod world;
+
+idem_conformance::relay_suite!(world::SqliteWorld);

@@ -1,0 +1,9 @@
+//! The store suite over PostgreSQL.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[path = "postgres/trigger.rs"]
+mod trigger;
+#[path = "worlds/postgres.rs"]
+mod world;
+
+idem_conformance::store_suite!(world::PostgresWorld);
