@@ -70,6 +70,8 @@ pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;
 pub use filter::Filter;
 pub use handler_id::HandlerId;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use handler_id::{NUMBERS, number};
 pub use inbox_rows::InboxRows;
 pub use latest_versions::LatestVersions;
 pub use limit::{DueRows, LookBack, RowKind, TakeLimit};

@@ -166,19 +166,6 @@ async fn an_outbox_whose_table_is_empty_after_a_crash_is_refused_where_it_is_use
     world.end().await;
 }
 
-/// A known outbox costs no number of the sequence, which ends after two billion.
-#[tokio::test]
-async fn an_outbox_that_is_registered_again_draws_no_number() {
-    let Some(mut world) = world().await else { return };
-    for _ in 0..20 {
-        world.store.register_outbox("billing").await.unwrap();
-        world.store.outbox("billing").stats(1).await.unwrap();
-    }
-    world.store.register_outbox("shipping").await.unwrap();
-    assert_eq!(world.number("SELECT max(id)::bigint FROM outboxes").await, 2);
-    world.end().await;
-}
-
 /// Workers of the version before do without the table, and the ledger lets them start beside it.
 #[tokio::test]
 async fn the_namespaces_of_calls_are_added_beside_workers_of_the_version_before() {

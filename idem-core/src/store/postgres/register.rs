@@ -1,12 +1,12 @@
 //! Handlers: (consumer, name) as a small integer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, HandlerRows, History, StoreError};
+use crate::store::{HandlerId, HandlerRows, History, NUMBERS, StoreError, number};
 
 use super::Postgres;
 use super::rows::{duration, ids, secs};
@@ -32,18 +32,22 @@ pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<Hi
 pub(super) async fn register(store: &Postgres, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
     let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
     let retention = secs(store.0.retention);
-    store.ask(store.sql().intern.query().bind(consumer).bind(&names).bind(retention)).await?;
-    store.ask(store.sql().keep.query().bind(consumer).bind(&names).bind(retention)).await?;
-    // In a separate statement, which sees the rows that another worker has inserted meanwhile.
-    let rows = store.ask(store.sql().handlers.query().bind(consumer).bind(&names)).await?;
-    let mut ids = HashMap::new();
-    for row in rows {
-        ids.insert(row.try_get::<String, _>(0)?, HandlerId(row.try_get(1)?));
+    for attempt in 0..NUMBERS {
+        let numbers: Vec<i32> = names.iter().map(|name| number(&[consumer, name], attempt)).collect();
+        store.ask(store.sql().intern.query().bind(consumer).bind(&names).bind(retention).bind(numbers)).await?;
+        store.ask(store.sql().keep.query().bind(consumer).bind(&names).bind(retention)).await?;
+        // In a separate statement, which sees the rows that another worker has inserted meanwhile.
+        let rows = store.ask(store.sql().handlers.query().bind(consumer).bind(&names)).await?;
+        let mut ids = HashMap::new();
+        for row in rows {
+            ids.insert(row.try_get::<String, _>(0)?, HandlerId(row.try_get(1)?));
+        }
+        let found = names.iter().map(|name| ids.get(name).copied());
+        if let Some(found) = found.collect::<Option<_>>() {
+            return Ok(found);
+        }
     }
-    let found = names.iter().map(|name| ids.get(name).copied());
-    found
-        .collect::<Option<_>>()
-        .ok_or_else(|| StoreError::Unavailable("a handler was deleted while it was registered".into()))
+    Err(StoreError::Unavailable("a handler was deleted while it was registered".into()))
 }
 
 pub(super) async fn retention(store: &Postgres, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -52,8 +56,10 @@ pub(super) async fn retention(store: &Postgres, handlers: &[HandlerId]) -> Resul
     Ok(micros.into_iter().map(|micros| micros.map(duration)).collect())
 }
 
-pub(super) async fn record_seen(store: &Postgres, handlers: &[HandlerId]) -> Result<(), StoreError> {
-    store.ask(store.sql().seen.query().bind(ids(handlers))).await.map(drop)
+pub(super) async fn record_seen(store: &Postgres, handlers: &[HandlerId]) -> Result<bool, StoreError> {
+    let rows = store.ask(store.sql().seen.query().bind(ids(handlers))).await?;
+    let there = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
+    Ok(there == handlers.iter().collect::<HashSet<_>>().len() as i64)
 }
 
 pub(super) async fn record_history(store: &Postgres, handler: HandlerId) -> Result<(), StoreError> {

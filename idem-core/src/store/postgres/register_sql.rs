@@ -1,11 +1,12 @@
 //! The statements of handlers.
 
-/// With ON CONFLICT alone, each start of each worker would advance the sequence; `NOT EXISTS` prevents that.
+/// Leaves out the names that have a number, and those whose number another name has.
 pub(super) const INTERN: &str = "
-    INSERT INTO {schema}.handlers (consumer, name, retention)
-    SELECT DISTINCT $1, name, $3::float8 * interval '1 second' FROM unnest($2::text[]) AS name
-    WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = name.name)
-    ON CONFLICT (consumer, name) DO NOTHING";
+    INSERT INTO {schema}.handlers (id, consumer, name, retention) OVERRIDING SYSTEM VALUE
+    SELECT new.id, $1, new.name, $3::float8 * interval '1 second' FROM unnest($2::text[], $4::int[]) AS new (name, id)
+    WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = new.name)
+    ORDER BY new.name
+    ON CONFLICT DO NOTHING";
 
 /// The greater value wins. Null means forever, so it is never replaced. Rows are locked in the order of their ids, as
 /// prune locks them.
@@ -31,8 +32,10 @@ pub(super) const SEEN: &str = "
     WITH stale AS MATERIALIZED (
         SELECT id FROM {schema}.handlers
         WHERE id = ANY($1) AND seen_at < now() - interval '30 seconds' FOR NO KEY UPDATE SKIP LOCKED
+    ), seen AS (
+        UPDATE {schema}.handlers AS h SET seen_at = now() FROM stale WHERE h.id = stale.id
     )
-    UPDATE {schema}.handlers AS h SET seen_at = now() FROM stale WHERE h.id = stale.id";
+    SELECT count(*) FROM {schema}.handlers WHERE id = ANY($1)";
 
 pub(super) const WAITING: &str = "
     SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint FROM {schema}.handlers AS h

@@ -125,7 +125,7 @@ impl Claims for Sqlite {
         register::register(self, consumer, names).await
     }
 
-    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<bool, StoreError> {
         register::record_seen(self, handlers).await
     }
 

@@ -7,14 +7,14 @@ use sqlx::sqlite::SqliteConnection;
 use super::Sqlite;
 use super::file::Connection;
 use super::sql::{NOW, duration, ids, millis};
-use crate::store::{Cures, HandlerId, HandlerRows, History, StoreError};
+use crate::store::{Cures, HandlerId, HandlerRows, History, NUMBERS, StoreError, number};
 
 const INTERN: &str = r#"
-INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
+INSERT INTO "idem_handlers" (id, consumer, name, retention) VALUES (?4, ?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
 
 /// The greater value wins. Null means forever, so it is never replaced.
 const KEEP: &str = r#"
-UPDATE "idem_handlers" SET retention = ?3 WHERE consumer = ?1 AND name = ?2 AND retention < ?3"#;
+UPDATE "idem_handlers" SET retention = ?2 WHERE id = ?1 AND retention < ?2"#;
 
 const RETENTION: &str = r#"SELECT retention FROM "idem_handlers" WHERE id = ?1"#;
 
@@ -41,12 +41,17 @@ pub(super) async fn intern(
     consumer: &str,
     name: &str,
 ) -> Result<HandlerId, sqlx::Error> {
-    for text in [INTERN, KEEP] {
-        let query = sqlx::query(store.prefix.sql(text)).bind(consumer).bind(name);
-        query.bind(millis(store.retention)).execute(&mut *connection).await?;
+    let find = || sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
+    for attempt in 0..NUMBERS {
+        if let Some(id) = find().fetch_optional(&mut *connection).await? {
+            let keep = sqlx::query(store.prefix.sql(KEEP)).bind(id).bind(millis(store.retention));
+            keep.execute(connection).await?;
+            return Ok(HandlerId(id));
+        }
+        let query = sqlx::query(store.prefix.sql(INTERN)).bind(consumer).bind(name).bind(millis(store.retention));
+        query.bind(number(&[consumer, name], attempt)).execute(&mut *connection).await?;
     }
-    let number = sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
-    number.fetch_one(connection).await.map(HandlerId)
+    find().fetch_one(connection).await.map(HandlerId)
 }
 
 pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -62,24 +67,25 @@ pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<
 }
 
 const STALE: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000)"#;
+SELECT coalesce(sum(seen_at < {now} - 30000), 0), count(*) = (SELECT count(DISTINCT value) FROM json_each(?1))
+FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1))"#;
 
 const SEEN: &str = r#"
 UPDATE "idem_handlers" SET seen_at = {now}
 WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000"#;
 
 /// Reads first, because reading never waits: then only one of the file's workers has to write.
-pub(super) async fn record_seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), StoreError> {
+pub(super) async fn record_seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<bool, StoreError> {
     let handlers = ids(handlers);
     let mut reader = store.file.reader().await?;
-    let query = sqlx::query_scalar(store.prefix.sql(STALE)).bind(&handlers);
-    let stale: bool = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    let query = sqlx::query_as(store.prefix.sql(STALE)).bind(&handlers);
+    let (stale, are_there): (i64, bool) =
+        query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    if stale {
+    if stale > 0 {
         store.change(sqlx::query(store.prefix.sql(SEEN)).bind(&handlers)).await?;
     }
-    Ok(())
+    Ok(are_there)
 }
 
 const WAITING: &str = r#"

@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::time::Duration;
 
-use idem_core::store::{Filter, Operator, Page, SEEN_RECENTLY, StoreError};
+use idem_core::store::{Claims, Filter, Operator, Page, SEEN_RECENTLY, StoreError};
 use idem_core::{Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
 use tracing::instrument::WithSubscriber;
@@ -207,6 +207,61 @@ pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
         "SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'natural')"
     );
     assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
+}
+
+/// Starts a worker, which is ready and has not yet looked whether its handlers are in the database.
+async fn starts_and_looks_later<W: World>(line: &Line<W>) -> (Running, watch::Sender<bool>) {
+    let (gate, asked) = (watch::Sender::new(false), watch::Sender::new(0));
+    let (opens, counted, mut seen) = (gate.subscribe(), asked.clone(), asked.subscribe());
+    let hook = move |at: &str, _: &[u8]| match at {
+        "seen" => {
+            counted.send_modify(|times| *times += 1);
+            if *counted.borrow() == 1 { Do::Work } else { Do::Wait(opens.clone()) }
+        }
+        _ => Do::Work,
+    };
+    let worker = line.start_over(hook, once());
+    soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
+    (worker, gate)
+}
+
+/// Claims that a worker writes behind the restore are those of its handler at the next start, and of no other handler.
+pub async fn a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (worker, gate) = starts_and_looks_later(&line).await;
+    let handlers = line.world.own("handlers");
+    line.world.run(&format!("DELETE FROM {handlers}")).await;
+    line.publish(Order::ok("a"));
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    // It would have got the number of the handler.
+    line.store.register("shipping", &["orders", "refunds"]).await.unwrap();
+    gate.send_replace(true);
+    let registered = format!("SELECT count(*) FROM {handlers} WHERE name = 'orders' AND consumer = 'billing'");
+    soon(async {
+        while line.world.number(&registered).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    line.publish(Order::ok("a"));
+    line.runs_to(once(), &["duplicate"]).await;
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// It would go on to claim messages under a number that its handler has no more, and a later start would not know them.
+pub async fn a_worker_ends_when_its_handler_has_got_another_number<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    let (worker, gate) = starts_and_looks_later(&line).await;
+    let handlers = line.world.own("handlers");
+    line.world.run(&format!("DELETE FROM {handlers} WHERE name = 'orders'")).await;
+    line.world.run(&format!("UPDATE {handlers} SET name = 'orders' WHERE name = 'refunds'")).await;
+    gate.send_replace(true);
+    let why = soon(worker.ended()).await.unwrap_err().to_string();
+    for part in ["\"orders\"", "\"billing\"", "other numbers", "again"] {
+        assert!(why.contains(part), "{part:?} is not in {why:?}");
+    }
 }
 
 /// They do not affect any message.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_core::Reason;
-use idem_core::store::{Claims, Identity, Operator, Transactions};
+use idem_core::store::{Claims, Identity, Operator, OutboxRows, Transactions};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -22,6 +22,30 @@ pub async fn register_is_stable<W: World>(world: W) {
     let elsewhere = other.register("shipping", &names).await.unwrap();
     assert!(elsewhere.iter().all(|id| !first.contains(id)), "another consumer's handlers are others");
     assert!(other.register("billing", &[]).await.unwrap().is_empty());
+}
+
+/// A process keeps the number of a name for as long as it runs, also over a restore of a backup that is older than the name.
+pub async fn a_name_that_was_lost_gets_its_number_again_and_no_other_name_gets_it<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let before = register(&stage.store, "billing", "refunds").await;
+    let outbox = stage.store.register_outbox("billing").await.unwrap().number;
+    assert!(stage.store.record_seen(&[stage.handler, before, before]).await.unwrap());
+    for table in ["handlers", "outboxes"] {
+        stage.world.run(&format!("DELETE FROM {}", stage.world.own(table))).await;
+    }
+    assert!(!stage.store.record_seen(&[stage.handler, before]).await.unwrap());
+    let other = register(&stage.store, "shipping", "order_shipped").await;
+    assert!(other != stage.handler && other != before);
+    assert_ne!(stage.store.register_outbox("shipping").await.unwrap().number, outbox);
+    assert_eq!(register(&stage.store, "billing", "refunds").await, before);
+    assert!(!stage.store.record_seen(&[stage.handler, before]).await.unwrap(), "one of them is missing");
+    assert_eq!(register(&stage.store, "billing", "order_paid").await, stage.handler);
+    assert_eq!(stage.store.register_outbox("billing").await.unwrap().number, outbox);
+
+    let moved = format!("UPDATE {} SET consumer = 'refunding' WHERE name = 'refunds'", stage.world.own("handlers"));
+    stage.world.run(&moved).await;
+    assert_ne!(register(&stage.store, "billing", "refunds").await, before, "it belongs to the other consumer");
+    assert_eq!(register(&stage.store, "refunding", "refunds").await, before);
 }
 
 /// Workers that start at once agree.
