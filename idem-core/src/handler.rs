@@ -69,6 +69,11 @@ pub trait Handler: Send + Sync + 'static {
     /// [CloudEvents](crate::Worker::cloud_events).
     const NEEDS_CLOUD_EVENT: bool = false;
 
+    /// The name of the recipe of [`fingerprint`](Self::fingerprint), empty for the default. `#[idempotent(fingerprint = ..)]`
+    /// sets it to the path of the function. Fingerprints by recipes of different names are not compared: after a change, a
+    /// second message with the key of an earlier one counts as its copy.
+    const RECIPE: &'static str = "";
+
     /// The decoded payload.
     type Message: Send + 'static;
 

@@ -188,7 +188,7 @@ where
     }
 
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
-        caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery)))
+        caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery).by(H::RECIPE)))
     }
 
     fn external(&self) -> Option<CallLimits> {

@@ -1,7 +1,7 @@
 //! The generated code: names, types, and one call per item.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Ident, Index, LitStr, Path, Type};
@@ -173,7 +173,11 @@ impl Handler<'_> {
         let path = self.args.fingerprint.as_ref()?;
         let (idem, delivery) = (self.idem(Span::call_site()), local("__delivery"));
         let call = quote_spanned!(at(path.span())=> #path(#delivery));
-        Some(quote!(fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }))
+        let recipe = path.to_token_stream().to_string().replace(' ', "");
+        Some(quote! {
+            const RECIPE: &'static #idem::str = #recipe;
+            fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }
+        })
     }
 
     /// Generates the call of the user's function, with the arguments in its order. An error about the return type
