@@ -37,8 +37,11 @@ use crate::{BoxError, Delivery, Fingerprint, Input, Key, KeyError, Param};
 /// ```
 pub trait Handler: Send + Sync + 'static {
     /// The stored identity, part of every claim. With another name all messages are new, so keep it when the function
-    /// is renamed.
+    /// is renamed, or give the old one in [`FORMERLY`](Self::FORMERLY).
     const NAME: &'static str;
+
+    /// The names that it had before. A name and its former ones are one handler, also for a release that has the old name.
+    const FORMERLY: &'static [&'static str] = &[];
 
     /// The event type that this handler takes, if several handlers share a queue; a subject pattern if the worker
     /// [routes by subject](crate::Worker::route_by_subject). `None` takes every event that no other handler of the

@@ -31,6 +31,8 @@ pub(crate) struct Needs {
 /// A handler as seen by the pipeline.
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
+    /// The names that it had before.
+    fn formerly(&self) -> Vec<&'static str>;
     fn event(&self) -> Option<&'static str>;
     /// Its own limits, which replace the worker's.
     fn limits(&self) -> HandlerLimits;
@@ -136,6 +138,10 @@ where
 {
     fn name(&self) -> &'static str {
         H::NAME
+    }
+
+    fn formerly(&self) -> Vec<&'static str> {
+        [H::FORMERLY, self.limits.formerly].concat()
     }
 
     fn event(&self) -> Option<&'static str> {

@@ -75,6 +75,11 @@ impl Handler<'_> {
         let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
         let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
         let event = self.args.event.iter();
+        let formerly = self
+            .args
+            .formerly
+            .iter()
+            .map(|names| quote!(const FORMERLY: &'static [&'static #idem::str] = &[#(#names),*];));
         let takes_none = self.shape.is_some_and(|shape| is_option(&shape.message));
         let tombstones = takes_none.then(|| quote!(const TOMBSTONES: #idem::bool = true;));
         let natural = self.args.natural.as_ref().map(|_| quote!(const NATURAL: #idem::bool = true;));
@@ -88,6 +93,7 @@ impl Handler<'_> {
             #deprecated
             impl #idem::Handler for #handler {
                 const NAME: &'static #idem::str = #name;
+                #(#formerly)*
                 #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
                 #tombstones
                 #natural

@@ -90,6 +90,7 @@ pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use unscheduled::Unscheduled;
+pub(crate) use waiting::as_ours;
 pub use waiting::{Cures, HandlerRows, History, SEEN_RECENTLY};
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::runtime::Pipeline;
-use crate::store::StoreError;
+use crate::store::{StoreError, as_ours};
 use crate::{Error, Store};
 
 use super::left_calls;
-use super::unregistered::{Unregistered, new_first, with_versions};
+use super::unregistered::Unregistered;
 
 const READ_EVERY: Duration = Duration::from_secs(15);
 /// If counting fails, the interval doubles up to this.
@@ -152,9 +152,9 @@ async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
 
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, .. } = pipeline;
-    if let (Ok(waiting), Ok(histories)) = (store.waiting(consumer).await, store.histories(consumer).await) {
-        let names = new_first(routes.routes.iter().map(|route| route.handler.name()), &histories);
-        let cures = with_versions(&histories, |handler, new| store.cures(consumer, handler, new));
-        Unregistered { consumer, names: &names }.remind(&waiting, cures);
+    if let Ok(mut waiting) = store.waiting(consumer).await {
+        let names: Vec<&str> = routes.routes.iter().map(|route| route.handler.name()).collect();
+        waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
+        Unregistered { consumer, names: &names }.remind(&waiting, |handler| store.cures(consumer, handler, ""));
     }
 }

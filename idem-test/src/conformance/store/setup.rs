@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_core::Reason;
-use idem_core::store::{Claims, Identity, Operator, OutboxRows, Transactions};
+use idem_core::store::{Claims, Filter, Identity, Operator, OutboxRows, Page, Transactions};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -46,6 +46,63 @@ pub async fn a_name_that_was_lost_gets_its_number_again_and_no_other_name_gets_i
     stage.world.run(&moved).await;
     assert_ne!(register(&stage.store, "billing", "refunds").await, before, "it belongs to the other consumer");
     assert_eq!(register(&stage.store, "refunding", "refunds").await, before);
+}
+
+/// A release that is rolled back registers the old name, and the next one the new name again.
+pub async fn the_names_of_a_handler_have_one_number<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let rename = async |old: &str, new: &str| stage.store.rename("billing", old, new).await.unwrap();
+    let number = async |name: &str| register(&stage.store, "billing", name).await;
+    assert!(rename("never there", "order_paid").await && rename("neither", "both").await);
+    assert_eq!(number("never there").await, stage.handler);
+    assert_eq!(number("neither").await, number("both").await);
+
+    stage.process("a").await;
+    stage.schedule("waits").await;
+    for _ in 0..2 {
+        assert!(rename("order_paid", "settled").await);
+        assert_eq!((number("settled").await, number("order_paid").await), (stage.handler, stage.handler));
+    }
+    let (waiting, histories) =
+        (stage.store.waiting("billing").await.unwrap(), stage.store.histories("billing").await.unwrap());
+    let mut names = waiting[0].formerly.clone();
+    names.sort();
+    assert_eq!(
+        (waiting[0].handler.as_str(), names),
+        ("settled", vec!["never there".to_owned(), "order_paid".to_owned()])
+    );
+    assert_eq!((histories[0].handler.as_str(), histories[0].formerly.len()), ("settled", 2));
+    let filter = Filter::new().scheduled().handler("order_paid");
+    assert_eq!(stage.store.list("billing", &filter, Page::default()).await.unwrap().len(), 1);
+
+    // A release without the former name has registered the new one, and processed nothing.
+    let unused = number("charged").await;
+    assert!(unused != stage.handler && rename("settled", "charged").await);
+    assert_eq!((number("charged").await, number("settled").await), (stage.handler, stage.handler));
+    number("unused").await;
+    assert!(rename("unused", "charged").await);
+    assert_eq!(number("unused").await, stage.handler);
+}
+
+/// Their messages cannot be told apart any more. The statement moves what the old name has.
+pub async fn two_names_with_claims_are_joined_by_the_statement_only<W: World>(world: W) {
+    let mut stage = Stage::new(world).await;
+    let new = stage.handler;
+    stage.process("of both").await;
+    let old = register(&stage.store, "billing", "old").await;
+    stage.handler = old;
+    stage.process("of both").await;
+    stage.process("of the old one").await;
+    assert!(!stage.store.rename("billing", "old", "order_paid").await.unwrap());
+    assert_eq!(register(&stage.store, "billing", "old").await, old, "nothing has changed");
+    let cure = stage.store.cures("billing", "old", "order_paid").join;
+    stage.world.run(&cure).await;
+    assert!(stage.store.rename("billing", "old", "order_paid").await.unwrap());
+    assert_eq!(register(&stage.store, "billing", "old").await, new);
+    stage.handler = new;
+    for key in ["of both", "of the old one"] {
+        assert!(stage.is_dated(key).await, "{key}");
+    }
 }
 
 /// Workers that start at once agree.
