@@ -59,8 +59,12 @@ impl Claims for Nothing {
         Ok((1..).map(HandlerId).take(names.len()).collect())
     }
 
-    async fn record_seen(&self, _: &[HandlerId]) -> Answer<()> {
-        Ok(())
+    async fn rename(&self, _: &str, _: &str, _: &str) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn record_seen(&self, _: &[HandlerId]) -> Answer<bool> {
+        Ok(true)
     }
 
     async fn histories(&self, _: &str) -> Answer<Vec<History>> {

@@ -36,12 +36,15 @@ use crate::Delivery;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     // Zero beyond `len`, so that the derived comparison works.
-    bytes: [u8; LENGTH],
+    bytes: [u8; TAGGED],
     len: u8,
 }
 
 /// The maximum length of a fingerprint, in bytes.
 const LENGTH: usize = 16;
+
+/// The length of one whose recipe is known: filled up with zeros, and behind it two bytes for the function that made it.
+const TAGGED: usize = LENGTH + 2;
 
 impl Fingerprint {
     /// Returns the fingerprint of these bytes.
@@ -99,22 +102,52 @@ impl Fingerprint {
         Self::short(&[])
     }
 
-    /// Returns a fingerprint as read from a store, or a custom one. More than 16 bytes are hashed.
+    /// Returns a fingerprint as read from a store, or a custom one. More than 16 bytes are hashed, except the 18 of one whose
+    /// recipe is known.
     pub fn stored(bytes: &[u8]) -> Self {
-        if bytes.len() > LENGTH { Self::of(bytes) } else { Self::short(bytes) }
+        if bytes.len() > LENGTH && bytes.len() != TAGGED { Self::of(bytes) } else { Self::short(bytes) }
     }
 
-    /// Keeps at most the first 16 bytes.
+    /// Returns the same fingerprint with a hash (FNV-1a) of its recipe, unless that is the default.
+    pub(crate) fn by(self, recipe: &str) -> Self {
+        if recipe.is_empty() {
+            return self;
+        }
+        let mut tagged = if self.len() > LENGTH { Self::of(self.as_bytes()) } else { self };
+        let hash =
+            recipe.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let [a, b, c, d] = hash.to_be_bytes();
+        tagged.bytes[LENGTH..].copy_from_slice(&[a ^ c, b ^ d]);
+        Self { len: TAGGED as u8, ..tagged }
+    }
+
+    /// Whether a message with this fingerprint is a copy of one with that one, if their keys are equal. Fingerprints by
+    /// different recipes cannot be compared: with a recipe that was added, removed or replaced, copies would otherwise be
+    /// conflicts.
+    pub(crate) fn is_copy_of(self, other: Self) -> bool {
+        self == other || self.recipe() != other.recipe()
+    }
+
+    /// Empty for the default, and for one whose recipe is unknown.
+    fn recipe(&self) -> &[u8] {
+        self.as_bytes().get(LENGTH..).unwrap_or_default()
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Keeps at most the first 18 bytes.
     fn short(text: &[u8]) -> Self {
-        let mut bytes = [0; LENGTH];
-        let len = text.len().min(LENGTH);
+        let mut bytes = [0; TAGGED];
+        let len = text.len().min(TAGGED);
         bytes[..len].copy_from_slice(&text[..len]);
         Self { bytes, len: len as u8 }
     }
 
     /// The fingerprint as bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.bytes[..self.len()]
     }
 }
 
@@ -156,6 +189,23 @@ mod tests {
         }
         assert_eq!(hash.as_bytes().len(), 16);
         assert_ne!(Fingerprint::stored(&[0]), Fingerprint::none());
+    }
+
+    /// Also a fingerprint that is switched off, or a shorter one.
+    #[test]
+    fn only_fingerprints_by_one_recipe_tell_a_conflict() {
+        let [plain, other] = [b"{}", b"[]"].map(|bytes| Fingerprint::of(bytes));
+        assert!(!plain.is_copy_of(other) && !plain.by("a").is_copy_of(other.by("a")));
+        assert!(plain.by("a").is_copy_of(other) && other.is_copy_of(plain.by("a")) && plain.by("") == plain);
+        assert!(plain.by("a").is_copy_of(other.by("b")));
+        for fingerprint in [plain, Fingerprint::none(), Fingerprint::short(b"tombstone"), Fingerprint::stored(&[1; 18])]
+        {
+            let tagged = fingerprint.by("a");
+            assert_eq!(Fingerprint::stored(tagged.as_bytes()), tagged);
+            assert!(tagged != fingerprint && tagged.is_copy_of(fingerprint));
+        }
+        let long = |last| Fingerprint::stored(&[&[1; 17][..], &[last]].concat()).by("a");
+        assert!(!long(1).is_copy_of(long(2)), "all of it counts");
     }
 
     #[test]

@@ -37,8 +37,11 @@ use crate::{BoxError, Delivery, Fingerprint, Input, Key, KeyError, Param};
 /// ```
 pub trait Handler: Send + Sync + 'static {
     /// The stored identity, part of every claim. With another name all messages are new, so keep it when the function
-    /// is renamed.
+    /// is renamed, or give the old one in [`FORMERLY`](Self::FORMERLY).
     const NAME: &'static str;
+
+    /// The names that it had before. A name and its former ones are one handler, also for a release that has the old name.
+    const FORMERLY: &'static [&'static str] = &[];
 
     /// The event type that this handler takes, if several handlers share a queue; a subject pattern if the worker
     /// [routes by subject](crate::Worker::route_by_subject). `None` takes every event that no other handler of the
@@ -68,6 +71,11 @@ pub trait Handler: Send + Sync + 'static {
     /// `cloud_event_id`. A worker with such a handler refuses to start unless it reads
     /// [CloudEvents](crate::Worker::cloud_events).
     const NEEDS_CLOUD_EVENT: bool = false;
+
+    /// The name of the recipe of [`fingerprint`](Self::fingerprint), empty for the default. `#[idempotent(fingerprint = ..)]`
+    /// sets it to the path of the function. Fingerprints by recipes of different names are not compared: after a change, a
+    /// second message with the key of an earlier one counts as its copy.
+    const RECIPE: &'static str = "";
 
     /// The decoded payload.
     type Message: Send + 'static;

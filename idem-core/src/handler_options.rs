@@ -38,6 +38,8 @@ pub(crate) struct HandlerLimits {
     pub(crate) retry: Option<RetryPolicy>,
     /// Whether it takes no delivery.
     pub(crate) is_local_only: bool,
+    /// Names that it had before, beside those that it says itself.
+    pub(crate) formerly: &'static [&'static str],
 }
 
 impl HandlerOptions {
@@ -104,6 +106,15 @@ impl<C> HandlerOptions<C> {
         self
     }
 
+    /// Names that the handler had before, as `#[idempotent(.., formerly = "..")]` does: they are one handler, so messages
+    /// that were processed under an old name are duplicates under the new one, and after a rollback as well.
+    ///
+    /// If the handler has processed messages under both names, the worker does not start, and the error has the cure.
+    pub fn formerly(mut self, names: &'static [&'static str]) -> Self {
+        self.limits.formerly = names;
+        self
+    }
+
     /// Sets the codec of this handler, instead of the worker's [`codec`](crate::Worker::codec), for a queue on which
     /// event types differ in their encoding. Its [`prepare`](Codec::prepare) has the worker's
     /// [`prepare_timeout`](crate::Worker::prepare_timeout).
@@ -133,9 +144,10 @@ impl<C> HandlerOptions<C> {
 
 impl<C> fmt::Debug for HandlerOptions<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HandlerLimits { timeout, retry, is_local_only } = self.limits;
+        let HandlerLimits { timeout, retry, is_local_only, formerly } = self.limits;
         let mut shown = f.debug_struct("HandlerOptions");
         shown.field("timeout", &timeout).field("retry", &retry).field("is_local_only", &is_local_only);
+        shown.field("formerly", &formerly);
         shown.finish_non_exhaustive()
     }
 }

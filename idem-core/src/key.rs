@@ -14,8 +14,8 @@ const INLINE: usize = 39;
 
 /// The key of a message: 1 to 255 bytes, compared byte by byte, without case folding or trimming.
 ///
-/// A single part is written as is: a string as UTF-8, an integer in decimal, a UUID as its 16 bytes. In a composite key
-/// each part is preceded by its length, so that `("a:b", "c")` and `("a", "b:c")` differ. A key of up to 39 bytes is stored
+/// A single part is written as is: a string as UTF-8, an integer in decimal, a ULID as its text. A UUID is its 16 bytes, also
+/// where it is a string in any of its notations, so that a field may become a `Uuid` later. In a composite key each part is preceded by its length, so that `("a:b", "c")` and `("a", "b:c")` differ. A key of up to 39 bytes is stored
 /// inline, without a heap allocation.
 ///
 /// ```
@@ -35,6 +35,15 @@ impl Key {
     /// # Errors
     /// The part is empty, or longer than 255 bytes.
     pub fn of<P: KeyPart + ?Sized>(part: &P) -> Result<Self, KeyError> {
+        let mut key = Self::written(part)?;
+        if let Ok(uuid) = uuid::Uuid::try_parse_ascii(&key.0) {
+            key.0 = SmallVec::from_slice(uuid.as_bytes());
+        }
+        Ok(key)
+    }
+
+    /// Creates a key from one part, with a UUID in the notation that it has: for consumers outside idem.
+    pub(crate) fn written<P: KeyPart + ?Sized>(part: &P) -> Result<Self, KeyError> {
         let mut key = Self::empty();
         part.write(&mut key)?;
         if key.0.is_empty() { Err(KeyError::Empty) } else { Ok(key) }
@@ -90,7 +99,7 @@ impl Key {
     /// # Errors
     /// It is longer than 255 bytes.
     pub fn stored(bytes: &[u8]) -> Result<Self, KeyError> {
-        if bytes.is_empty() { Ok(Self::empty()) } else { Self::of(bytes) }
+        if bytes.is_empty() { Ok(Self::empty()) } else { Self::written(bytes) }
     }
 }
 
@@ -205,7 +214,7 @@ impl KeyPart for uuid::Uuid {
 #[cfg(feature = "ulid")]
 impl KeyPart for ulid::Ulid {
     fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-        key.append(&self.to_bytes())
+        key.append(self.to_string().as_bytes())
     }
 }
 

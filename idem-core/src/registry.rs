@@ -31,6 +31,8 @@ pub(crate) struct Needs {
 /// A handler as seen by the pipeline.
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
+    /// The names that it had before.
+    fn formerly(&self) -> Vec<&'static str>;
     fn event(&self) -> Option<&'static str>;
     /// Its own limits, which replace the worker's.
     fn limits(&self) -> HandlerLimits;
@@ -138,6 +140,10 @@ where
         H::NAME
     }
 
+    fn formerly(&self) -> Vec<&'static str> {
+        [H::FORMERLY, self.limits.formerly].concat()
+    }
+
     fn event(&self) -> Option<&'static str> {
         H::EVENT
     }
@@ -188,7 +194,7 @@ where
     }
 
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
-        caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery)))
+        caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery).by(H::RECIPE)))
     }
 
     fn external(&self) -> Option<CallLimits> {

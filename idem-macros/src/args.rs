@@ -3,13 +3,12 @@
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser, Result};
-use syn::{Error, Ident, LitStr, Path, Token};
+use syn::{Error, Ident, LitStr, Path, Token, bracketed, token};
 
 use crate::key::{Part, key};
 use crate::text::text;
 
-const ARGUMENTS: &str =
-    "`key = ..`, `name = \"..\"`, `event = \"..\"`, `call = ..`, `natural`, `fingerprint = ..` or `crate = ..`";
+const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `formerly = \"..\"`, `event = \"..\"`, `call = ..`, `natural`, `fingerprint = ..` or `crate = ..`";
 
 const NATURAL_CALL: &str = "a `natural` handler runs for each copy of a message, and would call for each: remove `natural`, or \
                             remove `call`";
@@ -46,6 +45,8 @@ pub(crate) struct Args {
     /// One part, or more than one for a composite key.
     pub(crate) key: Option<Vec<Part>>,
     pub(crate) name: Option<LitStr>,
+    /// The names that it had before.
+    pub(crate) formerly: Option<Vec<LitStr>>,
     pub(crate) event: Option<LitStr>,
     /// The word itself.
     pub(crate) natural: Option<Ident>,
@@ -84,6 +85,7 @@ impl Args {
                 set(&mut self.key, &word, input, key)
             }
             "name" => set(&mut self.name, &word, input, handler_name),
+            "formerly" => set(&mut self.formerly, &word, input, former_names),
             "event" => set(&mut self.event, &word, input, event),
             "natural" => flag(&mut self.natural, &word, input),
             "call" => set(&mut self.call, &word, input, Path::parse_mod_style),
@@ -131,6 +133,17 @@ pub(crate) fn flag(slot: &mut Option<Ident>, word: &Ident, input: ParseStream<'_
 
 fn handler_name(input: ParseStream<'_>) -> Result<LitStr> {
     name(input, "the stored name of the handler as a string: `name = \"order_paid\"`")
+}
+
+/// Parses one name, or several in brackets.
+fn former_names(input: ParseStream<'_>) -> Result<Vec<LitStr>> {
+    let one = |input: ParseStream<'_>| name(input, "the name that the handler had before: `formerly = \"order_paid\"`");
+    if !input.peek(token::Bracket) {
+        return Ok(vec![one(input)?]);
+    }
+    let inner;
+    bracketed!(inner in input);
+    Ok(inner.parse_terminated(one, Token![,])?.into_iter().collect())
 }
 
 /// Parses a name that is stored.

@@ -1,7 +1,7 @@
 //! The generated code: names, types, and one call per item.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Ident, Index, LitStr, Path, Type};
@@ -75,6 +75,11 @@ impl Handler<'_> {
         let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
         let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
         let event = self.args.event.iter();
+        let formerly = self
+            .args
+            .formerly
+            .iter()
+            .map(|names| quote!(const FORMERLY: &'static [&'static #idem::str] = &[#(#names),*];));
         let takes_none = self.shape.is_some_and(|shape| is_option(&shape.message));
         let tombstones = takes_none.then(|| quote!(const TOMBSTONES: #idem::bool = true;));
         let natural = self.args.natural.as_ref().map(|_| quote!(const NATURAL: #idem::bool = true;));
@@ -88,6 +93,7 @@ impl Handler<'_> {
             #deprecated
             impl #idem::Handler for #handler {
                 const NAME: &'static #idem::str = #name;
+                #(#formerly)*
                 #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
                 #tombstones
                 #natural
@@ -173,7 +179,11 @@ impl Handler<'_> {
         let path = self.args.fingerprint.as_ref()?;
         let (idem, delivery) = (self.idem(Span::call_site()), local("__delivery"));
         let call = quote_spanned!(at(path.span())=> #path(#delivery));
-        Some(quote!(fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }))
+        let recipe = path.to_token_stream().to_string().replace(' ', "");
+        Some(quote! {
+            const RECIPE: &'static #idem::str = #recipe;
+            fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }
+        })
     }
 
     /// Generates the call of the user's function, with the arguments in its order. An error about the return type

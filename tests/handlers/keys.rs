@@ -183,5 +183,6 @@ fn the_fingerprint_is_that_of_the_payload_unless_it_is_replaced() {
     let delivery = delivery().with_event_type(Some("paid".to_owned()));
     assert_eq!(string::fingerprint(&delivery), Fingerprint::of(b"{}"));
     assert_eq!(replaced::fingerprint(&delivery), Fingerprint::of(b"paid"));
+    assert_eq!((string::RECIPE, replaced::RECIPE, switched_off::RECIPE), ("", "by_type", "fingerprints::off"));
     assert_eq!(switched_off::fingerprint(&delivery), Fingerprint::none());
 }

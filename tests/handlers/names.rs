@@ -65,6 +65,23 @@ fn the_name_is_the_functions_without_its_module() {
     assert_eq!(restricted::NAME, "restricted");
 }
 
+#[idempotent(name = "settle", formerly = "mark_paid", key = "id")]
+async fn settle(_: Event, _: &mut SqliteConnection) -> Done {
+    Ok(())
+}
+
+#[idempotent(formerly = ["mark_paid", "settle"], key = "id")]
+async fn close(_: Event, _: &mut SqliteConnection) -> Done {
+    Ok(())
+}
+
+#[test]
+fn former_names_are_kept() {
+    assert_eq!((settle::NAME, settle::FORMERLY), ("settle", &["mark_paid"][..]));
+    assert_eq!((close::NAME, close::FORMERLY), ("close", &["mark_paid", "settle"][..]));
+    assert!(plain::FORMERLY.is_empty());
+}
+
 #[test]
 fn a_given_name_and_event_are_kept() {
     assert_eq!(renamed::NAME, "order_paid");

@@ -205,8 +205,9 @@ macro_rules! pipeline_suite {
             a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
             a_stored_message_is_reported_to_the_source
-            // what a worker says of latest versions at its start
-            a_refused_start_names_a_rename_that_moves_the_latest_versions_of_the_new_name
+            // numbers of handlers that have changed under a worker
+            a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing
+            a_worker_ends_when_its_handler_has_got_another_number
             // natural handlers
             a_natural_commit_is_told_in_a_conflict_that_a_copy_has_left
             // natural handlers in an order

@@ -187,13 +187,13 @@ macro_rules! __pipeline_in_every_mode {
             a_codec_that_forgets_its_preparation_is_tried_again
             a_drain_releases_what_its_codec_prepares_for
             // handlers that a worker does not have
-            a_renamed_handler_without_rows_is_named_with_its_update
+            a_handler_knows_under_a_new_name_what_it_has_processed_under_the_old_one
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts
             rows_of_an_unknown_handler_refuse_the_start_with_each_cure
             scheduled_rows_of_an_unknown_handler_can_be_discarded
             a_handler_takes_its_claims_along_to_a_consumer_of_its_own
-            a_rename_never_replaces_a_handler_that_has_claims
+            two_names_that_have_claims_each_refuse_to_be_one_with_the_cure
             workers_show_that_their_handlers_are_alive
             signs_of_life_that_fail_or_hang_are_no_outage
             // outbox

@@ -25,18 +25,11 @@ macro_rules! __natural_cases_in_every_mode {
             a_commit_beside_natural_messages_loses_nothing_that_they_have_staged
             a_natural_message_that_is_cut_off_behind_its_commit_is_dead
             a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted
-            latest_versions_of_a_renamed_handler_are_named_with_its_update
-            a_rename_never_replaces_a_handler_that_has_latest_versions
-            latest_versions_under_two_names_are_named_until_they_are_merged
-            latest_versions_under_two_names_are_named_at_a_start_that_is_refused
+            latest_versions_of_a_handler_that_is_gone_are_named_with_the_former_name
             a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims
             no_message_is_too_old_for_a_handler_that_has_only_run_without_claims
             a_natural_handler_that_stages_needs_the_retention_as_others_do
             // what a worker says of them at its start
-            latest_versions_beside_inbox_rows_are_named_with_the_rename_and_no_merge
-            merged_latest_versions_are_named_once_the_handler_has_its_old_name_again
-            latest_versions_filled_by_hand_under_a_new_name_survive_its_rename
-            a_merge_into_a_handler_that_is_not_there_changes_nothing
             a_natural_handler_that_stages_is_warned_of_what_it_stages_for_late_copies
         }
     };

@@ -3,8 +3,8 @@
 use std::future::ready;
 use std::time::Duration;
 
-use idem_core::store::{Filter, Operator, Page, SEEN_RECENTLY, StoreError};
-use idem_core::{Reason, RetryPolicy, Worker};
+use idem_core::store::{Claims, Filter, Operator, Page, SEEN_RECENTLY, StoreError};
+use idem_core::{HandlerOptions, Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
 use tracing::instrument::WithSubscriber;
 
@@ -95,22 +95,15 @@ pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_cure<W: World
     let refused = line.start().refused().await;
     let cures = line.store.cures("billing", "refunds", "orders");
     let named =
-        ["\"billing\"", "\"refunds\"", "1day", "name = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
-    for cure in named.into_iter().chain([&*cures.rename, &cures.part, &cures.dead_letter]) {
+        ["\"billing\"", "\"refunds\"", "1day", "formerly = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
+    for cure in named.into_iter().chain([&*cures.part, &cures.dead_letter]) {
         assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
     }
-    assert!(cures.rename.contains(&line.world.own("handlers")), "it names the table");
+    assert!(cures.part.contains(&line.world.own("handlers")), "it names the table");
     // A worker with the handler has started and ended.
     let started = with_one::<W, true>(&line, &line.broker.queue("refunds"));
     started.stop().await;
     starts(&line, "b").await;
-
-    // The earlier workers have registered the new name, and it has no rows.
-    let rename = line.store.cures("billing", "refunds", "batched").rename;
-    unseen(&line, SEEN_RECENTLY).await;
-    line.world.run(&rename).await;
-    starts(&line, "c").await;
-    assert_eq!(line.one_dead().await.handler, "batched");
 }
 
 /// The operator's commands discard dead letters only.
@@ -155,36 +148,56 @@ async fn log_of_refunds<W: World>(line: &Line<W>) -> String {
     text.to_string()
 }
 
-/// No row refuses its start, and all its messages would silently be new.
-pub async fn a_renamed_handler_without_rows_is_named_with_its_update<W: World>(world: W) {
-    let line = Line::new(world).await;
-    starts(&line, "a").await;
-    let rename = line.store.cures("billing", "orders", "refunds").rename;
-    let log = log_of_refunds(&line).await;
-    for part in ["WARN", "\"orders\"", "\"refunds\"", "count as new", &rename] {
-        assert!(log.contains(part), "{part:?} is not in {log:?}");
-    }
-    line.world.run(&rename).await;
-    line.publish_raw_redelivered(refund("a", Act::Ok)).await;
-    let worker = with_one::<W, true>(&line, &line.queue);
-    let outcomes = line.outcomes(2).await;
-    worker.stop().await;
-    assert_eq!(outcomes, ["processed", "duplicate"]);
-    assert_eq!(line.effects("refund a").await, 0);
-    let log = log_of_refunds(&line).await;
-    assert!(!log.contains("WARN"), "{log}");
+/// A worker with one of the two handlers, which had these names before.
+fn with_former_name<W: World, const REFUND: bool>(line: &Line<W>, names: &'static [&'static str]) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let options = HandlerOptions::new().formerly(names);
+    line.run_until_stopped(worker.handler_with::<Orders<W, REFUND>>(options), once())
 }
 
-/// Its claims would belong to no handler, and its messages would be new.
-pub async fn a_rename_never_replaces_a_handler_that_has_claims<W: World>(world: W) {
+/// Also if the release with the new name is rolled back, and comes again.
+pub async fn a_handler_knows_under_a_new_name_what_it_has_processed_under_the_old_one<W: World>(world: W) {
     let line = Line::new(world).await;
     starts(&line, "a").await;
-    dead_refund(&line, "b").await;
-    let rename = line.store.cures("billing", "refunds", "orders").rename;
-    let world = line.world.clone();
-    assert!(tokio::spawn(async move { world.run(&rename).await }).await.is_err(), "the name is taken");
+    let log = log_of_refunds(&line).await;
+    for part in ["WARN", "\"orders\"", "count as new", "formerly = \"orders\""] {
+        assert!(log.contains(part), "{part:?} is not in {log:?}");
+    }
+    let mut expected = vec!["processed".to_owned()];
+    for (copy, later) in [("a", "b"), ("b", "c")] {
+        line.publish_raw_redelivered(refund(copy, Act::Ok)).await;
+        let worker = with_former_name::<W, true>(&line, &["orders"]);
+        expected.push("duplicate".to_owned());
+        assert_eq!(line.outcomes(expected.len()).await, expected);
+        worker.stop().await;
+        // The release is rolled back.
+        line.publish(Order::ok(later));
+        let worker = line.start();
+        expected.push("processed".to_owned());
+        assert_eq!(line.outcomes(expected.len()).await, expected);
+        worker.stop().await;
+        assert_eq!((line.effects(copy).await, line.effects(&format!("refund {copy}")).await), (1, 0));
+    }
+    assert!(!log_of_refunds(&line).await.contains("WARN"), "the database knows both names");
+}
+
+/// What each of them has processed cannot be undone.
+pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_cure<W: World>(world: W) {
+    let line = Line::new(world).await;
+    starts(&line, "a").await;
+    line.publish_raw(refund("b", Act::Ok));
+    line.runs_to(newer(), &["processed"]).await;
+    let refused = with_former_name::<W, true>(&line, &["orders"]).refused().await;
+    let cure = line.store.cures("billing", "orders", "refunds").join;
+    for part in ["\"orders\"", "\"refunds\"", "formerly", &cure] {
+        assert!(refused.contains(part), "{part:?} is not in {refused:?}");
+    }
+    line.world.run(&cure).await;
+    with_former_name::<W, true>(&line, &["orders"]).stop().await;
     line.publish(Order::ok("a"));
-    line.runs_to(newer(), &["duplicate"]).await;
+    line.publish(Order::ok("b"));
+    line.runs_to(once(), &["duplicate", "duplicate"]).await;
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 0));
 }
 
 /// At their start and from then on.
@@ -207,6 +220,61 @@ pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
         "SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'natural')"
     );
     assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
+}
+
+/// Starts a worker, which is ready and has not yet looked whether its handlers are in the database.
+async fn starts_and_looks_later<W: World>(line: &Line<W>) -> (Running, watch::Sender<bool>) {
+    let (gate, asked) = (watch::Sender::new(false), watch::Sender::new(0));
+    let (opens, counted, mut seen) = (gate.subscribe(), asked.clone(), asked.subscribe());
+    let hook = move |at: &str, _: &[u8]| match at {
+        "seen" => {
+            counted.send_modify(|times| *times += 1);
+            if *counted.borrow() == 1 { Do::Work } else { Do::Wait(opens.clone()) }
+        }
+        _ => Do::Work,
+    };
+    let worker = line.start_over(hook, once());
+    soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
+    (worker, gate)
+}
+
+/// Claims that a worker writes behind the restore are those of its handler at the next start, and of no other handler.
+pub async fn a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (worker, gate) = starts_and_looks_later(&line).await;
+    let handlers = line.world.own("handlers");
+    line.world.run(&format!("DELETE FROM {handlers}")).await;
+    line.publish(Order::ok("a"));
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    // It would have got the number of the handler.
+    line.store.register("shipping", &["orders", "refunds"]).await.unwrap();
+    gate.send_replace(true);
+    let registered = format!("SELECT count(*) FROM {handlers} WHERE name = 'orders' AND consumer = 'billing'");
+    soon(async {
+        while line.world.number(&registered).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    line.publish(Order::ok("a"));
+    line.runs_to(once(), &["duplicate"]).await;
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// It would go on to claim messages under a number that its handler has no more, and a later start would not know them.
+pub async fn a_worker_ends_when_its_handler_has_got_another_number<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    let (worker, gate) = starts_and_looks_later(&line).await;
+    let handlers = line.world.own("handlers");
+    line.world.run(&format!("DELETE FROM {handlers} WHERE name = 'orders'")).await;
+    line.world.run(&format!("UPDATE {handlers} SET name = 'orders' WHERE name = 'refunds'")).await;
+    gate.send_replace(true);
+    let why = soon(worker.ended()).await.unwrap_err().to_string();
+    for part in ["\"orders\"", "\"billing\"", "other numbers", "again"] {
+        assert!(why.contains(part), "{part:?} is not in {why:?}");
+    }
 }
 
 /// They do not affect any message.

@@ -175,71 +175,13 @@ async fn replays<W: World, const KIND: u8>(staging: &Staging<W>) {
 }
 
 /// Without them, each entity would begin anew, and a late message would replace a newer state.
-pub async fn latest_versions_of_a_renamed_handler_are_named_with_its_update<W: World>(world: W) {
+pub async fn latest_versions_of_a_handler_that_is_gone_are_named_with_the_former_name<W: World>(world: W) {
     let line = Line::new(world).await;
     run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
     let log = log_of::<W, RENAMED>(&line).await;
-    let rename = line.store.cures("billing", "versions", "renamed").rename;
-    for part in ["WARN", "\"versions\"", "no history of [\"renamed\"]", "latest versions", "newer state", &rename] {
+    for part in ["WARN", "\"versions\"", "latest versions", "newer state", "formerly = \"versions\""] {
         assert!(log.contains(part), "{part:?} is not in {log:?}");
     }
-    line.world.run(&rename).await;
-    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("a")], 0).await;
-    assert_eq!(line.effects("a").await, 1);
-}
-
-/// The versions that it has seen meanwhile would belong to no handler, and those before them would return.
-pub async fn a_rename_never_replaces_a_handler_that_has_latest_versions<W: World>(world: W) {
-    let line = Line::new(world).await;
-    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
-    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("b")], 0).await;
-    let (handlers, unseen) = (line.world.own("handlers"), "pruned_through = NULL WHERE name = 'renamed'");
-    let claims = line.world.own("processed_messages");
-    let rename = line.store.cures("billing", "versions", "renamed").rename;
-    // Its versions alone are a reason, whatever else there was.
-    for history in [None, Some(format!("UPDATE {handlers} SET {unseen}; DELETE FROM {claims}"))] {
-        if let Some(history) = history {
-            line.world.run(&history).await;
-        }
-        let (world, rename) = (line.world.clone(), rename.clone());
-        assert!(tokio::spawn(async move { world.run(&rename).await }).await.is_err(), "the name is taken");
-    }
-}
-
-/// A release with another name was rolled back, or has run without the rename. Of each entity the higher version wins.
-pub async fn latest_versions_under_two_names_are_named_until_they_are_merged<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let (versions, handlers) = (line.world.own("latest_versions"), line.world.own("handlers"));
-    for (turn, both) in [[3, 1], [1, 3]].into_iter().enumerate() {
-        let id = turn.to_string();
-        run::<W, NATURAL>(&line, Settings::default(), [Order::ok(&id)], 0).await;
-        run::<W, RENAMED>(&line, Settings::default(), [Order::ok(&id)], 0).await;
-        for (name, version) in ["versions", "renamed"].into_iter().zip(both) {
-            let of = format!("handler_id = (SELECT id FROM {handlers} WHERE name = '{name}')");
-            line.world.run(&format!("UPDATE {versions} SET version = {version} WHERE {of}")).await;
-        }
-        let cures = line.store.cures("billing", "versions", "renamed");
-        let log = log_of::<W, RENAMED>(&line).await;
-        for part in ["WARN", "\"versions\"", "\"renamed\"", "newer state", &cures.merge, &cures.forget] {
-            assert!(log.contains(part), "{part:?} is not in {log:?}");
-        }
-        line.world.run(&cures.merge).await;
-        let lowest = line.world.number(&format!("SELECT min(version) FROM {versions}")).await;
-        let entities = line.world.number(&format!("SELECT count(*) FROM {versions}")).await;
-        assert_eq!((lowest, entities), (3, turn as i64 + 1));
-        assert!(!log_of::<W, RENAMED>(&line).await.contains("latest versions"));
-    }
-}
-
-/// The start is refused because of an inbox row under the old name, and that error knows nothing of versions.
-pub async fn latest_versions_under_two_names_are_named_at_a_start_that_is_refused<W: World>(world: W) {
-    let line = Line::new(world).await;
-    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a"), Order::new("b", &[Act::Commit])], 1).await;
-    run::<W, RENAMED>(&line, Settings::default(), [Order::ok("a")], 1).await;
-    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", MONTH));
-    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'versions'")).await;
-    let (log, has_started) = start::<W, RENAMED>(&line).await;
-    assert!(!has_started && log.contains(&line.store.cures("billing", "versions", "renamed").merge), "{log}");
 }
 
 /// Nothing tells that it ran, also if claims that the handler had before were pruned. The guide says so.

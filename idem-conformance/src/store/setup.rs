@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_core::Reason;
-use idem_core::store::{Claims, Identity, Operator, Transactions};
+use idem_core::store::{Claims, Filter, Identity, Operator, OutboxRows, Page, Transactions};
 
 use super::stage::{Stage, register};
 use super::world::{Setup, World};
@@ -22,6 +22,87 @@ pub async fn register_is_stable<W: World>(world: W) {
     let elsewhere = other.register("shipping", &names).await.unwrap();
     assert!(elsewhere.iter().all(|id| !first.contains(id)), "another consumer's handlers are others");
     assert!(other.register("billing", &[]).await.unwrap().is_empty());
+}
+
+/// A process keeps the number of a name for as long as it runs, also over a restore of a backup that is older than the name.
+pub async fn a_name_that_was_lost_gets_its_number_again_and_no_other_name_gets_it<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let before = register(&stage.store, "billing", "refunds").await;
+    let outbox = stage.store.register_outbox("billing").await.unwrap().number;
+    assert!(stage.store.record_seen(&[stage.handler, before, before]).await.unwrap());
+    for table in ["handlers", "outboxes"] {
+        stage.world.run(&format!("DELETE FROM {}", stage.world.own(table))).await;
+    }
+    assert!(!stage.store.record_seen(&[stage.handler, before]).await.unwrap());
+    let other = register(&stage.store, "shipping", "order_shipped").await;
+    assert!(other != stage.handler && other != before);
+    assert_ne!(stage.store.register_outbox("shipping").await.unwrap().number, outbox);
+    assert_eq!(register(&stage.store, "billing", "refunds").await, before);
+    assert!(!stage.store.record_seen(&[stage.handler, before]).await.unwrap(), "one of them is missing");
+    assert_eq!(register(&stage.store, "billing", "order_paid").await, stage.handler);
+    assert_eq!(stage.store.register_outbox("billing").await.unwrap().number, outbox);
+
+    let moved = format!("UPDATE {} SET consumer = 'refunding' WHERE name = 'refunds'", stage.world.own("handlers"));
+    stage.world.run(&moved).await;
+    assert_ne!(register(&stage.store, "billing", "refunds").await, before, "it belongs to the other consumer");
+    assert_eq!(register(&stage.store, "refunding", "refunds").await, before);
+}
+
+/// A release that is rolled back registers the old name, and the next one the new name again.
+pub async fn the_names_of_a_handler_have_one_number<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let rename = async |old: &str, new: &str| stage.store.rename("billing", old, new).await.unwrap();
+    let number = async |name: &str| register(&stage.store, "billing", name).await;
+    assert!(rename("never there", "order_paid").await && rename("neither", "both").await);
+    assert_eq!(number("never there").await, stage.handler);
+    assert_eq!(number("neither").await, number("both").await);
+
+    stage.process("a").await;
+    stage.schedule("waits").await;
+    for _ in 0..2 {
+        assert!(rename("order_paid", "settled").await);
+        assert_eq!((number("settled").await, number("order_paid").await), (stage.handler, stage.handler));
+    }
+    let (waiting, histories) =
+        (stage.store.waiting("billing").await.unwrap(), stage.store.histories("billing").await.unwrap());
+    let mut names = waiting[0].formerly.clone();
+    names.sort();
+    assert_eq!(
+        (waiting[0].handler.as_str(), names),
+        ("settled", vec!["never there".to_owned(), "order_paid".to_owned()])
+    );
+    assert_eq!((histories[0].handler.as_str(), histories[0].formerly.len()), ("settled", 2));
+    let filter = Filter::new().scheduled().handler("order_paid");
+    assert_eq!(stage.store.list("billing", &filter, Page::default()).await.unwrap().len(), 1);
+
+    // A release without the former name has registered the new one, and processed nothing.
+    let unused = number("charged").await;
+    assert!(unused != stage.handler && rename("settled", "charged").await);
+    assert_eq!((number("charged").await, number("settled").await), (stage.handler, stage.handler));
+    number("unused").await;
+    assert!(rename("unused", "charged").await);
+    assert_eq!(number("unused").await, stage.handler);
+}
+
+/// Their messages cannot be told apart any more. The statement moves what the old name has.
+pub async fn two_names_with_claims_are_joined_by_the_statement_only<W: World>(world: W) {
+    let mut stage = Stage::new(world).await;
+    let new = stage.handler;
+    stage.process("of both").await;
+    let old = register(&stage.store, "billing", "old").await;
+    stage.handler = old;
+    stage.process("of both").await;
+    stage.process("of the old one").await;
+    assert!(!stage.store.rename("billing", "old", "order_paid").await.unwrap());
+    assert_eq!(register(&stage.store, "billing", "old").await, old, "nothing has changed");
+    let cure = stage.store.cures("billing", "old", "order_paid").join;
+    stage.world.run(&cure).await;
+    assert!(stage.store.rename("billing", "old", "order_paid").await.unwrap());
+    assert_eq!(register(&stage.store, "billing", "old").await, new);
+    stage.handler = new;
+    for key in ["of both", "of the old one"] {
+        assert!(stage.is_dated(key).await, "{key}");
+    }
 }
 
 /// Workers that start at once agree.

@@ -19,7 +19,7 @@
 SET LOCAL lock_timeout = '5s';
 CREATE TABLE call_namespaces (
     -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
-    -- number and another value.
+    -- value.
     handler_id int  PRIMARY KEY REFERENCES handlers (id) ON DELETE CASCADE,
     namespace  uuid NOT NULL DEFAULT gen_random_uuid()
 );

@@ -12,7 +12,7 @@
 -- its key.
 CREATE TABLE "idem_call_namespaces" (
     -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
-    -- number and another value. The command-line shell of SQLite follows foreign keys only after `PRAGMA foreign_keys = ON`:
+    -- value. The command-line shell of SQLite follows foreign keys only after `PRAGMA foreign_keys = ON`:
     -- if you delete a handler without it, delete its row here, too.
     handler_id INTEGER PRIMARY KEY REFERENCES "idem_handlers" (id) ON DELETE CASCADE,
     namespace  BLOB    NOT NULL DEFAULT (randomblob(16))

@@ -144,6 +144,25 @@ fn a_uuid_is_written_as_its_bytes() {
     assert_eq!(Key::of(&id).unwrap().as_bytes(), id.as_bytes());
 }
 
+/// So a field may become a `Uuid` or a `Ulid` later.
+#[test]
+fn equal_texts_give_equal_keys_whatever_their_type() {
+    let id = uuid::Uuid::from_u128(0x9513_c1b4_5c2d_4d3c_8a55_4be7_d8a0_b1a2);
+    let key = Key::of(&id).unwrap();
+    for text in [id.to_string(), id.to_string().to_uppercase(), id.simple().to_string(), id.urn().to_string()] {
+        assert_eq!(Key::of(&text).unwrap(), key, "{text}");
+        assert_eq!(Key::of(text.as_bytes()).unwrap(), key, "{text}");
+        assert_eq!(Key::composite(&[&"a", &text]), Key::composite(&[&"a", &id]), "{text}");
+        // A key for a broker, and one of a row, are what they are.
+        assert_eq!(Key::written(&text).unwrap().as_bytes(), text.as_bytes());
+        assert_eq!(Key::stored(text.as_bytes()).unwrap().as_bytes(), text.as_bytes());
+    }
+    assert_eq!(Key::of("7"), Key::of(&7_i64));
+    assert_ne!(Key::of("order-A"), Key::of("order-a"));
+    #[cfg(feature = "ulid")]
+    assert_eq!(Key::of(&ulid::Ulid(7)), Key::of("00000000000000000000000007"));
+}
+
 #[test]
 fn a_reference_has_the_key_of_what_it_refers_to() {
     assert_eq!(Key::of(&&"a"), Key::of("a"));

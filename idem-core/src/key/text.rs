@@ -22,7 +22,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns the keys that are shown as this text, and those that it is in another notation, such as that of a ULID.
+/// Returns the keys that are shown as this text.
 pub(crate) fn keys(text: &str) -> Vec<Key> {
     let composite = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).map(composites);
     let bytes = one(text).into_iter().chain(composite.into_iter().flatten());
@@ -84,17 +84,7 @@ const MOST: usize = 64;
 fn one(text: &str) -> Vec<Vec<u8>> {
     let uuid = Uuid::try_parse(text).ok().map(|uuid| uuid.into_bytes().to_vec());
     let bytes = text.strip_prefix("0x").and_then(|digits| hex::decode(digits).ok());
-    [Some(text.as_bytes().to_vec()), uuid, bytes, ulid(text)].into_iter().flatten().collect()
-}
-
-#[cfg(feature = "ulid")]
-fn ulid(text: &str) -> Option<Vec<u8>> {
-    ulid::Ulid::from_string(text).ok().map(|ulid| ulid.to_bytes().to_vec())
-}
-
-#[cfg(not(feature = "ulid"))]
-fn ulid(_: &str) -> Option<Vec<u8>> {
-    None
+    [Some(text.as_bytes().to_vec()), uuid, bytes].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

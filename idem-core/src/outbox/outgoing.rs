@@ -71,7 +71,7 @@ impl Outgoing {
     /// Kafka. By default a message has no key and no order.
     #[must_use]
     pub fn key(mut self, key: impl KeyPart) -> Self {
-        match Key::of(&key) {
+        match Key::written(&key) {
             Ok(key) => self.key = Some(key),
             Err(error) => self.refuse(error.to_string()),
         }

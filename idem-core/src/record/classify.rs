@@ -117,6 +117,8 @@ mod tests {
         let text = "another message was already claimed under the key a: use the id of the event as the key, not of its \
                     entity; `Inbox::replay_as` runs it under another key";
         let conflict = || Classified::Conflict(dead(text));
+        let by_recipe =
+            |age| Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::of(b"other").by("a"), age }));
         let table = [
             (new, Classified::New),
             (pruned, old()),
@@ -125,6 +127,9 @@ mod tests {
             (claim(b"ours", None), Classified::Duplicate(None)),
             (claim(b"other", Some(AGE)), conflict()),
             (claim(b"other", None), conflict()),
+            // From before the handler got its `fingerprint = ..`.
+            (by_recipe(Some(AGE)), Classified::Duplicate(Some(AGE))),
+            (by_recipe(None), Classified::Duplicate(None)),
         ];
         for (claimed, expected) in table {
             let too_old = |through: Option<SystemTime>| through.map(|_| "old".to_owned());

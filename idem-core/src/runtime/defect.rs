@@ -1,8 +1,9 @@
-//! A panic in a task of the worker, which is a defect of idem, of a store or of an adapter, and ends the worker.
+//! An error that ends the worker: a panic in one of its tasks, which is a defect of idem, of a store or of an adapter, or a
+//! database that has changed under it.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
@@ -12,10 +13,10 @@ use crate::panic_text::panic_text;
 
 use super::draining::Draining;
 
-/// The first panic among the tasks of a worker.
+/// The first such error of a worker.
 #[derive(Default)]
 pub(crate) struct Defect {
-    first: OnceLock<(&'static str, String)>,
+    first: Mutex<Option<Error>>,
     seen: CancellationToken,
 }
 
@@ -23,8 +24,12 @@ impl Defect {
     fn report(&self, task: &'static str, panic: &(dyn Any + Send)) {
         let text = panic_text(panic);
         tracing::error!(task, panic = text, "a task of the worker panicked; the worker ends");
-        // If others follow, the first one is the cause.
-        let _ = self.first.set((task, text));
+        self.end(Error::Panicked { task, text });
+    }
+
+    /// Ends the worker with this error. If others follow, the first one is the cause.
+    pub(crate) fn end(&self, error: Error) {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.seen.cancel();
     }
 
@@ -40,15 +45,14 @@ impl Defect {
         }
     }
 
-    /// Waits until a task has panicked. Cancel safe.
+    /// Waits until there is such an error. Cancel safe.
     pub(crate) async fn seen(&self) {
         self.seen.cancelled().await;
     }
 
-    /// Returns the error with which the worker ends, if a task has panicked.
+    /// Takes the error with which the worker ends, if there is one.
     pub(crate) fn error(&self) -> Option<Error> {
-        let (task, text) = self.first.get()?;
-        Some(Error::Panicked { task, text: text.clone() })
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

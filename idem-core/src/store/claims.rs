@@ -18,9 +18,16 @@ pub trait Claims: Transactions {
         names: &[&str],
     ) -> impl Future<Output = Result<Vec<HandlerId>, StoreError>> + Send;
 
+    /// Lets both names of this consumer be one handler, whose row then has the name `new`, unless `old` has no number or
+    /// nothing belongs to it. Registering either of them returns the same number from then on. `false`, and nothing is
+    /// changed, if they are two handlers to each of which claims, rows or latest versions belong. Repeating it changes
+    /// nothing.
+    fn rename(&self, consumer: &str, old: &str, new: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
     /// Records that a worker has these handlers now. It never waits for another worker that does the same: it skips a
-    /// handler whose row another worker has locked, or has updated within the last half minute.
-    fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// handler whose row another worker has locked, or has updated within the last half minute. `false` if one of them is not
+    /// in the database any more.
+    fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns the handlers of this consumer that have, or have had, a claim, whose history was
     /// [recorded](Self::record_history), or that have latest versions. Which of them have latest versions is told once

@@ -70,6 +70,8 @@ pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;
 pub use filter::Filter;
 pub use handler_id::HandlerId;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use handler_id::{NUMBERS, number};
 pub use inbox_rows::InboxRows;
 pub use latest_versions::LatestVersions;
 pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
@@ -88,6 +90,7 @@ pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use unscheduled::Unscheduled;
+pub(crate) use waiting::as_ours;
 pub use waiting::{Cures, HandlerRows, History, SEEN_RECENTLY};
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox

@@ -16,8 +16,8 @@ pub trait Operator: Transactions {
     /// Returns this consumer's handlers that have inbox rows, scheduled or dead, and when a worker last had them.
     fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<HandlerRows>, StoreError>> + Send;
 
-    /// Returns SQL with which an operator can deal with the rows of a handler that no worker has any more; `new` is a
-    /// handler of the same consumer that may have replaced it.
+    /// Returns SQL with which an operator can deal with what belongs to a handler that no worker has any more; `new` is the
+    /// handler of the same consumer that has replaced it, if one has.
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures;
 
     /// Returns the names of all consumers that a worker has ever had, in their order.

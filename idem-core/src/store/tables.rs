@@ -8,9 +8,10 @@ use crate::Error;
 pub(crate) type Table = (&'static str, &'static [&'static str]);
 
 /// The tables that every worker uses.
-pub(crate) const TABLES: [Table; 4] = [
+pub(crate) const TABLES: [Table; 5] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
     ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
+    ("former_names", &["handler_id", "name"]),
     ("processed_messages", &["processed_at", "handler_id", "key", "fingerprint"]),
     (
         "inbox_messages",

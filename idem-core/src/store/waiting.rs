@@ -14,12 +14,23 @@ pub struct HandlerRows {
     pub handler: String,
     /// The time since a worker last had it: a minute or less while one has it.
     pub seen: Duration,
+    /// The names that it had before.
+    pub formerly: Vec<String>,
 }
 
 impl HandlerRows {
     /// A handler whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration) -> Self {
-        Self { handler: handler.into(), seen }
+        Self { handler: handler.into(), seen, formerly: Vec::new() }
+    }
+}
+
+/// Replaces the name of a handler by the one under which a worker with the handlers `ours` has it.
+pub(crate) fn as_ours(handler: &mut String, formerly: &[String], ours: &[&str]) {
+    if !ours.contains(&handler.as_str())
+        && let Some(name) = ours.iter().find(|name| formerly.iter().any(|former| former == *name))
+    {
+        *handler = (*name).to_owned();
     }
 }
 
@@ -41,12 +52,15 @@ pub struct History {
     /// [`Claims::record_history`](super::Claims::record_history) show. A handler that has nothing but latest versions may
     /// have processed none: they can be filled by hand, or come from a merge.
     pub has_processed: bool,
+    /// The names that it had before.
+    pub formerly: Vec<String>,
 }
 
 impl History {
     /// A handler that has processed messages, and whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration, has_claims: bool) -> Self {
-        Self { handler: handler.into(), seen, has_claims, has_versions: false, has_processed: true }
+        let handler = handler.into();
+        Self { handler, seen, has_claims, has_versions: false, has_processed: true, formerly: Vec::new() }
     }
 }
 
@@ -55,15 +69,10 @@ impl History {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cures {
-    /// Renames the handler, with its claims, rows and latest versions, to the one that replaces it. Fails without any change
-    /// if the replacement already has claims, rows or versions, or has processed messages without claims.
-    pub rename: String,
-    /// Moves the latest versions of the handler to the one that replaces it, which may have some of its own: of each entity
-    /// the higher version wins. Changes nothing if there is no handler with the new name. Empty if the table of latest
-    /// versions is not known to exist.
-    pub merge: String,
-    /// Deletes the latest versions of the handler. Empty if their table is not known to exist.
-    pub forget: String,
+    /// Moves the claims and latest versions of the handler, which has no rows in the inbox, to another one of the same consumer,
+    /// which has some of its own: the handler is the other one's former name. Where both have a claim, or a version of an
+    /// entity, the other one's claim and the higher version win.
+    pub join: String,
     /// Moves the handler, with its claims, rows and latest versions, to the consumer `NEW_CONSUMER`.
     pub part: String,
     /// Turns its scheduled rows into dead letters, which can then be discarded like any other.
@@ -82,39 +91,34 @@ impl Cures {
     ) -> Self {
         let (handlers, claims, inbox) = (table("handlers"), table("processed_messages"), table("inbox_messages"));
         let latest = table("latest_versions");
-        let has_versions = match versions {
-            true => format!("AND NOT EXISTS (SELECT 1 FROM {latest} AS v WHERE v.handler_id = h.id) "),
-            false => String::new(),
-        };
         let [consumer, handler, new] = [consumer, handler, new].map(literal);
         let old = format!("consumer = {consumer} AND name = {handler}");
-        // The worker that failed or warned has registered the new name, whose row is deleted here if nothing belongs to
-        // it.
-        let rename = format!(
-            "DELETE FROM {handlers} AS h WHERE consumer = {consumer} AND name = {new} AND pruned_through IS NULL \
-             AND NOT EXISTS (SELECT 1 FROM {claims} AS c WHERE c.handler_id = h.id) {has_versions}\
-             AND NOT EXISTS (SELECT 1 FROM {inbox} AS i WHERE i.handler_id = h.id); \
-             UPDATE {handlers} SET name = {new} WHERE {old}"
-        );
+        let new = format!("consumer = {consumer} AND name = {new}");
+        let [from, to] = [&old, &new].map(|of| format!("(SELECT id FROM {handlers} WHERE {of})"));
         let part = format!("UPDATE {handlers} SET consumer = 'NEW_CONSUMER' WHERE {old}");
         let dead_letter = format!(
             "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, token = NULL \
              WHERE state = 'scheduled' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
-        let (mut merge, mut forget) = (String::new(), String::new());
+        let mut join = format!(
+            "UPDATE {claims} AS c SET handler_id = {to} WHERE handler_id = {from} AND processed_at IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM {claims} AS k WHERE k.handler_id = {to} AND k.key = c.key); \
+             DELETE FROM {claims} WHERE handler_id = {from} AND processed_at IS NOT NULL; "
+        );
         if versions {
-            forget = format!("DELETE FROM {latest} WHERE handler_id = (SELECT id FROM {handlers} WHERE {old})");
-            // An operator may put another name in the place of the new one. If no handler has it, nothing was moved.
-            merge = format!(
-                "INSERT INTO {latest} AS latest (handler_id, entity, version) SELECT n.id, v.entity, v.version \
-                 FROM {latest} AS v, {handlers} AS o, {handlers} AS n WHERE v.handler_id = o.id \
-                 AND o.consumer = {consumer} AND o.name = {handler} AND n.consumer = {consumer} AND n.name = {new} \
+            join += &format!(
+                "INSERT INTO {latest} AS l (handler_id, entity, version) \
+                 SELECT {to}, v.entity, v.version FROM {latest} AS v WHERE v.handler_id = {from} \
                  ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version \
-                 WHERE latest.version < excluded.version; {forget} AND EXISTS (SELECT 1 FROM {handlers} \
-                 WHERE consumer = {consumer} AND name = {new} AND name <> {handler})"
+                 WHERE l.version < excluded.version; DELETE FROM {latest} WHERE handler_id = {from}; "
             );
         }
-        Self { rename, merge, forget, part, dead_letter }
+        // A copy of a message whose claim was pruned is too old under either name.
+        join += &format!(
+            "UPDATE {handlers} SET pruned_through = (SELECT max(pruned_through) FROM {handlers} \
+             WHERE {old} OR {new}) WHERE {new}; UPDATE {handlers} SET pruned_through = NULL WHERE {old}"
+        );
+        Self { join, part, dead_letter }
     }
 }
 

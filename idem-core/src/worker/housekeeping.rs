@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::Store;
 use crate::runtime::Pipeline;
-use crate::store::StoreError;
+use crate::store::{StoreError, as_ours};
+use crate::{Error, Store};
 
 use super::left_calls;
-use super::unregistered::{Unregistered, new_first, with_versions};
+use super::unregistered::Unregistered;
 
 const READ_EVERY: Duration = Duration::from_secs(15);
 /// If counting fails, the interval doubles up to this.
@@ -73,13 +73,22 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 /// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them. At the
 /// start and once an hour it lets messages run that another version has stored for an external call.
 ///
+/// It also finds out if the handlers or the outbox are not in the database any more.
+///
 /// Nothing depends on it until a day has passed, so its failure is not an outage.
 pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     for minute in 1_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
-        if let Err(fault) = pipeline.store.record_seen(&handlers).await {
-            tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
+        match pipeline.store.record_seen(&handlers).await {
+            Ok(true) => {}
+            Ok(false) => register_again(pipeline).await,
+            Err(fault) => {
+                tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
+            }
+        }
+        if minute > 1 {
+            check_outbox(pipeline).await;
         }
         if minute % REMIND == 1 {
             left_calls::release(pipeline).await;
@@ -92,11 +101,56 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
+/// Registers handlers that are not in the database any more, because it was restored from a backup that is older than they
+/// are, or lost its last transactions in a failover. Names have the same numbers again. If one has another number, its claims
+/// and rows belong to that one, and the worker ends.
+async fn register_again<S: Store>(pipeline: &Pipeline<S>) {
+    let Pipeline { consumer, store, routes, defect, .. } = pipeline;
+    let names: Vec<&str> = [""].into_iter().chain(routes.routes.iter().map(|route| route.handler.name())).collect();
+    let before: Vec<_> = [routes.nobody].into_iter().chain(routes.routes.iter().map(|route| route.id)).collect();
+    match store.register(consumer, &names).await {
+        Ok(now) if now == before => tracing::warn!(
+            consumer,
+            "handlers of this consumer were missing in the database, and are registered again: it was restored from a backup \
+             that is older than they are, or it has lost transactions in a failover"
+        ),
+        Ok(now) => {
+            let (now, before) = (now.iter().zip(&before), names.iter());
+            let changed: Vec<_> =
+                before.zip(now).filter(|(_, (now, before))| now != before).map(|(name, _)| name).collect();
+            defect.end(Error::Config(format!(
+                "the handlers {changed:?} of {consumer:?} have other numbers in the database than at the start of this worker: \
+                 their rows were renamed, moved or deleted meanwhile. Start the worker again, which then uses these numbers. \
+                 Messages that it has processed since are new there, so stop all workers of {consumer:?} before such a change"
+            )));
+        }
+        Err(fault) => {
+            tracing::warn!(consumer, error = %fault, "missing handlers were not registered; it is retried later")
+        }
+    }
+}
+
+/// Makes the row and the lanes of the outbox again if they are not in the database any more. The ids of messages depend on
+/// the row, so the worker ends if it is another one.
+async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
+    let Some(gate) = &pipeline.outbox else { return };
+    let consumer = &pipeline.consumer;
+    match pipeline.store.register_outbox(consumer).await {
+        Ok(now) if now == gate.id => {}
+        Ok(_) => pipeline.defect.end(Error::Config(format!(
+            "the outbox {consumer:?} is another one in the database than at the start of this worker: the database was restored \
+             from a backup that is older than the outbox, or its row was renamed or deleted. Start the worker again, and the \
+             relay with it"
+        ))),
+        Err(error) => tracing::debug!(consumer, %error, "the outbox was not looked for; it is retried later"),
+    }
+}
+
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, .. } = pipeline;
-    if let (Ok(waiting), Ok(histories)) = (store.waiting(consumer).await, store.histories(consumer).await) {
-        let names = new_first(routes.routes.iter().map(|route| route.handler.name()), &histories);
-        let cures = with_versions(&histories, |handler, new| store.cures(consumer, handler, new));
-        Unregistered { consumer, names: &names }.remind(&waiting, cures);
+    if let Ok(mut waiting) = store.waiting(consumer).await {
+        let names: Vec<&str> = routes.routes.iter().map(|route| route.handler.name()).collect();
+        waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
+        Unregistered { consumer, names: &names }.remind(&waiting, |handler| store.cures(consumer, handler, ""));
     }
 }

@@ -7,13 +7,13 @@ use tokio::sync::OnceCell;
 use crate::registry::Registered;
 use crate::routes::{Route, Routes};
 use crate::runtime::Settings;
-use crate::store::{History, OutboxId, StoreError};
+use crate::store::{Cures, HandlerId, History, OutboxId, StoreError, as_ours};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
 use super::call_namespaces::calls;
-use super::renamed::{Ours, Renamed};
-use super::unregistered::{Unregistered, new_first, with_versions};
+use super::renamed::{Ours, renamed};
+use super::unregistered::Unregistered;
 
 /// The handlers of a worker, registered.
 pub(super) struct Registration<S: Store> {
@@ -34,17 +34,20 @@ pub(super) async fn register<S: Store>(
 ) -> Result<Registration<S>, Error> {
     let failed = |fault: StoreError| failed(consumer, fault);
     let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
-    let ids = store.register(consumer, &names).await.map_err(failed)?;
-    let retentions = store.retention(&ids).await.map_err(failed)?;
-    // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
-    // starts second succeeds.
-    store.record_seen(&ids).await.map_err(failed)?;
-    // Before the histories, which then tell of latest versions.
+    // Before what is asked of the database, which then tells of latest versions.
     let versions = match handlers.iter().any(|handler| handler.advances()) {
         true => Some(store.latest_versions().await?),
         false => None,
     };
-    let histories = store.histories(consumer).await.map_err(failed)?;
+    rename(consumer, store, handlers).await?;
+    let ids = store.register(consumer, &names).await.map_err(failed)?;
+    apart(consumer, &names, &ids)?;
+    let retentions = store.retention(&ids).await.map_err(failed)?;
+    // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
+    // starts second succeeds.
+    store.record_seen(&ids).await.map_err(failed)?;
+    let mut histories = store.histories(consumer).await.map_err(failed)?;
+    histories.iter_mut().for_each(|known| as_ours(&mut known.handler, &known.formerly, &names));
     check_histories(consumer, store, handlers, settings, &histories).await?;
     let calls = calls(store, ids.get(1..).unwrap_or_default(), handlers).await?;
     let mut ids = ids.into_iter().zip(retentions);
@@ -79,8 +82,40 @@ pub(super) async fn register<S: Store>(
     Ok(Registration { routes, has_history: histories.iter().any(|known| known.has_processed), outbox })
 }
 
-/// Looks for what earlier workers of the consumer have left that belongs to no handler of this one, or that a handler cannot
-/// rely on any more.
+/// Lets handlers have the numbers of the names that they had before.
+async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+    for handler in handlers {
+        let new = handler.name();
+        for old in handler.formerly() {
+            if !store.rename(consumer, old, new).await.map_err(|fault| failed(consumer, fault))? {
+                let Cures { join, .. } = store.cures(consumer, old, new);
+                return Err(Error::Config(format!(
+                    "the handler {new:?} of {consumer:?} was {old:?} formerly, and each of these names has claims, rows or latest \
+                     versions of its own, so messages of one may have run again under the other. If they are one handler, let \
+                     a worker with the old name run the rows that it has in the inbox, or discard them. Then stop the workers \
+                     of {consumer:?}, run this, and start again: {join}. If they are two handlers, remove `formerly = {old:?}`"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no two handlers are one in the database: each would take the messages of the other for its copies.
+fn apart(consumer: &str, names: &[&str], ids: &[HandlerId]) -> Result<(), Error> {
+    for (place, id) in ids.iter().enumerate() {
+        if let Some(other) = ids[..place].iter().position(|other| other == id) {
+            let (one, other) = (names[place], names[other]);
+            return Err(Error::Config(format!(
+                "the handlers {one:?} and {other:?} of {consumer:?} are one in the database, because one of them formerly had the \
+                 name of the other: give the other a new name, `#[idempotent(name = \"..\")]`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Looks for what earlier workers of the consumer have left that belongs to no handler of this one.
 async fn check_histories<S: Store>(
     consumer: &str,
     store: &S,
@@ -88,12 +123,13 @@ async fn check_histories<S: Store>(
     settings: &Settings,
     histories: &[History],
 ) -> Result<(), Error> {
-    let cures = |handler: &str, new: &str| store.cures(consumer, handler, new);
+    let names: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
     let (mut waiting, mut checked) = (Vec::new(), Ok(()));
     if !settings.allow_unregistered_rows {
         waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
-        let names = new_first(handlers.iter().map(|handler| handler.name()), histories);
-        checked = Unregistered { consumer, names: &names }.check(&waiting, with_versions(histories, cures));
+        waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
+        let cures = |handler: &str| store.cures(consumer, handler, "");
+        checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
     }
     let ours = |handler: &Arc<dyn Registered<S>>| Ours {
         name: handler.name(),
@@ -101,8 +137,9 @@ async fn check_histories<S: Store>(
         advances: handler.advances(),
     };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
-    // Also if the start is refused: an operator who cures that would otherwise learn of the versions only at the next start.
-    Renamed { consumer, handlers: &ours }.check(histories, &waiting, cures);
+    for text in renamed(consumer, &ours, histories, &waiting) {
+        tracing::warn!("{text}");
+    }
     checked
 }
 

@@ -134,14 +134,3 @@ async fn an_unlogged_table_is_refused_unless_the_user_insists() {
     }
     world.end().await;
 }
-
-#[tokio::test]
-async fn registering_again_burns_no_numbers() {
-    let Some(mut world) = world().await else { return };
-    for _ in 0..20 {
-        world.store.register("billing", &["order_paid"]).await.unwrap();
-    }
-    world.store.register("billing", &["next"]).await.unwrap();
-    assert_eq!(world.number("SELECT max(id)::bigint FROM handlers").await, 2);
-    world.end().await;
-}

@@ -174,8 +174,8 @@ async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
 /// A schema with the migrations that every worker needs, which this role may use.
 async fn first_migration(role: &mut Role, more: &str) -> String {
     let (schema, name) = (fresh("idem_test"), role.name.clone());
-    let [first, .., calls, _] = Postgres::migrations() else { panic!("there are more migrations") };
-    let sql = format!("{}; {}", first.sql, calls.sql);
+    let [first, _, _, calls, _, names] = Postgres::migrations() else { panic!("there are more migrations") };
+    let sql = format!("{}; {}; {}", first.sql, calls.sql, names.sql);
     role.run(format!(
         "CREATE SCHEMA {schema}; SET search_path TO {schema}; {sql}; RESET search_path; \
          GRANT USAGE {more} ON SCHEMA {schema} TO {name}; \

@@ -1,6 +1,6 @@
 //! Tables of another version of idem, or incomplete ones.
 
-use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows, Transactions};
+use idem_core::store::{CallRows, Claims, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -34,7 +34,8 @@ impl World {
     /// The error of something that uses the namespaces of calls.
     async fn calls(&self) -> Option<String> {
         let store = Postgres::options(&self.url).schema(&self.schema).verify_only().connect().await.unwrap();
-        why(store.call_namespace(HandlerId(1)).await)
+        let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
+        why(store.call_namespace(handler).await)
     }
 }
 
@@ -52,7 +53,7 @@ async fn a_newer_schema_is_refused_unless_it_says_that_it_supports_this_version(
     let Some(mut world) = world().await else { return };
     world.run("INSERT INTO migrations (version, name, supports) VALUES (7, 'later', 7)").await;
     let why = world.starts().await.unwrap();
-    for part in [world.schema.as_str(), "0007", "later", "0005"] {
+    for part in [world.schema.as_str(), "0007", "later", "0006"] {
         assert!(why.contains(part), "{why}");
     }
     world.run("UPDATE migrations SET supports = 1 WHERE version = 7").await;
@@ -163,19 +164,6 @@ async fn an_outbox_whose_table_is_empty_after_a_crash_is_refused_where_it_is_use
     assert_eq!(world.starts().await, None);
     let why = world.stages().await.unwrap();
     assert!(why.contains("\"outbox_messages\"") && why.contains("SET LOGGED"), "{why}");
-    world.end().await;
-}
-
-/// A known outbox costs no number of the sequence, which ends after two billion.
-#[tokio::test]
-async fn an_outbox_that_is_registered_again_draws_no_number() {
-    let Some(mut world) = world().await else { return };
-    for _ in 0..20 {
-        world.store.register_outbox("billing").await.unwrap();
-        world.store.outbox("billing").stats(1).await.unwrap();
-    }
-    world.store.register_outbox("shipping").await.unwrap();
-    assert_eq!(world.number("SELECT max(id)::bigint FROM outboxes").await, 2);
     world.end().await;
 }
 

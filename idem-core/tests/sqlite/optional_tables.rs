@@ -42,8 +42,8 @@ async fn first_migration() -> (Dir, sqlx::SqliteConnection) {
     let dir = Dir::new();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
-    let [first, .., calls, _] = Sqlite::migrations() else { panic!("there are more migrations") };
-    let sql = sqlx::AssertSqlSafe(format!("PRAGMA journal_mode = WAL; {} {}", first.sql, calls.sql));
+    let [first, _, _, calls, _, names] = Sqlite::migrations() else { panic!("there are more migrations") };
+    let sql = sqlx::AssertSqlSafe(format!("PRAGMA journal_mode = WAL; {} {} {}", first.sql, calls.sql, names.sql));
     sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
     (dir, connection)
 }

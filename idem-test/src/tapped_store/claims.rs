@@ -28,7 +28,11 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         self.within.register(consumer, names).await
     }
 
-    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+        self.within.rename(consumer, old, new).await
+    }
+
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<bool, StoreError> {
         self.tap.before("seen", &[]).await?;
         self.within.record_seen(handlers).await
     }

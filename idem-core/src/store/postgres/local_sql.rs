@@ -46,9 +46,12 @@ pub(super) fn stage() -> String {
         SELECT handler_id, key, fingerprint, true AS is_new FROM claimed
         UNION ALL SELECT handler_id, key, fingerprint, false FROM existing
     ), wanted AS MATERIALIZED (
-        SELECT new.*, known.fingerprint <> new.fingerprint AS dead
+        -- As `Fingerprint::is_copy_of`: those by different recipes are not compared.
+        SELECT new.*, known.fingerprint <> new.fingerprint
+                      AND pg_catalog.substr(known.fingerprint, 17) = pg_catalog.substr(new.fingerprint, 17) AS dead
         FROM new JOIN known ON known.handler_id = new.handler_id AND known.key = new.key
         WHERE known.is_new OR known.fingerprint <> new.fingerprint
+                              AND pg_catalog.substr(known.fingerprint, 17) = pg_catalog.substr(new.fingerprint, 17)
     ), stored AS (
         INSERT INTO {{schema}}.inbox_messages AS i
             (handler_id, key, fingerprint, payload, envelope, state, due_at, reason, died_at, error, outbound)

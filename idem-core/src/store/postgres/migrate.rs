@@ -41,6 +41,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0005_call_namespaces.sql",
         sql: include_str!("../../../migrations/postgres/0005_call_namespaces.sql"),
     },
+    Migration {
+        version: 6,
+        name: "0006_former_names.sql",
+        sql: include_str!("../../../migrations/postgres/0006_former_names.sql"),
+    },
 ];
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.

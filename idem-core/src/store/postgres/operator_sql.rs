@@ -14,7 +14,8 @@ pub(super) fn list(state: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
         WHERE h.consumer = $1 AND i.state = '{state}' AND i.id < coalesce($2, 9223372036854775807)
-          AND ($3::text IS NULL OR h.name = $3) AND ($4::text IS NULL OR i.reason = $4)
+          AND ($3::text IS NULL OR h.name = $3 OR EXISTS (
+              SELECT FROM {{schema}}.former_names AS f WHERE f.handler_id = h.id AND f.name = $3)) AND ($4::text IS NULL OR i.reason = $4)
           AND ($6::bytea[] IS NULL OR i.key = ANY($6))
         ORDER BY i.id DESC LIMIT $5"
     )

@@ -9,8 +9,8 @@ use crate::Error;
 use crate::outbox::{Bell, LANES, StagedMessage};
 use crate::store::tables::OUTBOX;
 use crate::store::{
-    DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError,
+    DeadOutgoing, LaneLeases, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
+    PublishFailure, RowRef, StoreError, number,
 };
 
 use super::local::Local;
@@ -22,9 +22,10 @@ impl OutboxRows for Postgres {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
         self.check_optional(&OUTBOX, &self.0.checked.outbox).await?;
         let registered = async {
-            // Another process may insert it after the statement has looked for it.
-            for _ in 0..3 {
-                let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1);
+            for attempt in 0..2 * NUMBERS {
+                // Twice each: another process may insert it after the statement has looked for it.
+                let id = number(&[name], attempt / 2);
+                let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1).bind(id);
                 if let Some(row) = self.ask(query).await?.first() {
                     return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
                 }

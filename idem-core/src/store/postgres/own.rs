@@ -81,7 +81,7 @@ impl Postgres {
             let known = self.sql().existing_claim.query().persistent(false).bind(id).bind(key.as_bytes());
             if let Some(row) = known.fetch_optional(&mut *connection).await.map_err(refused)? {
                 let found: &[u8] = row.try_get(0).map_err(refused)?;
-                return Ok(OwnClaim::found(found == fingerprint.as_bytes()));
+                return Ok(OwnClaim::found(fingerprint.is_copy_of(Fingerprint::stored(found))));
             }
             // It was pruned in between.
         }

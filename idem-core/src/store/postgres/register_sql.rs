@@ -1,20 +1,23 @@
 //! The statements of handlers.
 
-/// With ON CONFLICT alone, each start of each worker would advance the sequence; `NOT EXISTS` prevents that.
+/// Leaves out the names that have a number, and those whose number another name has.
 pub(super) const INTERN: &str = "
-    INSERT INTO {schema}.handlers (consumer, name, retention)
-    SELECT DISTINCT $1, name, $3::float8 * interval '1 second' FROM unnest($2::text[]) AS name
-    WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = name.name)
-    ON CONFLICT (consumer, name) DO NOTHING";
+    INSERT INTO {schema}.handlers (id, consumer, name, retention) OVERRIDING SYSTEM VALUE
+    SELECT new.id, $1, new.name, $3::float8 * interval '1 second' FROM unnest($2::text[], $4::int[]) AS new (name, id)
+    WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = new.name)
+      AND NOT EXISTS (SELECT FROM {schema}.handlers AS h JOIN {schema}.former_names AS f ON f.handler_id = h.id
+                      WHERE h.consumer = $1 AND f.name = new.name)
+    ORDER BY new.name
+    ON CONFLICT DO NOTHING";
 
 /// The greater value wins. Null means forever, so it is never replaced. Rows are locked in the order of their ids, as
 /// prune locks them.
 pub(super) const KEEP: &str = "
     WITH shorter AS MATERIALIZED (
         SELECT id FROM {schema}.handlers
-        WHERE consumer = $1 AND name = ANY($2) AND retention < $3::float8 * interval '1 second' ORDER BY id FOR UPDATE
+        WHERE id = ANY($1) AND retention < $2::float8 * interval '1 second' ORDER BY id FOR UPDATE
     )
-    UPDATE {schema}.handlers AS h SET retention = greatest(h.retention, $3::float8 * interval '1 second')
+    UPDATE {schema}.handlers AS h SET retention = greatest(h.retention, $2::float8 * interval '1 second')
     FROM shorter WHERE h.id = shorter.id";
 
 pub(super) const RETENTION: &str = "
@@ -22,8 +25,49 @@ pub(super) const RETENTION: &str = "
     FROM unnest($1::int[]) WITH ORDINALITY AS asked (id, place) LEFT JOIN {schema}.handlers AS h ON h.id = asked.id
     ORDER BY asked.place";
 
+/// A former name comes behind the same name of another handler.
 pub(super) const HANDLERS: &str = "
-    SELECT name, id FROM {schema}.handlers WHERE consumer = $1 AND name = ANY($2)";
+    SELECT name, id, false AS is_former FROM {schema}.handlers WHERE consumer = $1 AND name = ANY($2)
+    UNION ALL
+    SELECT f.name, h.id, true FROM {schema}.handlers AS h JOIN {schema}.former_names AS f ON f.handler_id = h.id
+    WHERE h.consumer = $1 AND f.name = ANY($2)
+    ORDER BY is_former";
+
+/// Gives a handler another name, and keeps the one that it had.
+pub(super) const RENAME: &str = "
+    WITH kept AS (
+        INSERT INTO {schema}.former_names (handler_id, name)
+        SELECT id, name FROM {schema}.handlers WHERE id = $1 ON CONFLICT DO NOTHING
+    )
+    UPDATE {schema}.handlers SET name = $2 WHERE id = $1";
+
+pub(super) const ADD_FORMER_NAME: &str = "
+    INSERT INTO {schema}.former_names (handler_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+
+/// Deletes a handler to which nothing belongs. `has_versions` is the expression for whether it has latest versions.
+fn forget(has_versions: &str) -> String {
+    format!(
+        "DELETE FROM {{schema}}.handlers AS h
+        WHERE id = $1 AND pruned_through IS NULL AND NOT {has_versions}
+          AND NOT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id)
+          AND NOT EXISTS (SELECT FROM {{schema}}.inbox_messages AS i WHERE i.handler_id = h.id)
+        RETURNING id"
+    )
+}
+
+/// Where the table of latest versions may be missing.
+pub(super) fn forget_alone() -> String {
+    forget("false")
+}
+
+pub(super) fn forget_with_versions() -> String {
+    forget(HAS_VERSIONS)
+}
+
+const HAS_VERSIONS: &str = "EXISTS (SELECT FROM {schema}.latest_versions AS v WHERE v.handler_id = h.id)";
+
+/// The other names of a handler.
+const FORMER_NAMES: &str = "ARRAY(SELECT f.name FROM {schema}.former_names AS f WHERE f.handler_id = h.id)";
 
 /// Waits for no lock, so that workers and prune never block each other, and writes a row at most twice a minute,
 /// regardless of how many workers have the handler: each claim reads the row.
@@ -31,13 +75,18 @@ pub(super) const SEEN: &str = "
     WITH stale AS MATERIALIZED (
         SELECT id FROM {schema}.handlers
         WHERE id = ANY($1) AND seen_at < now() - interval '30 seconds' FOR NO KEY UPDATE SKIP LOCKED
+    ), seen AS (
+        UPDATE {schema}.handlers AS h SET seen_at = now() FROM stale WHERE h.id = stale.id
     )
-    UPDATE {schema}.handlers AS h SET seen_at = now() FROM stale WHERE h.id = stale.id";
+    SELECT count(*) FROM {schema}.handlers WHERE id = ANY($1)";
 
-pub(super) const WAITING: &str = "
-    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint FROM {schema}.handlers AS h
-    WHERE consumer = $1 AND EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
-    ORDER BY name";
+pub(super) fn waiting() -> String {
+    format!(
+        "SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, {FORMER_NAMES} FROM {{schema}}.handlers AS h
+        WHERE consumer = $1 AND EXISTS (SELECT FROM {{schema}}.inbox_messages AS i WHERE i.handler_id = h.id)
+        ORDER BY name"
+    )
+}
 
 /// A date that is before every message shows that the handler has processed messages, and makes none of them too old.
 pub(super) const RECORD_HISTORY: &str = "
@@ -49,7 +98,7 @@ fn histories(has_versions: &str) -> String {
     format!(
         "
     SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, has_versions,
-           has_claims OR pruned_through IS NOT NULL
+           has_claims OR pruned_through IS NOT NULL, {FORMER_NAMES}
     FROM {{schema}}.handlers AS h,
         LATERAL (SELECT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id),
                         {has_versions}) AS has (has_claims, has_versions)
@@ -64,5 +113,5 @@ pub(super) fn histories_alone() -> String {
 }
 
 pub(super) fn histories_with_versions() -> String {
-    histories("EXISTS (SELECT FROM {schema}.latest_versions AS v WHERE v.handler_id = h.id)")
+    histories(HAS_VERSIONS)
 }

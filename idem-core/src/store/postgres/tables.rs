@@ -32,7 +32,7 @@ pub(super) async fn check(
     let place = place(schema);
     tables::check(&place, CURE, &wanted, &found)?;
     trigger::check(connection, schema).await.map_err(unclear)??;
-    let used = ["handlers", "processed_messages", "inbox_messages", "pruner"];
+    let used = ["handlers", "former_names", "processed_messages", "inbox_messages", "pruner"];
     access(connection, schema, &used, &grants, allow_unsafe, failed).await
 }
 

@@ -125,7 +125,11 @@ impl Claims for Sqlite {
         register::register(self, consumer, names).await
     }
 
-    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+    async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+        register::rename(self, consumer, old, new).await
+    }
+
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<bool, StoreError> {
         register::record_seen(self, handlers).await
     }
 

@@ -30,6 +30,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0005_call_namespaces.sql",
         sql: include_str!("../../../migrations/sqlite/0005_call_namespaces.sql"),
     },
+    Migration {
+        version: 6,
+        name: "0006_former_names.sql",
+        sql: include_str!("../../../migrations/sqlite/0006_former_names.sql"),
+    },
 ];
 
 /// How to create what is missing.

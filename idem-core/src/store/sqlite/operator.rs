@@ -56,7 +56,8 @@ SELECT {row} FROM "idem_inbox_messages"
 WHERE state = "#,
             $state,
             r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
-    AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4))
+    AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4
+        OR EXISTS (SELECT 1 FROM "idem_former_names" AS f WHERE f.handler_id = h.id AND f.name = ?4)))
     AND (?6 IS NULL OR hex(key) IN (SELECT value FROM json_each(?6)))
 ORDER BY id DESC LIMIT ?5"#
         )

@@ -11,11 +11,12 @@ use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
 use crate::store::tables::OUTBOX;
 use crate::store::{
-    DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError,
+    DeadOutgoing, LaneLeases, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
+    PublishFailure, RowRef, StoreError, number,
 };
 
-const REGISTER: &str = r#"INSERT INTO "idem_outboxes" (name, namespace) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
+const REGISTER: &str = r#"
+INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLICT DO NOTHING"#;
 
 const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
 
@@ -34,11 +35,13 @@ pub(super) async fn intern(
     name: &str,
 ) -> Result<OutboxId, sqlx::Error> {
     let find = || sqlx::query_as(store.prefix.sql(FIND)).bind(name);
-    if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
-        return Ok(OutboxId { number, namespace });
+    for attempt in 0..NUMBERS {
+        if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
+            return Ok(OutboxId { number, namespace });
+        }
+        let register = sqlx::query(store.prefix.sql(REGISTER)).bind(name).bind(Uuid::new_v4());
+        register.bind(number(&[name], attempt)).execute(&mut *connection).await?;
     }
-    let register = sqlx::query(store.prefix.sql(REGISTER)).bind(name).bind(Uuid::new_v4());
-    register.execute(&mut *connection).await?;
     let (number, namespace) = find().fetch_one(&mut *connection).await?;
     Ok(OutboxId { number, namespace })
 }

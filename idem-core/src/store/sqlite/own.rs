@@ -69,7 +69,9 @@ impl Sqlite {
         for _ in 0..3 {
             match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
                 Claimed::New { .. } => return Ok(OwnClaim::New),
-                Claimed::Found(Some(existing)) => return Ok(OwnClaim::found(existing.fingerprint == fingerprint)),
+                Claimed::Found(Some(existing)) => {
+                    return Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint)));
+                }
                 // It was pruned in between, which needs a connection without a transaction.
                 Claimed::Found(None) => {}
             }

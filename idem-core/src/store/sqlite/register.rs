@@ -7,18 +7,92 @@ use sqlx::sqlite::SqliteConnection;
 use super::Sqlite;
 use super::file::Connection;
 use super::sql::{NOW, duration, ids, millis};
-use crate::store::{Cures, HandlerId, HandlerRows, History, StoreError};
+use crate::store::{Cures, HandlerId, HandlerRows, History, NUMBERS, StoreError, number};
 
 const INTERN: &str = r#"
-INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
+INSERT INTO "idem_handlers" (id, consumer, name, retention) VALUES (?4, ?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
 
 /// The greater value wins. Null means forever, so it is never replaced.
 const KEEP: &str = r#"
-UPDATE "idem_handlers" SET retention = ?3 WHERE consumer = ?1 AND name = ?2 AND retention < ?3"#;
+UPDATE "idem_handlers" SET retention = ?2 WHERE id = ?1 AND retention < ?2"#;
 
 const RETENTION: &str = r#"SELECT retention FROM "idem_handlers" WHERE id = ?1"#;
 
-const NUMBER: &str = r#"SELECT id FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2"#;
+/// A former name comes behind the same name of another handler.
+const NUMBER: &str = r#"
+SELECT id FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2
+UNION ALL
+SELECT h.id FROM "idem_handlers" AS h JOIN "idem_former_names" AS f ON f.handler_id = h.id
+WHERE h.consumer = ?1 AND f.name = ?2
+LIMIT 1"#;
+
+const RENAME: &str = r#"UPDATE "idem_handlers" SET name = ?2 WHERE id = ?1"#;
+
+const KEEP_NAME: &str = r#"
+INSERT INTO "idem_former_names" (handler_id, name) SELECT id, name FROM "idem_handlers" WHERE id = ?1
+ON CONFLICT DO NOTHING"#;
+
+const ADD_FORMER_NAME: &str = r#"
+INSERT INTO "idem_former_names" (handler_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
+
+/// Deletes a handler to which nothing belongs. `{versions}` is the expression for whether it has latest versions.
+const FORGET: &str = r#"
+DELETE FROM "idem_handlers" AS h WHERE id = ?1 AND pruned_through IS NULL AND NOT {versions}
+    AND NOT EXISTS (SELECT 1 FROM "idem_processed_messages" AS p WHERE p.handler_id = h.id)
+    AND NOT EXISTS (SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = h.id)"#;
+
+/// The other names of a handler, as JSON.
+const FORMER_NAMES: &str =
+    r#"(SELECT json_group_array(f.name) FROM "idem_former_names" AS f WHERE f.handler_id = h.id)"#;
+
+pub(super) async fn rename(store: &Sqlite, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+    let mut txn = store.transaction().await?;
+    let renamed = rename_in(store, txn.connection(), consumer, old, new).await;
+    let renamed = renamed.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, true).await?;
+    Ok(renamed)
+}
+
+async fn rename_in(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    consumer: &str,
+    old: &str,
+    new: &str,
+) -> Result<bool, sqlx::Error> {
+    let find = |name| sqlx::query_scalar::<_, i32>(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
+    let before = find(old).fetch_optional(&mut *connection).await?;
+    let after = find(new).fetch_optional(&mut *connection).await?;
+    let forget = FORGET.replace("{versions}", versions(store));
+    let forget = |id: i32| sqlx::query(store.prefix.sql(&forget)).bind(id);
+    let (id, is_old) = match (before, after) {
+        (Some(before), Some(after)) if before == after => return Ok(true),
+        (Some(before), Some(after)) => {
+            if forget(after).execute(&mut *connection).await?.rows_affected() == 1 {
+                (before, true)
+            } else if forget(before).execute(&mut *connection).await?.rows_affected() == 1 {
+                (after, false)
+            } else {
+                return Ok(false);
+            }
+        }
+        (Some(before), None) => (before, true),
+        (None, Some(after)) => (after, false),
+        (None, None) => (intern(store, &mut *connection, consumer, new).await?.0, false),
+    };
+    if !is_old {
+        sqlx::query(store.prefix.sql(ADD_FORMER_NAME)).bind(id).bind(old).execute(connection).await?;
+        return Ok(true);
+    }
+    sqlx::query(store.prefix.sql(KEEP_NAME)).bind(id).execute(&mut *connection).await?;
+    sqlx::query(store.prefix.sql(RENAME)).bind(id).bind(new).execute(connection).await?;
+    Ok(true)
+}
+
+/// The expression for whether the handler `h` has latest versions, whose table may be missing.
+fn versions(store: &Sqlite) -> &'static str {
+    if store.latest_checked.initialized() { HAS_VERSIONS } else { "0" }
+}
 
 pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
     let mut txn = store.transaction().await?;
@@ -41,12 +115,17 @@ pub(super) async fn intern(
     consumer: &str,
     name: &str,
 ) -> Result<HandlerId, sqlx::Error> {
-    for text in [INTERN, KEEP] {
-        let query = sqlx::query(store.prefix.sql(text)).bind(consumer).bind(name);
-        query.bind(millis(store.retention)).execute(&mut *connection).await?;
+    let find = || sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
+    for attempt in 0..NUMBERS {
+        if let Some(id) = find().fetch_optional(&mut *connection).await? {
+            let keep = sqlx::query(store.prefix.sql(KEEP)).bind(id).bind(millis(store.retention));
+            keep.execute(connection).await?;
+            return Ok(HandlerId(id));
+        }
+        let query = sqlx::query(store.prefix.sql(INTERN)).bind(consumer).bind(name).bind(millis(store.retention));
+        query.bind(number(&[consumer, name], attempt)).execute(&mut *connection).await?;
     }
-    let number = sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
-    number.fetch_one(connection).await.map(HandlerId)
+    find().fetch_one(connection).await.map(HandlerId)
 }
 
 pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
@@ -62,38 +141,45 @@ pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<
 }
 
 const STALE: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000)"#;
+SELECT coalesce(sum(seen_at < {now} - 30000), 0), count(*) = (SELECT count(DISTINCT value) FROM json_each(?1))
+FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1))"#;
 
 const SEEN: &str = r#"
 UPDATE "idem_handlers" SET seen_at = {now}
 WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000"#;
 
 /// Reads first, because reading never waits: then only one of the file's workers has to write.
-pub(super) async fn record_seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), StoreError> {
+pub(super) async fn record_seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<bool, StoreError> {
     let handlers = ids(handlers);
     let mut reader = store.file.reader().await?;
-    let query = sqlx::query_scalar(store.prefix.sql(STALE)).bind(&handlers);
-    let stale: bool = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    let query = sqlx::query_as(store.prefix.sql(STALE)).bind(&handlers);
+    let (stale, are_there): (i64, bool) =
+        query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    if stale {
+    if stale > 0 {
         store.change(sqlx::query(store.prefix.sql(SEEN)).bind(&handlers)).await?;
     }
-    Ok(())
+    Ok(are_there)
 }
 
 const WAITING: &str = r#"
-SELECT name, {now} - seen_at FROM "idem_handlers" AS h
+SELECT name, {now} - seen_at, {former_names} FROM "idem_handlers" AS h
 WHERE consumer = ?1 AND EXISTS (SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.id)
 ORDER BY name"#;
 
 pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
     let mut reader = store.file.reader().await?;
-    let query = sqlx::query_as(store.prefix.sql(WAITING)).bind(consumer);
-    let rows: Vec<(String, i64)> =
+    let text = WAITING.replace("{former_names}", FORMER_NAMES);
+    let query = sqlx::query_as(store.prefix.sql(&text)).bind(consumer);
+    let rows: Vec<(String, i64, String)> =
         query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    Ok(rows.into_iter().map(|(handler, seen)| HandlerRows { handler, seen: duration(seen) }).collect())
+    let waiting = |(handler, seen, formerly): (_, _, String)| HandlerRows {
+        handler,
+        seen: duration(seen),
+        formerly: serde_json::from_str(&formerly).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().map(waiting).collect())
 }
 
 pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) -> Cures {
@@ -112,8 +198,8 @@ pub(super) async fn record_history(store: &Sqlite, handler: HandlerId) -> Result
 /// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
 /// claims. `{versions}` is the expression for whether it has latest versions.
 const HISTORIES: &str = r#"
-SELECT name, seen, has_claims, has_versions, has_claims OR pruned_through IS NOT NULL FROM (
-    SELECT name, pruned_through, {now} - seen_at AS seen,
+SELECT name, seen, has_claims, has_versions, has_claims OR pruned_through IS NOT NULL, former_names FROM (
+    SELECT name, pruned_through, {now} - seen_at AS seen, {former_names} AS former_names,
         EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims,
         {versions} AS has_versions
     FROM "idem_handlers" AS h WHERE consumer = ?1
@@ -124,15 +210,14 @@ const HAS_VERSIONS: &str = r#"EXISTS (SELECT 1 FROM "idem_latest_versions" WHERE
 
 pub(super) async fn histories(store: &Sqlite, consumer: &str) -> Result<Vec<History>, StoreError> {
     let mut reader = store.file.reader().await?;
-    let versions = if store.latest_checked.initialized() { HAS_VERSIONS } else { "0" };
-    let text = HISTORIES.replace("{versions}", versions);
+    let text = HISTORIES.replace("{versions}", versions(store)).replace("{former_names}", FORMER_NAMES);
     let query = sqlx::query_as(store.prefix.sql(&text)).bind(consumer);
-    let rows: Vec<(String, i64, bool, bool, bool)> =
+    let rows: Vec<(String, i64, bool, bool, bool, String)> =
         query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    let history = |(handler, seen, has_claims, has_versions, has_processed)| {
-        let seen = duration(seen);
-        History { handler, seen, has_claims, has_versions, has_processed }
+    let history = |(handler, seen, has_claims, has_versions, has_processed, formerly): (_, _, _, _, _, String)| {
+        let (seen, formerly) = (duration(seen), serde_json::from_str(&formerly).unwrap_or_default());
+        History { handler, seen, has_claims, has_versions, has_processed, formerly }
     };
     Ok(rows.into_iter().map(history).collect())
 }
