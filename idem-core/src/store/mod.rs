@@ -22,6 +22,8 @@ mod call_keys;
 mod call_rows;
 mod claim;
 mod claims;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod clock;
 mod connection_share;
 pub mod envelope;
 mod error;

@@ -244,7 +244,7 @@ impl PostgresOptions {
             );
         }
         let role = connection.session().role().to_owned();
-        check::server(&mut connection, self.unsafe_durability, &failed).await?;
+        let clock = check::server(&mut connection, self.unsafe_durability, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
         tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
         connection.put_back();
@@ -261,6 +261,7 @@ impl PostgresOptions {
             handlers: Default::default(),
             outboxes: Default::default(),
             checked: Default::default(),
+            clock,
         })))
     }
 
