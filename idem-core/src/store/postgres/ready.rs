@@ -23,6 +23,8 @@ pub(super) struct Ready {
     /// Whether the INSERT of a staged message is.
     pub(super) stages: bool,
 }
+    /// Whether it has been in use before.
+    pub(super) used: bool,
 
 /// The state that the connections of a store share.
 pub(super) struct Shared {
@@ -90,7 +92,7 @@ impl Shared {
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Ready { conn, session, claims: false, stages: false })
+        Ok(Ready { conn, session, claims: false, stages: false, used: false })
     }
 
     fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {
