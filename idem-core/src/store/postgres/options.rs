@@ -142,7 +142,9 @@ impl PostgresOptions {
     /// GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
     /// ```
     ///
-    /// The error for a role without these says them, with the names of the schema and of the role.
+    /// The error for a role without these says them, with the names of the schema and of the role. With `GRANT SELECT ON ALL
+    /// SEQUENCES IN SCHEMA idem_store TO worker` it also finds sequences that are behind their tables, as logical replication
+    /// leaves them.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self
