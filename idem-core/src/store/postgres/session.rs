@@ -40,6 +40,9 @@ const WATCH: &str = "client_connection_check_interval";
 /// Properties that the first connection has found out, for the start of later ones.
 #[derive(Clone, Copy)]
 pub(super) struct Learnt {
+/// Shows that the server has received the settings with which a session starts.
+pub(super) const STARTED: &str = "idem.started";
+
     synchronous_commit: &'static str,
     watches: bool,
 }
@@ -55,6 +58,7 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
+        (STARTED, "on"),
         ("tcp_user_timeout", "20s"),
     ]);
     let Some(learnt) = learnt else { return target };
