@@ -6,10 +6,12 @@ use std::time::Duration;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, HandlerRows, History, StoreError};
+use crate::store::{HandlerId, HandlerRows, History, StoreError, tell_of_retention};
 
 use super::Postgres;
 use super::rows::{duration, ids, secs};
+use super::session::literal;
+use super::statement::quoted;
 
 pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<History>, StoreError> {
     let statement = match store.0.checked.latest.initialized() {
@@ -36,10 +38,15 @@ pub(super) async fn register(store: &Postgres, consumer: &str, names: &[&str]) -
     store.ask(store.sql().keep.query().bind(consumer).bind(&names).bind(retention)).await?;
     // In a separate statement, which sees the rows that another worker has inserted meanwhile.
     let rows = store.ask(store.sql().handlers.query().bind(consumer).bind(&names)).await?;
-    let mut ids = HashMap::new();
+    let (mut ids, mut stored) = (HashMap::new(), None);
     for row in rows {
         ids.insert(row.try_get::<String, _>(0)?, HandlerId(row.try_get(1)?));
+        stored = stored.max(row.try_get::<Option<i64>, _>(2)?.map(duration));
     }
+    tell_of_retention(consumer, store.0.retention, stored, |millis| {
+        let (schema, consumer) = (quoted(store.schema()), literal(consumer));
+        format!("UPDATE {schema}.handlers SET retention = '{millis} milliseconds' WHERE consumer = {consumer}")
+    });
     let found = names.iter().map(|name| ids.get(name).copied());
     found
         .collect::<Option<_>>()

@@ -23,7 +23,8 @@ pub(super) const RETENTION: &str = "
     ORDER BY asked.place";
 
 pub(super) const HANDLERS: &str = "
-    SELECT name, id FROM {schema}.handlers WHERE consumer = $1 AND name = ANY($2)";
+    SELECT name, id, (extract(epoch FROM retention) * 1000000)::bigint
+    FROM {schema}.handlers WHERE consumer = $1 AND name = ANY($2)";
 
 /// Waits for no lock, so that workers and prune never block each other, and writes a row at most twice a minute,
 /// regardless of how many workers have the handler: each claim reads the row.
