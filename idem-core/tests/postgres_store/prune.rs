@@ -193,8 +193,7 @@ async fn a_server_clock_that_jumps_forward_prunes_no_claim_before_its_time() {
              SELECT pg_catalog.now() + by FROM jump $$;
          ALTER FUNCTION now() SET search_path FROM CURRENT";
     sqlx::raw_sql(jumps).execute(&mut world.other).await.unwrap();
-    let path = format!("options=-c%20search_path%3D{},pg_catalog", world.schema);
-    let url = format!("{}{}{path}", world.url, if world.url.contains('?') { '&' } else { '?' });
+    let url = world.url_with("search_path", &format!("{},pg_catalog", world.schema));
     let store = Postgres::options(url).schema(&world.schema).connect().await.unwrap();
     old_claims(&mut world, 5, 6).await;
     let jump = "UPDATE jump SET by = interval '8 days'";

@@ -226,7 +226,7 @@ impl Connection {
 
     /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
-        Kind { pooled: self.shared.pooled, durable: self.shared.durable }
+        Kind { pooled: self.shared.pooled, durable: self.shared.durable, isolation: self.shared.isolation }
     }
 
     /// Returns whether each transaction may run in a different session.
