@@ -45,6 +45,15 @@ async fn a_pooler_that_was_not_declared_is_refused_with_the_cure() {
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
 }
 
+/// Without the option, a statement that a session has prepared is missing in another one, or there already.
+#[tokio::test]
+async fn a_pooler_that_ignores_the_settings_of_a_login_is_refused_with_the_cure() {
+    let Some(world) = PgBouncerWorld::<true>::undetected().await else { return };
+    let refused = world.undeclared(Setup::default()).connect().await.unwrap_err().to_string();
+    assert!(refused.contains(".pgbouncer()"), "{refused}");
+    world.undeclared(Setup::default()).pgbouncer().connect().await.unwrap();
+}
+
 #[tokio::test]
 async fn sessions_that_may_write_are_a_warning_that_begins_with_the_finding() {
     let Some(world) = PgBouncerWorld::<true>::make().await else { return };

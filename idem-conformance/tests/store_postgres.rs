@@ -1,6 +1,8 @@
 //! The store suite over PostgreSQL.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "postgres/isolation.rs"]
+mod isolation;
 #[path = "postgres/trigger.rs"]
 mod trigger;
 #[path = "worlds/postgres.rs"]

@@ -18,6 +18,8 @@ mod faults;
 mod guard;
 #[path = "postgres_store/inbox.rs"]
 mod inbox;
+#[path = "postgres_store/isolation.rs"]
+mod isolation;
 #[path = "postgres_store/limits.rs"]
 mod limits;
 #[path = "postgres_store/outbox.rs"]

@@ -15,7 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A store that has one connection for handlers, through such a pooler.
 async fn behind(connect_query: &str) -> Option<(PgBouncerWorld<true>, Postgres)> {
-    let world = PgBouncerWorld::of_sessions(connect_query).await?;
+    // As if the pooler had passed on the settings of the login.
+    let world = PgBouncerWorld::of_sessions(&format!("SET idem.started = on; {connect_query}")).await?;
     let mut setup = Setup::default();
     setup.connections = Some(2);
     let store = world.undeclared(setup).connect().await.unwrap();

@@ -45,6 +45,14 @@ impl PgBouncerWorld<true> {
         Some(Self { direct, pooler })
     }
 
+    /// Behind a pooler in transaction mode that keeps the settings of a login from the server.
+    pub(crate) async fn undetected() -> Option<Self> {
+        let direct = PostgresWorld::make().await?;
+        let mode = format!("{TRANSACTION}\nignore_startup_parameters = extra_float_digits,options");
+        let pooler = Pooler::start(&direct.url, &mode, "").await?;
+        Some(Self { direct, pooler })
+    }
+
     /// The options of a store that need not know of such a pooler.
     pub(crate) fn undeclared(&self, setup: Setup) -> PostgresOptions {
         self.direct.options(&self.pooler.url, setup)

@@ -92,11 +92,12 @@ impl<S: Store> Pipeline<S> {
     /// Ends the transaction of a handler that did not return `Ok`, and returns the result of the run.
     pub(crate) async fn undo(&self, mut txn: S::Txn, unhandled: Unhandled) -> RunResult {
         let ticket = self.store.ticket(&txn);
-        if let Unhandled::Failed(error) = &unhandled {
-            self.store.failed_with(&mut txn, error.as_ref());
-        }
+        let again = match &unhandled {
+            Unhandled::Failed(error) => self.store.failed_with(&mut txn, error.as_ref()),
+            _ => false,
+        };
         let rolled_back = match unhandled {
-            Unhandled::Failed(error) if self.store.lost_race(error.as_ref()) => RunResult::Retry(error),
+            Unhandled::Failed(error) if again || self.store.lost_race(error.as_ref()) => RunResult::Retry(error),
             Unhandled::Failed(error) => RunResult::Failed(Failure::returned(error)),
             Unhandled::PutOff => RunResult::PutOff,
             // The handler was dropped at an arbitrary point, so the state of the connection is unknown: dropping the

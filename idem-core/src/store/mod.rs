@@ -22,6 +22,8 @@ mod call_keys;
 mod call_rows;
 mod claim;
 mod claims;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod clock;
 mod connection_share;
 pub mod envelope;
 mod error;
@@ -42,6 +44,8 @@ mod outbox_row;
 mod outbox_rows;
 mod own_claim;
 mod replayed;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod retention;
 mod row;
 mod stats;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -85,6 +89,8 @@ pub use outbox_row::{
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;
 pub use replayed::{Page, Replayed, ReplayedAll};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use retention::tell_of_retention;
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;

@@ -79,8 +79,11 @@ pub trait Transactions: Clone + Send + Sync + 'static {
 
     /// Called with the error of a handler, before the [`rollback`](Self::rollback). If the error says that its session is
     /// outdated, so that the same statements fail in it each time, the store closes the connection behind the rollback,
-    /// instead of lending it to the next message. By default, it does nothing.
-    fn failed_with(&self, _txn: &mut Self::Txn, _error: &(dyn std::error::Error + 'static)) {}
+    /// instead of lending it to the next message. Returns whether the message runs again at once, uncharged: not if the
+    /// session was new, for then the next one would have the same error. By default, it does nothing.
+    fn failed_with(&self, _txn: &mut Self::Txn, _error: &(dyn std::error::Error + 'static)) -> bool {
+        false
+    }
 
     /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by
     /// itself. If a claim was inserted, a row was started or the transaction is [guarded](Self::guard), the result tells

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, CommitResult, Operator, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, Operator, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use crate::world::{DEADLINE, fresh, url, world};
+use crate::world::{DEADLINE, World, fresh, url, world};
 
 pub(crate) const SENTINEL: &str = "s3ntinel";
 
@@ -131,6 +131,32 @@ async fn an_unlogged_table_is_refused_unless_the_user_insists() {
         assert!(why.contains(table) && why.contains("SET LOGGED"), "{why}");
         options().allow_unsafe_durability().connect().await.unwrap();
         world.other.execute(sqlx::raw_sql(set("LOGGED"))).await.unwrap();
+    }
+    world.end().await;
+}
+
+/// As behind a switch to a server that logical replication has filled.
+#[tokio::test]
+async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_cures_it() {
+    let Some(mut world) = world().await else { return };
+    world.schedule("one", Ok(Duration::ZERO)).await;
+    let stage = "INSERT INTO outboxes (name) VALUES ('shop'), ('bank');
+                 INSERT INTO outbox_messages (outbox_id, lane, message_id, destination, envelope, payload)
+                 SELECT 1 + n % 2, n, gen_random_uuid(), '', '', '' FROM generate_series(0, 63) AS n";
+    world.other.execute(sqlx::raw_sql(stage)).await.unwrap();
+    let connect = async |world: &World| {
+        Postgres::options(&world.url).schema(&world.schema).connect().await?.register_outbox("shop").await
+    };
+    connect(&world).await.unwrap();
+    for table in ["inbox_messages", "outbox_messages"] {
+        let set = format!("SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) - 1 FROM {table}))");
+        let set = if table == "inbox_messages" { format!("ALTER TABLE {table} ALTER id RESTART") } else { set };
+        world.other.execute(sqlx::raw_sql(AssertSqlSafe(set))).await.unwrap();
+        let why = refusal(connect(&world).await);
+        let cure = why.find("SELECT setval(").map(|at| why[at..].to_owned()).unwrap_or_else(|| panic!("{why}"));
+        assert!(cure.contains(table), "{why}");
+        world.other.execute(sqlx::raw_sql(AssertSqlSafe(cure))).await.unwrap();
+        connect(&world).await.unwrap();
     }
     world.end().await;
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use idem_core::Reason;
 use idem_core::store::{Claims, CommitResult, InboxRows, NewRow, Operator, Pruned, Transactions};
+use idem_core::{Postgres, Reason};
 
 use crate::world::{DEADLINE, World, world};
 
@@ -182,4 +182,27 @@ async fn it_forgets_faster_than_four_lanes_claim() {
     assert!(rate > 3.0 * beside, "{rate:.0} claims/s, beside {beside:.0}");
     assert!(claimed.load(SeqCst) > 0);
     Arc::into_inner(world).unwrap().into_inner().end().await;
+}
+
+/// The clock is a function of the same name in front of the server's own, for this store only.
+#[tokio::test]
+async fn a_server_clock_that_jumps_forward_prunes_no_claim_before_its_time() {
+    let Some(mut world) = world().await else { return };
+    let jumps = "CREATE TABLE jump AS SELECT interval '0' AS by;
+         CREATE FUNCTION now() RETURNS timestamptz LANGUAGE sql STABLE AS $$
+             SELECT pg_catalog.now() + by FROM jump $$;
+         ALTER FUNCTION now() SET search_path FROM CURRENT";
+    sqlx::raw_sql(jumps).execute(&mut world.other).await.unwrap();
+    let url = world.url_with("search_path", &format!("{},pg_catalog", world.schema));
+    let store = Postgres::options(url).schema(&world.schema).connect().await.unwrap();
+    old_claims(&mut world, 5, 6).await;
+    let jump = "UPDATE jump SET by = interval '8 days'";
+    sqlx::raw_sql(jump).execute(&mut world.other).await.unwrap();
+    assert_eq!(store.prune().await.unwrap(), Pruned::default(), "their age is six days");
+    old_claims(&mut world, 7, 8).await;
+    assert_eq!(store.prune().await.unwrap(), Pruned::of(7), "their age is eight days");
+    sqlx::raw_sql("UPDATE jump SET by = interval '0'").execute(&mut world.other).await.unwrap();
+    assert_eq!((store.prune().await.unwrap(), world.claims().await), (Pruned::default(), 5));
+    drop(store);
+    world.end().await;
 }

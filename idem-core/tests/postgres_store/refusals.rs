@@ -4,7 +4,7 @@ use idem_core::store::{ClaimState, Claims, Transactions};
 use sqlx::Executor;
 
 use crate::sessions::narrow;
-use crate::world::{DEADLINE, backend, handler_connection};
+use crate::world::{DEADLINE, backend, handler_connection, world};
 
 /// Refuses each claim whose key is a code, with that code.
 const REFUSE: &str = "
@@ -34,5 +34,28 @@ async fn a_session_is_kept_after_a_refusal_that_others_caused_and_closed_after_a
             world.store.rollback(next).await.unwrap();
         }
     }
+    world.end().await;
+}
+
+/// A migration outdates all sessions at once, and each would refuse one statement of idem's own.
+#[tokio::test]
+async fn no_idle_session_is_used_behind_an_error_that_says_that_a_session_is_outdated() {
+    let Some(mut world) = world().await else { return };
+    let refuse = REFUSE.replace("refused by a test", "cache lookup failed for type 7");
+    world.other.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(refuse))).await.unwrap();
+    let mut txns = [world.store.begin(DEADLINE).await.unwrap(), world.store.begin(DEADLINE).await.unwrap()];
+    let mut idle = [0, 0];
+    for (txn, backend_of) in txns.iter_mut().zip(&mut idle) {
+        *backend_of = backend(handler_connection(txn)).await;
+    }
+    for txn in txns {
+        world.store.rollback(txn).await.unwrap();
+    }
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.claim(&mut txn, &world.identity("XX000"), ClaimState::Processed).await.unwrap_err();
+    drop(txn);
+    let mut next = world.store.begin(DEADLINE).await.unwrap();
+    assert!(!idle.contains(&backend(handler_connection(&mut next)).await));
+    world.store.rollback(next).await.unwrap();
     world.end().await;
 }

@@ -71,8 +71,8 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.deadlocked(error)
     }
 
-    fn failed_with(&self, txn: &mut Self::Txn, error: &(dyn std::error::Error + 'static)) {
-        self.within.failed_with(&mut txn.within, error);
+    fn failed_with(&self, txn: &mut Self::Txn, error: &(dyn std::error::Error + 'static)) -> bool {
+        self.within.failed_with(&mut txn.within, error)
     }
 
     async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {

@@ -36,6 +36,11 @@ impl Failure {
         matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505"))
     }
 
+    /// Returns whether the session is outdated.
+    pub(super) fn is_outdated(&self) -> bool {
+        matches!(self, Self::Refused(error) if outdated(error))
+    }
+
     /// Returns the underlying error.
     pub(super) fn into_error(self) -> BoxError {
         match self {
@@ -149,16 +154,27 @@ pub(super) fn is_deadlock(error: &(dyn std::error::Error + 'static)) -> bool {
     says(error, |server| has_code(server, &["40P01"]))
 }
 
-/// Returns whether an error, or one of its sources, is the server's error for a prepared statement that its session can run
-/// no more: an ALTER TABLE has changed the columns of its result, or it was deallocated (26000). sqlx keeps such a statement
-/// for as long as the connection.
+/// Returns whether an error, or one of its sources, says that its session is outdated.
 pub(super) fn is_outdated(error: &(dyn std::error::Error + 'static)) -> bool {
-    // Whatever PostgreSQL does not support has the code 0A000. Its message is localized, but the name of its function is not.
-    let is_changed = |server: &PgDatabaseError| server.routine() == Some("RevalidateCachedQuery");
-    says(error, |server| match server.code().as_deref() {
-        Some("0A000") => server.try_downcast_ref().is_some_and(is_changed),
-        code => code == Some("26000"),
-    })
+    says(error, |server| server.try_downcast_ref().is_some_and(outdated))
+}
+
+/// Returns whether this error says that a session knows something that a migration has made untrue. sqlx keeps prepared
+/// statements and the numbers of types for as long as the connection. Messages are localized, except those of XX000 (internal
+/// error) and the names of functions.
+fn outdated(error: &PgDatabaseError) -> bool {
+    match error.code() {
+        // An ALTER TABLE has changed the columns of the result of a prepared statement.
+        "0A000" => error.routine() == Some("RevalidateCachedQuery"),
+        // A prepared statement was deallocated, or there is another one of its name.
+        "26000" | "42P05" => true,
+        // A type, function or table was dropped, and perhaps created again with another number.
+        "XX000" => ["cache lookup failed for ", "could not open relation with OID "]
+            .iter()
+            .any(|text| error.message().starts_with(text)),
+        "42704" => matches!(error.routine(), Some("lookup_type_cache" | "getBaseTypeAndTypmod" | "typeidType")),
+        _ => false,
+    }
 }
 
 fn has_code(server: &dyn DatabaseError, codes: &[&str]) -> bool {

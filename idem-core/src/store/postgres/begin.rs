@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::begin_sql::BEGIN;
+use super::begin_sql::Isolation;
 use super::limits::LOCK_WAIT;
 use super::run::RUN;
 use super::session::Session;
@@ -15,25 +15,31 @@ pub(super) struct Kind {
     pub(super) pooled: bool,
     /// idem's transactions enforce durability.
     pub(super) durable: bool,
+    /// That of the transactions of messages.
+    pub(super) isolation: Isolation,
 }
 
 /// How much longer than the handler timeout the session may stay idle. This process enforces the timeout; the
 /// server-side limit applies if this process dies.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Returns BEGIN, with the limits for a handler with this timeout.
+/// Returns BEGIN, with the limits for a handler with this timeout. idem's own transactions are read committed.
 ///
 /// READ WRITE, because a lent session is read-only outside of idem's transactions. The session's sequence values are
 /// discarded: the last value would be that of another message, or of an inbox row.
 pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
+    with(Isolation::ReadCommitted, session, kind, handler_timeout)
+}
+
+fn with(isolation: Isolation, session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let lock_timeout = lock_wait(session, handler_timeout).to_string();
-    format!("{BEGIN}; {}", limits(session, kind, handler_timeout, &lock_timeout))
+    format!("{}; {}", isolation.begin(), limits(session, kind, handler_timeout, &lock_timeout))
 }
 
 /// The same for a transaction in which a handler may run. In a pooler's session, the first row of the answer has the role
 /// and the settings.
 pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    let mut text = text(session, kind, handler_timeout);
+    let mut text = with(kind.isolation, session, kind, handler_timeout);
     if kind.pooled {
         text += &found();
     }
@@ -46,16 +52,17 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
 /// otherwise a handler that has written nothing and runs COMMIT could not be told from one that has not run it. It also has
 /// the run of the server.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
+    let begin = kind.isolation.begin();
     if kind.pooled {
         let (limits, found) = (limits(session, kind, handler_timeout, &session.lock_timeout), found());
-        return format!("{BEGIN}; {limits}{found} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
+        return format!("{begin}; {limits}{found} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
     }
     let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
     let lock_timeout = match session.keeps_lock_timeout {
         true => String::new(),
         false => format!(" SET LOCAL lock_timeout = '{}';", session.lock_timeout),
     };
-    format!("{BEGIN};{lock_timeout} EXECUTE idem_begin('{statement_timeout}', '{idle}')")
+    format!("{begin};{lock_timeout} EXECUTE idem_begin('{statement_timeout}', '{idle}')")
 }
 
 /// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.

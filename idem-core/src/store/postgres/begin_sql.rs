@@ -2,7 +2,38 @@
 
 use super::run::RUN;
 
-pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES";
+/// How much the transaction of a message sees of those beside it (PostgreSQL manual, 13.2). Set by
+/// [`PostgresOptions::isolation`](super::PostgresOptions::isolation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Each statement sees what was committed before it.
+    ReadCommitted,
+    /// All statements see what was committed before the first one.
+    RepeatableRead,
+    /// As if the transactions ran one after the other.
+    Serializable,
+}
+
+impl Isolation {
+    /// Returns BEGIN with this level.
+    pub(super) fn begin(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES",
+            Self::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ, READ WRITE; DISCARD SEQUENCES",
+            Self::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE, READ WRITE; DISCARD SEQUENCES",
+        }
+    }
+
+    /// Returns the level with this name. PostgreSQL treats `read uncommitted` as `read committed`.
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "serializable" => Self::Serializable,
+            "repeatable read" => Self::RepeatableRead,
+            _ => Self::ReadCommitted,
+        }
+    }
+}
 
 /// Sets the limits of a transaction, and returns its id and the run of the server. Prepared once per connection: one statement
 /// costs the server less than one for each limit.

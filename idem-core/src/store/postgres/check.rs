@@ -1,29 +1,48 @@
 //! Checks of the server and its settings, so that an acked message cannot be lost.
 
+use std::time::{Duration, Instant};
+
 use sqlx::{AssertSqlSafe, Row as _};
 
+use crate::store::clock::Clock;
 use crate::{BoxError, Error};
 
 use super::answer::Failure;
 use super::connection::Connection;
 use super::limits::OWN;
-use super::session::literal;
+use super::session::{STARTED, literal};
 
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
 
-/// Checks the server and the session: version, replication role, durability, row-level security.
-pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, failed: &Failed<'_>) -> Result<(), Error> {
-    let asked = sqlx::raw_sql(
+/// Checks the server and the session: version, replication role, durability, row-level security. Returns its clock.
+pub(super) async fn server(
+    connection: &mut Connection,
+    allow_unsafe: bool,
+    failed: &Failed<'_>,
+) -> Result<Clock, Error> {
+    let (clock, begun) = (Clock::default(), Instant::now());
+    let asked = sqlx::raw_sql(AssertSqlSafe(format!(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery(),
              EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE relrowsecurity AND pg_catalog.row_security_active(oid)
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass
-                     AND objid = c.oid AND deptype = 'e'))",
-    );
+                     AND objid = c.oid AND deptype = 'e')),
+             extract(epoch FROM now())::float8,
+             current_setting('{STARTED}', true) IS DISTINCT FROM 'on'
+             OR EXISTS (SELECT FROM pg_catalog.pg_prepared_statements)"
+    )));
     let unclear = |failure: Failure| failed("cannot read the settings of", failure.into_error());
     let rows = connection.ask(OWN, asked).await.map_err(unclear)?;
-    let Some(row) = rows.first() else { return Ok(()) };
+    let Some(row) = rows.first() else { return Ok(clock) };
     let text = |index: usize| row.try_get::<String, _>(index).map_err(|error| unclear(error.into()));
+    // Nothing is prepared in a new session.
+    if !connection.is_pooled() && row.try_get(5).map_err(|error| unclear(error.into()))? {
+        return Err(Error::Config(
+            "a pooler is in front of the server: it has kept the settings of the login from it, or lends a session in which \
+             statements are prepared. Statements that idem prepares would be missing or already there: use `.pgbouncer()`"
+                .to_owned(),
+        ));
+    }
     let settings = Settings {
         version: connection.session().version,
         standby: row.try_get(2).map_err(|error| unclear(error.into()))?,
@@ -38,7 +57,9 @@ pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, fail
     if row.try_get(3).map_err(|error| unclear(error.into()))? && !connection.resets() {
         protect_tenants(connection);
     }
-    settings.unsafe_ones().into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe))
+    let now = row.try_get(4).map_err(|error| unclear(error.into()))?;
+    clock.ahead(begun, Duration::try_from_secs_f64(now).unwrap_or_default());
+    settings.unsafe_ones().into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe)).map(|()| clock)
 }
 
 /// Resets the settings between the messages of a batch. Behind a pooler that would also remove what the pooler has set, which

@@ -107,7 +107,11 @@ impl Connection {
             Some(refused) => {
                 self.sound = true;
                 self.spoilt |= !refused.is_ordinary();
-                self.incomplete |= refused.code() == Some("26000");
+                if refused.code() == Some("26000") {
+                    self.incomplete = true;
+                } else if refused.is_outdated() {
+                    self.shared.room.empty();
+                }
             }
             None => self.sound = true,
         }
@@ -184,10 +188,20 @@ impl Connection {
     }
 
     /// Makes the connection idle, unless its state is in doubt.
-    pub(super) fn put_back(self) {
+    pub(super) fn put_back(mut self) {
+        self.ready.used = true;
         if self.sound && !self.spoilt && !self.incomplete && !self.behind {
             self.slot.put_back(self.of, self.ready);
         }
+    }
+
+    /// Called if its session is outdated. Returns whether it was in use before: then the idle ones, which may be as old, are
+    /// closed.
+    pub(super) fn was_lent_before(&self) -> bool {
+        if self.ready.used {
+            self.shared.room.empty();
+        }
+        self.ready.used
     }
 
     /// Clears the mark of a failed statement after an expected error.
@@ -212,7 +226,7 @@ impl Connection {
 
     /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
-        Kind { pooled: self.shared.pooled, durable: self.shared.durable }
+        Kind { pooled: self.shared.pooled, durable: self.shared.durable, isolation: self.shared.isolation }
     }
 
     /// Returns whether each transaction may run in a different session.

@@ -10,6 +10,7 @@ use sqlx::query::Query;
 use tokio::sync::Semaphore;
 
 use crate::outbox::Bell;
+use crate::store::clock::Clock;
 use crate::store::names::Names;
 use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
 
@@ -51,6 +52,7 @@ pub(super) struct Inner {
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
     pub(super) checked: Checked,
+    pub(super) clock: Clock,
 }
 
 impl Postgres {

@@ -94,6 +94,7 @@ use crate::Error;
 
 use super::{HasConnection, Migration};
 
+pub use begin_sql::Isolation;
 pub use handle::Postgres;
 pub use options::PostgresOptions;
 pub use txn::Txn;

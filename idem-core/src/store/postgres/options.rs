@@ -9,6 +9,8 @@ use sqlx::postgres::PgConnectOptions;
 use crate::store::ConnectionShares;
 use crate::{BoxError, Error};
 
+use super::begin::Kind;
+use super::begin_sql::Isolation;
 use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
 use super::pool::{Pool, long_statements};
@@ -42,6 +44,7 @@ pub struct PostgresOptions {
     unsafe_durability: bool,
     pooled: bool,
     resets: bool,
+    isolation: Isolation,
 }
 
 impl PostgresOptions {
@@ -56,6 +59,7 @@ impl PostgresOptions {
             unsafe_durability: false,
             pooled: false,
             resets: false,
+            isolation: Isolation::ReadCommitted,
         }
     }
 
@@ -142,7 +146,9 @@ impl PostgresOptions {
     /// GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
     /// ```
     ///
-    /// The error for a role without these says them, with the names of the schema and of the role.
+    /// The error for a role without these says them, with the names of the schema and of the role. With `GRANT SELECT ON ALL
+    /// SEQUENCES IN SCHEMA idem_store TO worker` it also finds sequences that are behind their tables, as logical replication
+    /// leaves them.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self
@@ -215,6 +221,25 @@ impl PostgresOptions {
         self
     }
 
+    /// The isolation of the transactions in which handlers run; read committed by default, whatever the database's default
+    /// is. A handler cannot change it with `SET TRANSACTION`, since the claim comes before its first statement. With
+    /// another level, a handler that fails with a serialization failure (40001), or whose COMMIT does, runs again at once,
+    /// up to 5 times uncharged; its error must keep sqlx's as a source. A lower level than the database's default is logged
+    /// as a warning.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// use idem_core::store::postgres::Isolation;
+    ///
+    /// let url = "postgres://billing@db/bank";
+    /// let store = idem_core::Postgres::options(url).isolation(Isolation::Serializable).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
     /// Connects, runs the missing migrations (or verifies the tables), and checks the settings of the server.
     ///
     /// # Errors
@@ -226,7 +251,8 @@ impl PostgresOptions {
         let login = Login::new(address::parse(&self.url)?, self.credentials, self.pooled);
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
-        let pool = Pool::new(login, self.connections, !self.unsafe_durability, self.pooled, self.resets);
+        let kind = Kind { pooled: self.pooled, durable: !self.unsafe_durability, isolation: self.isolation };
+        let pool = Pool::new(login, self.connections, kind, self.resets);
         let mut connection = pool.own().await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
@@ -243,8 +269,17 @@ impl PostgresOptions {
                  outside of it"
             );
         }
+        let default = connection.session().isolation;
+        if default > self.isolation {
+            tracing::warn!(
+                "the database's default_transaction_isolation is stricter than that of the handlers: give the store \
+                 `.isolation(Isolation::{default:?})`, or `ALTER ROLE .. SET default_transaction_isolation` for its role. \
+                 Otherwise handlers run with {:?}",
+                self.isolation
+            );
+        }
         let role = connection.session().role().to_owned();
-        check::server(&mut connection, self.unsafe_durability, &failed).await?;
+        let clock = check::server(&mut connection, self.unsafe_durability, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
         tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
         connection.put_back();
@@ -261,6 +296,7 @@ impl PostgresOptions {
             handlers: Default::default(),
             outboxes: Default::default(),
             checked: Default::default(),
+            clock,
         })))
     }
 
@@ -294,6 +330,7 @@ impl fmt::Debug for PostgresOptions {
             .field("unsafe_durability", &self.unsafe_durability)
             .field("pooled", &self.pooled)
             .field("resets", &self.resets)
+            .field("isolation", &self.isolation)
             .finish_non_exhaustive()
     }
 }

@@ -176,11 +176,11 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
             let analyze = "ANALYZE {schema}.processed_messages, {schema}.inbox_messages";
             conn.execute(sqlx::raw_sql(in_schema(analyze))).await.unwrap();
         }
-        let prepare = format!("PREPARE find_{analyzed} (bigint, bigint) AS {}", prune_sql::FIND);
+        let prepare = format!("PREPARE find_{analyzed} (bigint, bigint, float8) AS {}", prune_sql::FIND);
         conn.execute(sqlx::raw_sql(in_schema(&prepare))).await.unwrap();
         let begin = format!("BEGIN; {}", prune_sql::PLANNER);
         // Planned while the inbox is empty, as in a service that had no failure yet.
-        let planned = format!("{begin}; EXECUTE find_{analyzed}(0, 1); ROLLBACK");
+        let planned = format!("{begin}; EXECUTE find_{analyzed}(0, 1, 0); ROLLBACK");
         conn.execute(sqlx::raw_sql(AssertSqlSafe(planned))).await.unwrap();
         let inbox = "INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
                      SELECT 1, int4send(-n), '', 'scheduled', '', '' FROM generate_series(1, 20000) AS n";
@@ -188,7 +188,7 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
         conn.execute(sqlx::raw_sql(AssertSqlSafe(begin))).await.unwrap();
         let compiles: String = sqlx::query_scalar("SHOW jit").fetch_one(&mut *conn).await.unwrap();
         assert_eq!(compiles, "off", "a step would take longer to compile than to run");
-        let (buffers, indexes) = explain(conn, &format!("EXECUTE find_{analyzed}(2000, 2064)")).await;
+        let (buffers, indexes) = explain(conn, &format!("EXECUTE find_{analyzed}(2000, 2064, 0)")).await;
         println!("{buffers} buffers by {indexes:?}");
         assert!(!indexes.iter().any(|used| used == "processed_messages_pkey"), "{indexes:?}");
         // Of the 8,000 claims or so, each reads the retention of its handler, and the old ones look for an inbox row.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Failure;
+use super::begin::Kind;
 use super::connection::Connection;
 use super::limits::Use;
 use super::login::Login;
@@ -36,13 +37,15 @@ pub(super) fn long_statements(connections: usize) -> Option<usize> {
 
 impl Pool {
     /// Creates a pool of at most `connections` that log in this way.
-    pub(super) fn new(login: Login, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
+    pub(super) fn new(login: Login, connections: usize, kind: Kind, resets: bool) -> Self {
+        let Kind { pooled, durable, isolation } = kind;
         let own = Arc::new(Semaphore::new(own_at_once(connections)));
         let room = Room::new(connections);
         let logins = Semaphore::new(LOGINS);
         Self(Arc::new(Shared {
             login,
             durable,
+            isolation,
             pooled,
             resets: AtomicBool::new(resets),
             room,

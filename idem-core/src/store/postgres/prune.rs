@@ -44,6 +44,8 @@ struct Place {
     behind: Duration,
     /// `None` if no claims are pruned.
     retention: Option<Duration>,
+    /// The time of the database since 1970.
+    now: Duration,
 }
 
 impl Postgres {
@@ -70,6 +72,7 @@ impl Postgres {
     /// Returns `None` while another pruner is active. If anything fails, the connection is closed, which ends the
     /// transaction and releases its lock.
     async fn prune_step(&self, connection: &mut Connection) -> Result<Option<Step>, StoreError> {
+        let asked = Instant::now();
         let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
         connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin}; {PLANNER}")))).await?;
         let lock = connection.bound(OWN, self.sql().prune_lock.query().bind(self.schema())).await?;
@@ -85,7 +88,8 @@ impl Postgres {
             return Ok(free.then_some(Step { share: 0, blocks: 0, deleted: 0, pace: PACE }));
         };
         let (from, to) = place.range();
-        let find = self.sql().prune_find.query().bind(number(from)).bind(number(to));
+        let ahead = self.0.clock.ahead(asked, place.now).as_secs_f64();
+        let find = self.sql().prune_find.query().bind(number(from)).bind(number(to)).bind(ahead);
         let rows = connection.bound(PATIENCE, find).await?;
         let old = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
         let mut deleted = 0_i64;
@@ -108,13 +112,14 @@ impl Place {
     fn of(rows: &[PgRow]) -> Result<Option<Self>, StoreError> {
         let Some(row) = rows.first() else { return Ok(None) };
         let (blocks, block): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        let (behind, retention): (f64, Option<f64>) = (row.try_get(2)?, row.try_get(3)?);
+        let (behind, retention, now): (f64, Option<f64>, f64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
         Ok(Some(Self {
             blocks: blocks.unsigned_abs(),
             block: block.unsigned_abs(),
             behind: seconds(behind),
             retention: retention.map(seconds),
+            now: seconds(now),
         }))
     }
 

@@ -11,14 +11,14 @@ pub(super) const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended
 pub(super) const PLANNER: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_tidscan = on; SET LOCAL jit = off";
 
 /// The number of blocks of the claims in the schema $1, the block at which the walk continues, how many seconds it is
-/// behind, and the shortest retention in seconds, if any claims are pruned.
+/// behind, the shortest retention in seconds, if any claims are pruned, and the clock.
 pub(super) const PLACE: &str = "
     SELECT pg_relation_size(format('%I.processed_messages', $1::text)::regclass) / current_setting('block_size')::bigint,
            coalesce(max(block), 0), coalesce(extract(epoch FROM now() - max(caught_up_to)), 0)::float8,
-           (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers)
+           (SELECT extract(epoch FROM min(retention))::float8 FROM {schema}.handlers), extract(epoch FROM now())::float8
     FROM {schema}.pruner";
 
-/// Finds the old claims from block $1 to before block $2, and locks them. A transaction that is about to write a conflict
+/// Finds the old claims from block $1 to before block $2, and locks them. The clock is $3 seconds ahead. A transaction that is about to write a conflict
 /// beside a claim holds the claim FOR KEY SHARE, so prune skips it.
 ///
 /// The blocks are the only condition by which the planner can choose rows (TID range scan, PostgreSQL 14): the retention
@@ -28,7 +28,8 @@ pub(super) const FIND: &str = "
     SELECT claim.ctid::text FROM {schema}.processed_messages AS claim
     WHERE claim.ctid >= format('(%s,0)', $1::bigint)::tid AND claim.ctid < format('(%s,0)', $2::bigint)::tid
       AND CASE
-          WHEN claim.processed_at < now() - (SELECT h.retention FROM {schema}.handlers AS h WHERE h.id = claim.handler_id)
+          WHEN claim.processed_at < now() - make_interval(secs => $3)
+               - (SELECT h.retention FROM {schema}.handlers AS h WHERE h.id = claim.handler_id)
           THEN NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
                            WHERE i.handler_id = claim.handler_id AND i.key = claim.key OFFSET 0)
           ELSE false END

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::answer::Failure;
+use super::begin_sql::Isolation;
 use super::limits::{CONNECT, Use};
 use super::login::Login;
 use super::room::{Room, Slot};
@@ -22,12 +23,15 @@ pub(super) struct Ready {
     pub(super) claims: bool,
     /// Whether the INSERT of a staged message is.
     pub(super) stages: bool,
+    /// Whether it has been in use before.
+    pub(super) used: bool,
 }
 
 /// The state that the connections of a store share.
 pub(super) struct Shared {
     pub(super) login: Login,
     pub(super) durable: bool,
+    pub(super) isolation: Isolation,
     /// A pooler is in between: each transaction may run in a different session of the server.
     pub(super) pooled: bool,
     /// Whether the settings of a handler are undone before the next one of its batch.
@@ -90,7 +94,7 @@ impl Shared {
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Ready { conn, session, claims: false, stages: false })
+        Ok(Ready { conn, session, claims: false, stages: false, used: false })
     }
 
     fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {

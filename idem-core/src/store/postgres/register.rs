@@ -6,10 +6,12 @@ use std::time::Duration;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, HandlerRows, History, NUMBERS, StoreError, number};
+use crate::store::{HandlerId, HandlerRows, History, NUMBERS, StoreError, number, tell_of_retention};
 
 use super::Postgres;
 use super::rows::{duration, ids, secs};
+use super::session::literal;
+use super::statement::quoted;
 
 pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<History>, StoreError> {
     let statement = match store.0.checked.latest.initialized() {
@@ -40,6 +42,11 @@ pub(super) async fn register(store: &Postgres, consumer: &str, names: &[&str]) -
         let found = names.iter().map(|name| known.get(*name).copied());
         if let Some(found) = found.collect::<Option<Vec<_>>>() {
             store.ask(store.sql().keep.query().bind(ids(&found)).bind(retention)).await?;
+            let stored = self::retention(store, &found).await?.into_iter().max().flatten();
+            tell_of_retention(consumer, store.0.retention, stored, |millis| {
+                let (schema, consumer) = (quoted(store.schema()), literal(consumer));
+                format!("UPDATE {schema}.handlers SET retention = '{millis} milliseconds' WHERE consumer = {consumer}")
+            });
             return Ok(found);
         }
     }

@@ -4,6 +4,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
+use super::begin_sql::Isolation;
 use super::limits::{LOCK_WAIT, OWN, Use};
 
 /// The session before idem changed it, as determined by role, database and server.
@@ -20,6 +21,8 @@ pub(super) struct Session {
     pub(super) statement_timeout: u64,
     /// The level of durability.
     pub(super) synchronous_commit: String,
+    /// The level of a transaction that names none.
+    pub(super) isolation: Isolation,
     /// Whether a transaction that idem did not begin is read-only.
     pub(super) read_only: bool,
     /// The process id of the backend.
@@ -37,6 +40,9 @@ pub(super) struct Session {
 /// Without this, a process that is killed during a long statement would hold its claim until the statement ends.
 const WATCH: &str = "client_connection_check_interval";
 
+/// Shows that the server has received the settings with which a session starts.
+pub(super) const STARTED: &str = "idem.started";
+
 /// Properties that the first connection has found out, for the start of later ones.
 #[derive(Clone, Copy)]
 pub(super) struct Learnt {
@@ -52,6 +58,7 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
     let read_only = if of == Use::Lent { "on" } else { "off" };
     let target = target.options([
         ("default_transaction_read_only", read_only),
+        (STARTED, "on"),
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
@@ -100,6 +107,7 @@ impl Session {
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
+        asked += ", current_setting('default_transaction_isolation')";
         let asked = sqlx::raw_sql(AssertSqlSafe(asked));
         let rows = conn.fetch_all(asked).await?;
         let [limits, row] = rows.as_slice() else { return Err(Failure::Lost("the login is not answered".into())) };
@@ -120,6 +128,7 @@ impl Session {
             lock_timeout,
             statement_timeout: u64::try_from(limits.try_get::<i64, _>(1)?).unwrap_or(0),
             synchronous_commit: row.try_get(1)?,
+            isolation: Isolation::of(row.try_get(7 + MEANING.len())?),
             read_only: row.try_get(2)?,
             process: row.try_get(5)?,
             role,
@@ -165,7 +174,10 @@ impl Session {
 
     /// The settings of a session that no handler uses.
     fn own(&self, durable: bool) -> String {
-        let mut settings = format!("SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {};", OWN.as_millis());
+        let mut settings = format!(
+            "SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {}; SET default_transaction_isolation = 'read committed';",
+            OWN.as_millis()
+        );
         if durable {
             settings += &format!(" SET synchronous_commit = {};", self.synchronous_commit());
         }

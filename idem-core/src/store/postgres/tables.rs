@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::Error;
 use crate::store::tables::{self, TABLES, Table};
@@ -11,6 +12,8 @@ use super::answer::Failure;
 use super::check::{Failed, reject_or_warn};
 use super::connection::Connection;
 use super::cure::{CURE, grants, place};
+use super::limits::OWN;
+use super::session::literal;
 use super::trigger;
 
 /// The columns that were found, by table.
@@ -36,7 +39,7 @@ pub(super) async fn check(
     access(connection, schema, &used, &grants, allow_unsafe, failed).await
 }
 
-/// Checks that these tables are logged and accessible to the role. `grants` has the cure for a schema and a role.
+/// Checks that these tables are logged and accessible to the role, and that their numbers are new. `grants` has the cure for a schema and a role.
 pub(super) async fn access(
     connection: &mut Connection,
     schema: &str,
@@ -74,7 +77,53 @@ pub(super) async fn access(
             reject_or_warn(why, allow_unsafe)?;
         }
     }
-    Ok(())
+    sequences(connection, schema, used).await.map_err(unclear)?
+}
+
+/// The tables whose rows are numbered by a sequence.
+const NUMBERED: [&str; 3] = ["inbox_messages", "outbox_messages", "outbox_dead"];
+
+/// Checks that no sequence of these tables is behind its table. Logical replication copies no sequences: behind a switch,
+/// a message that is staged later would get a lower number, and new rows the numbers of others. A role that may not read
+/// the sequences checks nothing.
+async fn sequences(connection: &mut Connection, schema: &str, used: &[&str]) -> Result<Result<(), Error>, Failure> {
+    let quoted = super::statement::quoted(schema);
+    let compare = |table: &&str| {
+        let highest = match *table {
+            // Its primary key begins with outbox and lane.
+            "outbox_messages" => format!(
+                "SELECT max(last.id) FROM {quoted}.outboxes AS o, generate_series(0, 63) AS lane (lane), LATERAL (
+                     SELECT m.id FROM {quoted}.outbox_messages AS m WHERE m.outbox_id = o.id AND m.lane = lane.lane
+                     ORDER BY m.id DESC LIMIT 1) AS last"
+            ),
+            _ => format!("SELECT max(id) FROM {quoted}.{table}"),
+        };
+        let name = literal(&format!("{quoted}.{table}"));
+        // The snapshot of the statement is older than the value of the sequence.
+        format!(
+            "SELECT {name}, sequence FROM (SELECT pg_catalog.pg_get_serial_sequence({name}, 'id') AS sequence) AS of
+             WHERE pg_catalog.has_sequence_privilege(sequence, 'SELECT')
+               AND ({highest}) > coalesce(pg_catalog.pg_sequence_last_value(sequence::regclass), 0)"
+        )
+    };
+    let compared: Vec<_> = NUMBERED.iter().filter(|table| used.contains(table)).map(compare).collect();
+    if compared.is_empty() {
+        return Ok(Ok(()));
+    }
+    let rows = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(compared.join(" UNION ALL ")))).await?;
+    let cure = |row: &PgRow| {
+        let (table, sequence): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(format!("SELECT setval({}, (SELECT max(id) FROM {table}))", literal(&sequence)))
+    };
+    let cures = rows.iter().map(cure).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    Ok(match cures.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Config(format!(
+            "the schema {schema:?} has sequences that are behind their tables (logical replication copies none), so numbers \
+             would be given twice, and messages out of their order: stop its workers, and as the owner of the tables, run {}",
+            cures.join("; ")
+        ))),
+    })
 }
 
 /// Reads the columns of those of the tables that exist.

@@ -57,9 +57,10 @@ impl Transactions for Postgres {
         answer::is_deadlock(error)
     }
 
-    fn failed_with(&self, txn: &mut Txn, error: &(dyn std::error::Error + 'static)) {
-        // Behind a pooler nothing is prepared for longer than a transaction.
-        txn.outdated |= !txn.connection.is_pooled() && answer::is_outdated(error);
+    fn failed_with(&self, txn: &mut Txn, error: &(dyn std::error::Error + 'static)) -> bool {
+        let outdated = answer::is_outdated(error);
+        txn.outdated |= outdated;
+        outdated && txn.connection.was_lent_before()
     }
 
     async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {

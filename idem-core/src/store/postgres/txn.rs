@@ -42,7 +42,7 @@ pub struct Txn {
     lent: bool,
     // Whether several handlers share it.
     pub(super) shared: bool,
-    // Whether a handler has failed because a prepared statement of the session is outdated.
+    // Whether a handler has failed because the session, or what sqlx knows of it, is outdated.
     pub(super) outdated: bool,
     // The messages that COMMIT writes.
     pub(super) writes: Writes,

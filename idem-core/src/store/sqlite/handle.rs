@@ -10,6 +10,7 @@ use super::file::File;
 use super::sql::Prefix;
 use super::statements::Statements;
 use crate::outbox::Bell;
+use crate::store::clock::Clock;
 use crate::store::{ConnectionShares, StoreError};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
@@ -55,6 +56,7 @@ pub struct Sqlite {
     /// Practically unlimited: callers wait in the queue for the writer.
     pub(super) shares: ConnectionShares,
     pub(super) bell: Bell,
+    pub(super) clock: Arc<Clock>,
     /// Whether the tables of the outbox were found.
     pub(super) outbox_checked: Arc<OnceCell<()>>,
     /// Whether the table of latest versions was found.

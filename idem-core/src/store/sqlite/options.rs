@@ -2,18 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
 use super::file::{BUSY_TIMEOUT, File};
-use super::sql::Prefix;
+use super::sql::{Prefix, duration, since_epoch};
 use super::statements::Statements;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
 use crate::outbox::Bell;
 use crate::store::ConnectionShares;
+use crate::store::clock::Clock;
 
 /// The options of a [`Sqlite`] store.
 ///
@@ -115,6 +116,9 @@ impl SqliteOptions {
             what: format!("the SQLite file {} is gone: do not move it while it is in use", path.display()),
             source: error.into(),
         })?;
+        // SQLite reads the clock of this machine.
+        let clock = Clock::default();
+        clock.ahead(Instant::now(), duration(since_epoch(SystemTime::now())));
         Ok(Sqlite {
             file: File::of(canonical.clone(), options.filename(canonical)),
             statements: Arc::new(Statements::new(&prefix)),
@@ -122,6 +126,7 @@ impl SqliteOptions {
             retention: self.retention,
             shares: ConnectionShares::new(usize::MAX),
             bell: Bell::default(),
+            clock: Arc::new(clock),
             outbox_checked: Arc::default(),
             latest_checked: Arc::default(),
             namespaces_checked: Arc::default(),

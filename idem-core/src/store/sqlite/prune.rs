@@ -34,6 +34,8 @@ struct Place {
     /// How many claims this round has read, and the last one.
     walked: u64,
     size: u64,
+    /// The time by which claims are old.
+    now: i64,
 }
 
 /// One step: the old claims, how many claims it read, and the last one of these; `None` at the end of the table.
@@ -51,11 +53,11 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
     let (mut claims, mut before, mut unrecorded, mut recorded) = (0, place.walked, 0, Instant::now());
     while left > 0 {
         let begun = Instant::now();
-        let found = find(store, &place.last, STEP.min(left)).await?;
+        let found = find(store, &place, STEP.min(left)).await?;
         tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
         for old in found.old.chunks(CHUNK) {
             let begun = Instant::now();
-            let Some(deleted) = delete(store, token, old).await? else { return Ok(Pruned::of(claims)) };
+            let Some(deleted) = delete(store, token, old, place.now).await? else { return Ok(Pruned::of(claims)) };
             claims += deleted;
             tokio::time::sleep(begun.elapsed().min(PAUSE)).await;
         }
@@ -67,7 +69,7 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
             // From the beginning up to where this call began.
             None => {
                 left = left.min(std::mem::take(&mut before));
-                place = Place { last: (0, Vec::new()), walked: 0, size: place.walked };
+                place = Place { last: (0, Vec::new()), walked: 0, size: place.walked, ..place };
             }
         }
         if recorded.elapsed() > TURN / 5 {
@@ -82,6 +84,7 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
 
 /// Returns the place of the walk, and how many claims this call may read; `None` while another pruner is active.
 async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>, StoreError> {
+    let asked = Instant::now();
     let mut txn = store.transaction().await?;
     let work = async {
         if !take_turn(store, txn.connection(), token).await? {
@@ -90,7 +93,9 @@ async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>
         let row = sqlx::query(store.prefix.sql(PLACE)).fetch_one(txn.connection()).await?;
         let number = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
         let last = (row.try_get("handler_id")?, row.try_get("key")?);
-        let place = Place { last, walked: number("walked")?, size: number("size")? };
+        let now: i64 = row.try_get("now")?;
+        let now = now - millis(store.clock.ahead(asked, duration(now)));
+        let place = Place { last, walked: number("walked")?, size: number("size")?, now };
         let (behind, retention): (i64, Option<i64>) = (row.try_get("behind")?, row.try_get("retention")?);
         // The table may have grown since the last round.
         let size = place.size.max(place.walked).max(SMALL);
@@ -105,14 +110,14 @@ async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>
 
 /// Reads with another connection than the writer, in one snapshot: otherwise a claim that is deleted meanwhile would look
 /// like the end of the table.
-async fn find(store: &Sqlite, last: &Claim, step: u64) -> Result<Found, StoreError> {
+async fn find(store: &Sqlite, place: &Place, step: u64) -> Result<Found, StoreError> {
     let mut reader = store.file.reader().await?;
     let step = i64::try_from(step).unwrap_or(i64::MAX);
     let work = async {
-        let asked = |text| sqlx::query(store.prefix.sql(text)).bind(last.0).bind(&last.1).bind(step);
+        let asked = |text| sqlx::query(store.prefix.sql(text)).bind(place.last.0).bind(&place.last.1).bind(step);
         let claim = |row: &SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
         sqlx::raw_sql("BEGIN").execute(&mut reader.connection).await?;
-        let old = asked(FIND).fetch_all(&mut reader.connection).await?;
+        let old = asked(FIND).bind(place.now).fetch_all(&mut reader.connection).await?;
         let read: i64 = asked(COUNT).fetch_one(&mut reader.connection).await?.try_get(0)?;
         let end = asked(END).fetch_optional(&mut reader.connection).await?;
         sqlx::raw_sql("COMMIT").execute(&mut reader.connection).await?;
@@ -125,7 +130,7 @@ async fn find(store: &Sqlite, last: &Claim, step: u64) -> Result<Found, StoreErr
 }
 
 /// Runs one transaction, and returns how many claims it has deleted; `None` if another pruner has taken the turn.
-async fn delete(store: &Sqlite, token: Uuid, old: &[Claim]) -> Result<Option<u64>, StoreError> {
+async fn delete(store: &Sqlite, token: Uuid, old: &[Claim], now: i64) -> Result<Option<u64>, StoreError> {
     let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(Some(0)) };
     let mut txn = store.transaction().await?;
     let work = async {
@@ -133,6 +138,7 @@ async fn delete(store: &Sqlite, token: Uuid, old: &[Claim]) -> Result<Option<u64
             return Ok(None);
         }
         let query = sqlx::query(store.prefix.sql(DELETE)).bind(first.0).bind(&first.1).bind(last.0).bind(&last.1);
+        let query = query.bind(now);
         let deleted = query.fetch_all(txn.connection()).await?;
         let mut through = BTreeMap::<i64, i64>::new();
         for row in &deleted {
@@ -169,4 +175,37 @@ async fn record(
     let query = query.bind(number(place.walked)).bind(number(place.size)).bind(millis(caught_up)).bind(millis(keep));
     query.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
     store.finish(txn, true).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::store::clock::Clock;
+    use crate::store::sqlite::sql::since_epoch;
+    use crate::store::{Claims as _, Operator as _};
+
+    const DAY: i64 = 86_400_000;
+
+    /// As if the clock had jumped: at the last reading, it was eight days behind the present one.
+    #[tokio::test]
+    async fn a_clock_that_jumps_forward_prunes_no_claim_before_its_time() {
+        let file = std::env::temp_dir().join(format!("idem-{}.db", Uuid::new_v4().simple()));
+        let mut store = Sqlite::connect(format!("sqlite:{}", file.display())).await.unwrap();
+        let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
+        let now = since_epoch(SystemTime::now());
+        for (key, days) in [("six days", 6 + 8), ("eight days", 8 + 8)] {
+            let insert = r#"INSERT INTO "idem_processed_messages" VALUES (?, ?, x'', ?)"#;
+            let insert = sqlx::query(insert).bind(handler.0).bind(key.as_bytes()).bind(now - days * DAY);
+            store.change(insert).await.unwrap();
+        }
+        let jumped = Clock::default();
+        jumped.ahead(Instant::now(), duration(now - 8 * DAY));
+        store.clock = Arc::new(jumped);
+        assert_eq!([store.prune().await.unwrap(), store.prune().await.unwrap()], [Pruned::of(1), Pruned::default()]);
+        drop(store);
+        let _ = std::fs::remove_file(file);
+    }
 }

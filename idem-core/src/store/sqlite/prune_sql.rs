@@ -4,10 +4,11 @@
 pub(super) const ENTER: &str = r#"
 UPDATE "idem_pruner" SET token = ?1, until = {now} + ?2 WHERE token IS NULL OR token = ?1 OR until < {now}"#;
 
-/// Where the walk continues, how far it is behind, how many claims this round and the last one have read, and the
-/// shortest retention, if any claims are pruned.
+/// Where the walk continues, how far it is behind, how many claims this round and the last one have read, the shortest
+/// retention, if any claims are pruned, and the clock.
 pub(super) const PLACE: &str = r#"
-SELECT handler_id, key, {now} - caught_up_to AS behind, walked, size, (SELECT min(retention) FROM "idem_handlers") AS retention
+SELECT handler_id, key, {now} - caught_up_to AS behind, walked, size, (SELECT min(retention) FROM "idem_handlers") AS retention,
+    {now} AS now
 FROM "idem_pruner""#;
 
 /// The number of claims behind this one, up to ?3.
@@ -19,21 +20,21 @@ pub(super) const END: &str = r#"
 SELECT handler_id, key FROM "idem_processed_messages" WHERE (handler_id, key) > (?1, ?2)
 ORDER BY handler_id, key LIMIT 1 OFFSET ?3 - 1"#;
 
-/// The old ones among the ?3 claims behind this one.
+/// The old ones among the ?3 claims behind this one, at the time ?4.
 pub(super) const FIND: &str = r#"
 SELECT c.handler_id, c.key FROM (
     SELECT handler_id, key, processed_at FROM "idem_processed_messages" WHERE (handler_id, key) > (?1, ?2)
     ORDER BY handler_id, key LIMIT ?3
 ) AS c
-WHERE c.processed_at < {now} - (SELECT h.retention FROM "idem_handlers" AS h WHERE h.id = c.handler_id)
+WHERE c.processed_at < ?4 - (SELECT h.retention FROM "idem_handlers" AS h WHERE h.id = c.handler_id)
     AND NOT EXISTS (
         SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = c.handler_id AND i.key = c.key
     )"#;
 
-/// Deletes the old claims from one claim to another.
+/// Deletes the old claims from one claim to another, at the time ?5.
 pub(super) const DELETE: &str = r#"
 DELETE FROM "idem_processed_messages" AS c WHERE (c.handler_id, c.key) >= (?1, ?2) AND (c.handler_id, c.key) <= (?3, ?4)
-    AND c.processed_at < {now} - (SELECT h.retention FROM "idem_handlers" AS h WHERE h.id = c.handler_id)
+    AND c.processed_at < ?5 - (SELECT h.retention FROM "idem_handlers" AS h WHERE h.id = c.handler_id)
     AND NOT EXISTS (
         SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = c.handler_id AND i.key = c.key
     )

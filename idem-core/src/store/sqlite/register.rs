@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::Sqlite;
 use super::file::Connection;
 use super::sql::{NOW, duration, ids, millis};
-use crate::store::{Cures, HandlerId, HandlerRows, History, NUMBERS, StoreError, number};
+use crate::store::{Cures, HandlerId, HandlerRows, History, NUMBERS, StoreError, number, tell_of_retention};
 
 const INTERN: &str = r#"
 INSERT INTO "idem_handlers" (id, consumer, name, retention) VALUES (?4, ?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
@@ -105,6 +105,11 @@ pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> 
     };
     let handlers = work.await.map_err(|error| store.file.fault(error))?;
     store.finish(txn, true).await?;
+    let stored = retention(store, &handlers).await?.into_iter().max().flatten();
+    tell_of_retention(consumer, store.retention, stored, |millis| {
+        let (prefix, consumer) = (store.prefix.as_str(), consumer.replace('\'', "''"));
+        format!("UPDATE {prefix}handlers SET retention = {millis} WHERE consumer = '{consumer}'")
+    });
     Ok(handlers)
 }
 
