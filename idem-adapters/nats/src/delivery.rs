@@ -48,7 +48,9 @@ fn split(reply: &str) -> Option<(&str, &str)> {
 /// were only prefetched.
 pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, ordering_key: Option<u64>) -> Delivery {
     let (headers, id) = message.headers.as_ref().map(headers).unwrap_or_default();
+    let is_tombstone = message.payload.is_empty() && message.headers.as_ref().is_some_and(deletes);
     Delivery::new(Arc::clone(stream), message.payload)
+        .with_tombstone(is_tombstone)
         .with_subject(Some(message.subject.to_string()))
         .with_content_type(content_type(&headers))
         .with_headers(headers)
@@ -58,6 +60,13 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, order
         .with_published_at(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(facts.published)))
         .with_redelivered(facts.delivered > 1)
         .with_ordering_key(ordering_key)
+}
+
+/// Returns whether these are the headers of a deleted or purged key of a bucket, or of the marker that a server writes when
+/// the last message of a subject expires or is removed.
+fn deletes(headers: &HeaderMap) -> bool {
+    let operation = headers.get("KV-Operation").map(|value| value.as_str());
+    matches!(operation, Some("DEL" | "PURGE")) || headers.get("Nats-Marker-Reason").is_some()
 }
 
 fn content_type(headers: &Headers) -> Option<String> {

@@ -81,6 +81,11 @@ impl World for OneStream {
         ]
     }
 
+    /// The part in front of the subject.
+    fn id(delivery: &Delivery) -> Option<String> {
+        Some(delivery.message_id()?.split_once('/')?.0.to_owned())
+    }
+
     fn event_type(delivery: &Delivery) -> Option<String> {
         delivery.headers().get_str("event-type").map(ToOwned::to_owned)
     }
@@ -125,6 +130,19 @@ async fn a_copy_is_confirmed_and_stored_once() {
     // Another connection, as after a crash.
     publish(&sink, &message).await.unwrap();
     assert_eq!(world.messages().await, 1);
+    sink.close().await;
+}
+
+/// A stream compares ids, whatever the subjects are.
+#[tokio::test]
+async fn two_messages_with_one_id_and_two_subjects_are_both_stored() {
+    let Some(world) = OneStream::make().await else { return };
+    let sink = opened(world.sink().await).await;
+    let id = Uuid::now_v7();
+    for to in ["orders.paid", "orders.shipped"] {
+        publish(&sink, &StagedMessage::new(id, Outgoing::new(to, "{}"))).await.unwrap();
+    }
+    assert_eq!(world.messages().await, 2);
     sink.close().await;
 }
 
