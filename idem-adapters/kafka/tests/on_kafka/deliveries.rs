@@ -270,6 +270,21 @@ async fn the_topics_retention_is_how_far_back_kafka_can_deliver_again() {
 }
 
 #[tokio::test]
+async fn a_setting_that_deletes_unhandled_records_is_warned_about() {
+    let Some(world) = World::empty().await else { return };
+    let settings = [("retention.ms", "60000"), ("retention.bytes", "1000000"), ("cleanup.policy", "compact,delete")];
+    world.create(1, &settings).await;
+    let (text, subscriber) = idem_test::captured();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    world.open(1).await;
+    let log = text.to_string();
+    for setting in ["retention.ms=60000", "retention.bytes=1000000", "cleanup.policy=compact"] {
+        let is_it = |line: &str| ["WARN", &world.topic, setting].iter().all(|part| line.contains(part));
+        assert!(log.lines().any(is_it), "{setting}: {log}");
+    }
+}
+
+#[tokio::test]
 async fn a_dropped_next_loses_no_delivery() {
     let Some(world) = World::new().await else { return };
     let mut topic = world.open(1).await;
