@@ -130,7 +130,8 @@ mod tests {
     #[test]
     fn a_header_that_is_an_order_to_the_stream_is_refused() {
         for name in ["Nats-Rollup", "nats-ttl", "Nats-Expected-Stream", "Nats-Msg-Id"] {
-            let Err(SinkError::Message(error)) = headers(&message(Outgoing::new("a", "").header(name, "secret")), "a", None)
+            let Err(SinkError::Message(error)) =
+                headers(&message(Outgoing::new("a", "").header(name, "secret")), "a", None)
             else {
                 panic!("{name}")
             };

@@ -64,6 +64,23 @@ async fn headers_arrive_unchanged_and_the_values_of_one_name_in_order() {
 }
 
 #[tokio::test]
+async fn the_last_of_several_headers_counts_and_two_different_ids_are_none() {
+    let Some(world) = World::new().await else { return };
+    let mut stream = world.open(1).await;
+    for (ids, id) in [(["7", "7"], Some("7")), (["8", "9"], None)] {
+        let mut headers = HeaderMap::new();
+        for (value, kind) in ids.into_iter().zip(["text/plain", "application/json"]) {
+            headers.append(NATS_MESSAGE_ID, value);
+            headers.append("Content-Type", kind);
+        }
+        world.publish_with("x", headers).await;
+        let (delivery, acker) = next(&mut stream).await;
+        assert_eq!((delivery.message_id(), delivery.content_type()), (id, Some("application/json")));
+        acker.ack().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_message_arrives_with_its_subject_and_its_content_type() {
     let Some(world) = World::new().await else { return };
     let (subject, mut headers) = (format!("{}.orders.42.paid", world.stream), HeaderMap::new());

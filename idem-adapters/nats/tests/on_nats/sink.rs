@@ -81,11 +81,6 @@ impl World for OneStream {
         ]
     }
 
-    /// The part in front of the subject.
-    fn id(delivery: &Delivery) -> Option<String> {
-        Some(delivery.message_id()?.split_once('/')?.0.to_owned())
-    }
-
     fn event_type(delivery: &Delivery) -> Option<String> {
         delivery.headers().get_str("event-type").map(ToOwned::to_owned)
     }
