@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 /// The headers of a delivery, in the order in which they arrived.
 ///
-/// Names and values are kept as the broker sent them: a value may hold any bytes, and a name may occur more than once.
+/// Names and values are kept as the broker sent them: a value may hold any bytes, and a name may occur more than once. The
+/// last value counts then, but a key or an event type is refused if the values differ.
 /// As a handler's parameter, `Headers` is a copy, which costs one reference count per value.
 ///
 /// ```
@@ -29,12 +30,17 @@ impl Headers {
         self.0.push((name.into(), value.into()));
     }
 
-    /// Returns the first value with this name, compared byte by byte.
+    /// Returns the last value with this name, compared byte by byte.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+        self.0.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
-    /// Returns the first value with this name, if it is UTF-8.
+    /// Returns whether there are several values with this name that differ.
+    pub(crate) fn differ(&self, name: &str) -> bool {
+        self.iter().any(|(n, value)| n == name && self.get(name) != Some(value))
+    }
+
+    /// Returns the last value with this name, if it is UTF-8.
     pub fn get_str(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(|value| std::str::from_utf8(value).ok())
     }

@@ -31,12 +31,17 @@ impl KeyPart for Fact<'_> {
 
 /// The header with this name.
 pub fn header<'a>(delivery: &'a Delivery, name: &str) -> Fact<'a> {
-    Fact::of(delivery.headers().get(name), || format!("header `{name}`"))
+    let headers = delivery.headers();
+    let what = || match headers.differ(name) {
+        true => format!("single header `{name}`: it has several, with different values"),
+        false => format!("header `{name}`"),
+    };
+    Fact::of(headers.get(name).filter(|_| !headers.differ(name)), what)
 }
 
 /// The broker's message id.
 pub fn message_id(delivery: &Delivery) -> Fact<'_> {
-    Fact::of(delivery.message_id().map(str::as_bytes), || "message id".to_owned())
+    Fact::of(delivery.message_id().map(str::as_bytes), || "message id, or several different ones".to_owned())
 }
 
 /// The message's position at the broker.

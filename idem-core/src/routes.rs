@@ -157,6 +157,12 @@ impl<S: Store> Routes<S> {
         }
     }
 
+    /// Returns the name of the header that should say the event type, if it is there with different values.
+    pub(crate) fn ambiguous(&self, delivery: &Delivery) -> Option<&str> {
+        let RouteBy::Header(name) = &self.route_by else { return None };
+        delivery.headers().differ(name).then_some(name)
+    }
+
     /// How long claims of all these handlers were kept when the worker started; `None`: forever. The shortest retention
     /// counts, because a message of any of them may be redelivered. Those of natural handlers do not count, since their
     /// messages may run again, unless they stage messages: for a copy they stage the same ones, which their consumers know

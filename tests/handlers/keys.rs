@@ -110,6 +110,18 @@ fn a_header_is_the_key() -> Result<(), KeyError> {
 }
 
 #[test]
+fn a_header_with_two_values_makes_no_key() -> Result<(), KeyError> {
+    let twice = |values: [&'static str; 2]| {
+        let headers = values.map(|value| ("ce-id", value)).into_iter().collect();
+        header_value::key(&order_paid(), &Delivery::new("orders", "{}").with_headers(headers))
+    };
+    assert_eq!(twice(["7", "7"])?.as_bytes(), b"7");
+    let error = twice(["7", "8"]).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("header `ce-id`") && error.contains("different"), "{error}");
+    Ok(())
+}
+
+#[test]
 fn a_missing_header_makes_no_key() {
     assert_eq!(key_of::<absent_header>(), Err(KeyError::Missing { what: "header `ce-source`".to_owned() }));
 }
@@ -118,7 +130,7 @@ fn a_missing_header_makes_no_key() {
 fn a_fact_that_the_broker_does_not_give_makes_no_key() {
     let bare = Delivery::new("orders", "{}");
     let missing = |what: &str| Err(KeyError::Missing { what: what.to_owned() });
-    assert_eq!(broker_message_id::key(&order_paid(), &bare), missing("message id"));
+    assert_eq!(broker_message_id::key(&order_paid(), &bare), missing("message id, or several different ones"));
     assert_eq!(broker_position::key(&order_paid(), &bare), missing("position"));
     assert_eq!(broker_partition_key::key(&order_paid(), &bare), missing("partition key"));
     let empty = bare.clone().with_partition_key(Some(Vec::new().into()));

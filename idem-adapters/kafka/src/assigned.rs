@@ -103,6 +103,17 @@ impl Assigned {
         }
     }
 
+    /// Moves the group's position in the assignment with this epoch to where the client is, over markers of transactions
+    /// and aborted records. All records before that have been received.
+    pub(crate) fn pass(&mut self, epoch: u64, next: i64) {
+        let receives = |owned: &&mut Partition| !owned.leaving && owned.stall.receives();
+        if let Some(owned) = self.partitions.get_mut(&epoch).filter(receives)
+            && owned.at().is_none_or(|at| at < next)
+        {
+            owned.tracker.pass(next);
+        }
+    }
+
     /// Returns the next delivery, if one more may be unsettled. Partitions take turns.
     pub(crate) fn take(&mut self) -> Option<(Ticket, Delivery)> {
         if self.unsettled >= self.max_unsettled || self.held >= ROOM {

@@ -11,6 +11,7 @@ use idem_core::{Delivery, DeliveryOrder as Order};
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
+use rdkafka::topic_partition_list::TopicPartitionListElem;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -122,6 +123,8 @@ struct Queue {
     epoch: u64,
     /// Records that arrived through the consumer's main queue before this queue existed.
     early: VecDeque<(i64, Delivery)>,
+    /// The client's position when the queue was created, which may be that of an earlier assignment.
+    before: Option<i64>,
     fetched: Option<PartitionQueue<Member>>,
 }
 
@@ -159,9 +162,35 @@ impl Thread<'_> {
     /// a rebalance. It sends only offsets that were stored and are not committed yet.
     fn commit(&self) {
         if !self.shared.is_lost() {
+            self.pass();
             self.member.store(self.consumer);
             self.member.commit(self.consumer, CommitMode::Async);
         }
+    }
+
+    /// Passes over what the client has skipped. Everything that it has handed out before has been received by now, unless
+    /// the source drains.
+    fn pass(&self) {
+        let positions = self.positions();
+        let mut inner = self.shared.lock();
+        if inner.draining {
+            return;
+        }
+        for (partition, queue) in &self.queues {
+            let next = positions.get(partition).copied();
+            if let Some(next) = next.filter(|_| queue.early.is_empty() && next > queue.before) {
+                inner.assigned.pass(queue.epoch, next);
+            }
+        }
+    }
+
+    /// The offset of the next record of each assigned partition that the client would hand out, if known.
+    fn positions(&self) -> BTreeMap<TopicPartition, i64> {
+        let Ok(list) = self.consumer.position() else { return BTreeMap::new() };
+        let partitions = self.member.partitions(&list);
+        let next = |at: &TopicPartitionListElem<'_>| at.offset().to_raw().filter(|at| *at >= 0);
+        let known = partitions.into_iter().zip(list.elements());
+        known.filter_map(|(partition, at)| Some((partition, next(&at)?))).collect()
     }
 
     /// Serves all pending events: rebalances, errors, results of commits, log lines.
@@ -201,16 +230,18 @@ impl Thread<'_> {
         let ours: BTreeMap<_, _> =
             shared.assigned.partitions().map(|(partition, epoch)| (partition.clone(), epoch)).collect();
         drop(shared);
+        let positions = self.positions();
         self.queues.retain(|partition, queue| ours.get(partition) == Some(&queue.epoch));
         for (partition, epoch) in ours {
             let TopicPartition { topic, number } = partition.clone();
+            let before = positions.get(&partition).copied();
             self.queues.entry(partition).or_insert_with(|| {
                 let mut fetched = self.consumer.split_partition_queue(&topic, number);
                 if let Some(fetched) = &mut fetched {
                     let bell = Arc::clone(self.shared);
                     fetched.set_nonempty_callback(move || bell.wake());
                 }
-                Queue { epoch, early: VecDeque::new(), fetched }
+                Queue { epoch, early: VecDeque::new(), before, fetched }
             });
         }
     }

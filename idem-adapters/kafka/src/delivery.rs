@@ -19,7 +19,7 @@ pub(crate) const CONTENT_TYPE: &str = "content-type";
 pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, order: DeliveryOrder) -> Delivery {
     let (headers, unfit) = headers(record);
     facts(topic, record, order)
-        .with_message_id(text(&headers, MESSAGE_ID))
+        .with_message_id(id(&headers))
         .with_content_type(text(&headers, CONTENT_TYPE))
         .with_headers(headers)
         .with_unrepresentable(unfit)
@@ -60,9 +60,20 @@ fn position(topic: &str, partition: i32, offset: i64, timestamp: Timestamp) -> O
     timestamp.to_millis().map(|time| format!("{topic}/{partition}/{offset}@{time}"))
 }
 
-/// The first header of this name, if it is UTF-8 and not empty. Otherwise it is available only as a header.
+/// The header with the message id, unless there are several different ones: none of them is the key then.
+fn id(headers: &Headers) -> Option<String> {
+    let is_one = named(headers, MESSAGE_ID).zip(named(headers, MESSAGE_ID).skip(1)).all(|(one, next)| one == next);
+    text(headers, MESSAGE_ID).filter(|_| is_one)
+}
+
+/// The values of the headers of this name.
+fn named<'a>(headers: &'a Headers, wanted: &str) -> impl Iterator<Item = &'a [u8]> {
+    headers.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+}
+
+/// The last header of this name, if it is UTF-8 and not empty. Otherwise it is available only as a header.
 fn text(headers: &Headers, wanted: &str) -> Option<String> {
-    let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
+    let value = named(headers, wanted).last()?;
     std::str::from_utf8(value).ok().filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }
 
@@ -156,6 +167,17 @@ mod tests {
         for (name, value) in [("message-id", &b"\xff"[..]), ("message-id", b""), ("message-ids", b"x"), ("id", b"x")] {
             assert_eq!(of(MESSAGE_ID, name, value), None, "{name}");
         }
+    }
+
+    #[test]
+    fn the_last_of_several_headers_counts_and_two_different_ids_are_none() {
+        let of = |wanted: &str, values: [&'static str; 2]| {
+            let headers = [(wanted.to_uppercase(), values[0]), (wanted.to_owned(), values[1])].into_iter().collect();
+            if wanted == MESSAGE_ID { id(&headers) } else { text(&headers, wanted) }
+        };
+        assert_eq!(of(CONTENT_TYPE, ["text/plain", "application/json"]).as_deref(), Some("application/json"));
+        assert_eq!(of(MESSAGE_ID, ["7", "7"]).as_deref(), Some("7"));
+        assert_eq!(of(MESSAGE_ID, ["7", "8"]), None);
     }
 
     #[test]

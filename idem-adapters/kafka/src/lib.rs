@@ -80,7 +80,7 @@
 //! |---|---|
 //! | A matching topic is created later | It is consumed from its first message, regardless of the start setting, and noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
 //! | A topic is added to the names of a group that has committed | It is consumed from its first message as well. To skip its messages, first reset its offsets to the latest |
-//! | A topic that matches a pattern is deleted | It is dropped with a warning; the others continue |
+//! | A topic that matches a pattern is deleted | It is dropped with an error in the log; the others continue |
 //! | A named topic is deleted | An error until it is recreated |
 //! | The user may no longer read a named topic | Its partitions stall, with an error in the log; the others continue. It continues where it was when it is allowed again. At the start, it is refused |
 //! | The user may no longer see a topic that matches a pattern | As if it was deleted. It continues where it was when it may be seen again |
@@ -158,6 +158,7 @@ mod group;
 mod headers;
 mod identity;
 mod lag;
+mod limits;
 mod lookup;
 mod member;
 mod offsets;

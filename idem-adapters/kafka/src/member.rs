@@ -71,6 +71,10 @@ impl Member {
         if self.plan.wanted.takes(topic) {
             let before = self.ids().insert(topic.into(), id.to_owned());
             if before.is_some_and(|before| before != id) && self.holds(topic) {
+                tracing::error!(
+                    topic,
+                    "the topic was deleted and recreated: what was not handled of the old one is lost"
+                );
                 self.shared.end(recreated(&self.plan.config.place, topic));
             }
         }

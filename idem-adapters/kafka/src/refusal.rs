@@ -31,13 +31,9 @@ impl Refusal {
             Code::InvalidRecord | Code::InvalidDifferentRecord => {
                 Self::Batch("the topic refuses such a record: in a compacted topic, each needs a key")
             }
-            Code::InvalidTimestamp => Self::Batch(
-                "the topic refuses the present time: compare the clocks, and message.timestamp.after.max.ms of the topic",
-            ),
-            Code::PolicyViolation => Self::Batch("a policy of the brokers refuses it"),
             Code::UnsupportedForMessageFormat => Self::Batch("the topic has a message format of before Kafka 0.11"),
-            // Everything else passes, or concerns all messages. This includes messages that were purged, and those that
-            // have timed out: they may be there.
+            // Everything else passes, or concerns all messages, as a wrong clock does. This includes messages that were
+            // purged, and those that have timed out: they may be there.
             _ => Self::Broker,
         }
     }

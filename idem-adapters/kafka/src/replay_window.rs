@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{Error, ReplayWindow};
-use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
+use rdkafka::admin::{AdminClient, AdminOptions, OwnedResourceSpecifier, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 
 use crate::config::Config;
+use crate::limits;
 
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Returns the replay window of these topics: the longest retention among them. Logs a warning if the user may not read
-/// it.
+/// it, and of settings that delete records which were not handled.
 pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
     let windows = match ask(config, topics).await {
         Ok(windows) => windows,
@@ -57,7 +58,9 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String
         match resource {
             Ok(resource) => {
                 if let OwnedResourceSpecifier::Topic(topic) = &resource.specifier {
-                    let stated = replay_window(&resource).ok_or_else(|| "the answer has no retention.ms".to_owned());
+                    let value = |name: &str| resource.get(name).and_then(|entry| entry.value.as_deref());
+                    limits::warn(topic, value);
+                    let stated = replay_window(value).ok_or_else(|| "the answer has no retention.ms".to_owned());
                     found.insert(topic.clone(), stated);
                 }
             }
@@ -68,8 +71,7 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String
     Ok(topics.iter().map(Arc::clone).zip(topics.iter().map(of)).collect())
 }
 
-fn replay_window(topic: &ConfigResource) -> Option<ReplayWindow> {
-    let value = |name| topic.get(name).and_then(|entry| entry.value.as_deref());
+fn replay_window<'a>(value: impl Fn(&str) -> Option<&'a str>) -> Option<ReplayWindow> {
     stated(value("cleanup.policy").unwrap_or("delete"), value("retention.ms")?)
 }
 

@@ -197,7 +197,7 @@ fn committed<C: ConsumerContext>(
         let found = answer.find_partition(&partition.topic, partition.number).map(|element| element.offset());
         let mut offset = found.and_then(at);
         if offset.is_some() && id(&partition.topic).is_some_and(|id| identity::is_of_another(&answer, partition, &id)) {
-            tracing::warn!(
+            tracing::error!(
                 topic = %partition.topic,
                 partition = partition.number,
                 offset,

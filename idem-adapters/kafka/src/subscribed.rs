@@ -108,7 +108,7 @@ impl Subscribed {
     fn tell(&self, member: &Member) {
         let Some((next, _)) = &self.next else { return };
         for topic in self.topics.difference(next) {
-            tracing::warn!(%topic, "a topic was deleted, or may no longer be seen, and is not consumed");
+            tracing::error!(%topic, "a topic was deleted, or may no longer be seen, and is not consumed");
             member.forget(topic);
         }
         let new: Vec<Arc<str>> = next.difference(&self.topics).map(Arc::clone).collect();

@@ -39,6 +39,14 @@ impl Tracker {
         fresh
     }
 
+    /// Counts everything below this offset as finished, if no delivery is unfinished: the client has passed over records
+    /// that are never delivered.
+    pub(crate) fn pass(&mut self, next: i64) {
+        if self.entries.is_empty() {
+            self.finished = self.finished.max(Some(next - 1));
+        }
+    }
+
     /// The last offset of the finished prefix.
     pub(crate) fn finished(&self) -> Option<i64> {
         self.finished

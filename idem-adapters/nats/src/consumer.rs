@@ -46,7 +46,16 @@ impl Place<'_> {
         let found = match self.find().await? {
             Some(found) => found,
             None if wishes.start == Start::New && since.is_none() && options.has_history => return Err(self.gone()),
-            None => self.make(&config(self.name, wishes, options, since)).await?,
+            None => {
+                if options.has_history && since.is_none() {
+                    tracing::warn!(
+                        stream = self.stream,
+                        consumer = self.name,
+                        "the consumer does not exist, although this worker has handled messages before, so it is created: if                          it or its stream was deleted, check what is missing"
+                    );
+                }
+                self.make(&config(self.name, wishes, options, since)).await?
+            }
         };
         let found = match differences(&found, wishes, options) {
             different if !different.is_empty() && wishes.reconcile && different.iter().all(Difference::can_be_set) => {

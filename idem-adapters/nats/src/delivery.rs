@@ -7,6 +7,7 @@ use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 use idem_core::{Delivery, Headers};
+use uuid::Uuid;
 
 /// The metadata of a delivery, from the subject of its ack (ADR-15 of nats-architecture-and-design).
 #[derive(Debug, PartialEq)]
@@ -48,7 +49,10 @@ fn split(reply: &str) -> Option<(&str, &str)> {
 /// were only prefetched.
 pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, ordering_key: Option<u64>) -> Delivery {
     let (headers, id) = message.headers.as_ref().map(headers).unwrap_or_default();
+    let id = id.map(|id| own(&id, &message.subject).map_or(id.clone(), ToOwned::to_owned));
+    let is_tombstone = message.payload.is_empty() && message.headers.as_ref().is_some_and(deletes);
     Delivery::new(Arc::clone(stream), message.payload)
+        .with_tombstone(is_tombstone)
         .with_subject(Some(message.subject.to_string()))
         .with_content_type(content_type(&headers))
         .with_headers(headers)
@@ -60,12 +64,25 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, order
         .with_ordering_key(ordering_key)
 }
 
+/// Returns the id of a message that idem's sink has published: a UUID, in front of the subject.
+fn own<'a>(id: &'a str, subject: &str) -> Option<&'a str> {
+    let (id, of) = id.split_once('/')?;
+    (of == subject && id.parse::<Uuid>().is_ok()).then_some(id)
+}
+
+/// Returns whether these are the headers of a deleted or purged key of a bucket, or of the marker that a server writes when
+/// the last message of a subject expires or is removed.
+fn deletes(headers: &HeaderMap) -> bool {
+    let operation = headers.get("KV-Operation").map(|value| value.as_str());
+    matches!(operation, Some("DEL" | "PURGE")) || headers.get("Nats-Marker-Reason").is_some()
+}
+
 fn content_type(headers: &Headers) -> Option<String> {
-    let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))?;
+    let (_, value) = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-type")).last()?;
     std::str::from_utf8(value).ok().map(ToOwned::to_owned)
 }
 
-/// Returns the headers and the message id. The headers are sorted by name, because async-nats does not keep the order
+/// Returns the headers and the message id, unless there are several different ones. The headers are sorted by name, because async-nats does not keep the order
 /// of names; the values of one name keep their order.
 fn headers(map: &HeaderMap) -> (Headers, Option<String>) {
     let mut names: Vec<_> = map.iter().map(|(name, values)| (name.to_string(), values)).collect();
@@ -76,12 +93,23 @@ fn headers(map: &HeaderMap) -> (Headers, Option<String>) {
             headers.push(name.as_str(), Bytes::copy_from_slice(value.as_str().as_bytes()));
         }
     }
-    (headers, map.get(NATS_MESSAGE_ID).map(ToString::to_string))
+    let mut ids = map.get_all(NATS_MESSAGE_ID);
+    let id = ids.next().filter(|id| ids.all(|other| other == *id));
+    (headers, id.map(ToString::to_string))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_id_of_an_own_message_is_that_of_the_outbox() {
+        let uuid = Uuid::nil().to_string();
+        assert_eq!(own(&format!("{uuid}/a.b"), "a.b"), Some(&*uuid));
+        for (id, subject) in [(format!("{uuid}/a.b"), "a"), ("7/a".to_owned(), "a"), (uuid.clone(), "a")] {
+            assert_eq!(own(&id, subject), None, "{id}");
+        }
+    }
 
     #[test]
     fn the_subject_of_an_ack_is_read_in_both_versions() {

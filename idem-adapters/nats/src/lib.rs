@@ -20,8 +20,9 @@
 //! |---|---|
 //! | body | payload, byte for byte |
 //! | subject | subject |
-//! | header `Nats-Msg-Id` | message id |
+//! | header `Nats-Msg-Id` | message id; that of a message from an outbox without its subject |
 //! | header `Content-Type`, in any case | content type |
+//! | no body, and the header `KV-Operation: DEL` or `PURGE`, or `Nats-Marker-Reason` | empty payload, with [`is_tombstone`](idem_core::Delivery::is_tombstone); the key is the subject |
 //! | headers | headers, sorted by name; the values of one name keep their order |
 //! | sequence number in the stream, time of the server | position: `ORDERS/7@1700000000000000000`, published at |
 //! | delivery count above 1 | redelivered |
@@ -123,6 +124,7 @@ mod keeper;
 mod lag;
 mod lease;
 mod leases;
+mod limits;
 mod link;
 mod message;
 mod name;

@@ -20,11 +20,16 @@ const CLOUD_EVENT: &str = "ce-";
 /// Everything but printable ASCII, and what CloudEvents encodes besides.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
-/// Returns the headers of a message: its own, and those of the sink, which replace others of the same name.
+/// Returns the headers of a message: its own, and those of the sink, which replace others of the same name. A stream
+/// compares `Nats-Msg-Id` across its subjects, so the subject is part of it.
 ///
 /// # Errors
 /// NATS cannot carry one: values are text of one line.
-pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Result<HeaderMap, SinkError> {
+pub(crate) fn headers(
+    message: &StagedMessage,
+    subject: &str,
+    cloud_events: Option<&str>,
+) -> Result<HeaderMap, SinkError> {
     let mut headers = HeaderMap::new();
     for (name, value) in message.headers().iter() {
         if name.get(..RESERVED.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED)) {
@@ -34,7 +39,7 @@ pub(crate) fn headers(message: &StagedMessage, cloud_events: Option<&str>) -> Re
         }
         headers.append(header_name(name)?, header_value(name, value)?);
     }
-    headers.insert(NATS_MESSAGE_ID, message.id().to_string());
+    headers.insert(NATS_MESSAGE_ID, format!("{}/{subject}", message.id()));
     for (name, value) in [(EVENT_TYPE, message.event_type()), (CONTENT_TYPE, message.content_type())] {
         if let Some(value) = value {
             headers.insert(header_name(name)?, header_value(name, value.as_bytes())?);
@@ -105,10 +110,10 @@ mod tests {
     #[test]
     fn the_headers_of_the_sink_replace_others() {
         let outgoing = Outgoing::new("a", "").key("a b%").header("idem-key", "9").header("ce-source", "9");
-        let headers = headers(&message(outgoing), Some("/shop \u{e9}")).unwrap();
+        let headers = headers(&message(outgoing), "a", Some("/shop \u{e9}")).unwrap();
         let all = |name: &str| headers.get_all(name).map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(all("idem-key"), ["a%20b%25"]);
-        assert_eq!(all("Nats-Msg-Id"), ["00000000-0000-0000-0000-000000000007"]);
+        assert_eq!(all("Nats-Msg-Id"), ["00000000-0000-0000-0000-000000000007/a"]);
         assert_eq!(all("ce-source"), ["/shop%20%C3%A9"]);
     }
 
@@ -116,22 +121,23 @@ mod tests {
     fn the_content_type_of_a_cloud_event_is_an_attribute_as_well() {
         let typed = message(Outgoing::new("a", "").content_type("text/plain"));
         let value = |headers: &HeaderMap, name: &str| headers.get(name).map(ToString::to_string);
-        let event = headers(&typed, Some("/shop")).unwrap();
+        let event = headers(&typed, "a", Some("/shop")).unwrap();
         assert_eq!(value(&event, "ce-datacontenttype").as_deref(), Some("text/plain"));
         assert_eq!(value(&event, "Content-Type").as_deref(), Some("text/plain"));
-        assert_eq!(value(&headers(&typed, None).unwrap(), "ce-datacontenttype"), None);
+        assert_eq!(value(&headers(&typed, "a", None).unwrap(), "ce-datacontenttype"), None);
     }
 
     #[test]
     fn a_header_that_is_an_order_to_the_stream_is_refused() {
         for name in ["Nats-Rollup", "nats-ttl", "Nats-Expected-Stream", "Nats-Msg-Id"] {
-            let Err(SinkError::Message(error)) = headers(&message(Outgoing::new("a", "").header(name, "secret")), None)
+            let Err(SinkError::Message(error)) =
+                headers(&message(Outgoing::new("a", "").header(name, "secret")), "a", None)
             else {
                 panic!("{name}")
             };
             assert!(error.to_string().contains(name) && !error.to_string().contains("secret"), "{error}");
         }
-        assert!(headers(&message(Outgoing::new("a", "").header("nats", "1")), None).is_ok());
+        assert!(headers(&message(Outgoing::new("a", "").header("nats", "1")), "a", None).is_ok());
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Nats {
     ///
     /// | message | NATS |
     /// |---|---|
-    /// | id | header `Nats-Msg-Id` |
+    /// | id | header `Nats-Msg-Id`: the id, a slash and the subject, since a stream compares it across subjects |
     /// | event type, content type | headers `event-type`, `Content-Type` |
     /// | key | header `idem-key`; bytes other than printable ASCII, the blank, `"` and `%` are percent-encoded |
     /// | headers | headers; a name is printable ASCII without colons and does not begin with `Nats-`, a value is one line of UTF-8 |
@@ -97,7 +97,7 @@ impl Nats {
     /// | failure | |
     /// |---|---|
     /// | no stream has the subject; the subject is forbidden, or has a wildcard; a header begins with `Nats-`, which would be an order to the stream; the message is larger than `max_payload` with its headers, or than the stream takes | the message is refused, and its neighbours are not |
-    /// | the stream is full and has `discard: new`, or does not answer because it has no leader | a failure of the broker |
+    /// | the stream is full and has `discard: new`, or its account is full; it does not answer because it has no leader; it answers with any other error | a failure of the broker |
     /// | the connection is lost, or does not come up within 10 seconds | a failure of the broker; the next calls share one new connection |
     ///
     /// A message costs one request and its answer; any number may be under way on the one connection. Publishing is cancel

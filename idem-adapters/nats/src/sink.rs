@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::{Message, Request};
@@ -107,8 +108,12 @@ impl JetStream {
             Ok(Response::Ok(_)) => Ok(()),
             Ok(Response::Err { error }) => {
                 let text = format!("the stream of `{subject}` on {} refuses it: {error}", self.config.address);
-                // 400 is about the message: it is larger than the stream's `max_msg_size`, or a header is invalid.
-                Err(if error.code() == 400 { SinkError::message(text) } else { SinkError::broker(text) })
+                // The class of the code says nothing: a full account has 400 too.
+                let is_refused = matches!(
+                    error.error_code(),
+                    ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM | ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM
+                );
+                Err(if is_refused { SinkError::message(text) } else { SinkError::broker(text) })
             }
             Err(_) => Err(SinkError::message(format!(
                 "`{subject}` was answered on {}, but not by a stream: no subscriber may answer a stream's subjects",
@@ -148,7 +153,7 @@ impl Sink for JetStream {
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         let subject = format!("{}{}", self.prefix, message.to());
         check_subject(&subject)?;
-        let headers = headers(message, self.cloud_events.as_deref())?;
+        let headers = headers(message, &subject, self.cloud_events.as_deref())?;
         let connection = self.publishing.get(&self.config).await?;
         let limit = connection.client.server_info().max_payload;
         self.limit.store(limit, SeqCst);

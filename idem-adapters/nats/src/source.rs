@@ -22,6 +22,7 @@ use crate::first::First;
 use crate::identity::{Identity, rest};
 use crate::keeper::keep;
 use crate::lag::lag;
+use crate::limits;
 use crate::pull::Pull;
 use crate::settings::max_unsettled;
 use crate::stream::Stream;
@@ -47,6 +48,8 @@ impl Stream {
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
         self.made(made, &consumer);
         self.warn_of_little_room(&info, options, &consumer);
+        limits::warn(&stream.config);
+        self.report_missing(&stream, &info);
         let identity = Arc::new(Identity::new(Arc::clone(&self.name), consumer.clone(), made.consumer, asked));
         self.link.set(Some((connection.clone(), Arc::clone(&identity))));
         self.give_back(false).await;
@@ -117,14 +120,36 @@ impl Stream {
     fn made(&mut self, made: Made, consumer: &str) {
         match self.made.replace(made) {
             Some(before) if before.stream != made.stream => {
-                tracing::warn!(stream = %self.name, "the stream was recreated");
+                tracing::error!(
+                    stream = %self.name,
+                    "the stream was deleted and recreated: what was not handled of the old one is lost"
+                );
                 self.leases.void();
             }
             Some(before) if !before.consumer_is(made.consumer) => {
-                tracing::warn!(stream = %self.name, consumer, "the consumer was recreated: it starts again");
+                tracing::error!(
+                    stream = %self.name,
+                    consumer,
+                    "the consumer was deleted, and starts again: with the retention `interest`, what was not handled is lost"
+                );
                 self.leases.forget();
             }
             _ => {}
+        }
+    }
+
+    /// Reports messages that were deleted before any worker received them. With a filter, they may be those of others.
+    fn report_missing(&self, stream: &stream::Info, consumer: &Info) {
+        let next = consumer.delivered.stream_sequence + 1;
+        let config = &consumer.config;
+        let is_filtered = !config.filter_subject.is_empty() || !config.filter_subjects.is_empty();
+        if stream.state.first_sequence > next && !is_filtered {
+            tracing::error!(
+                stream = %self.name,
+                from = next,
+                to = stream.state.first_sequence - 1,
+                "messages were deleted before this worker received them: by a limit of the stream, or by hand"
+            );
         }
     }
 

@@ -28,16 +28,21 @@ pub async fn the_type_of_event_chooses_the_handler<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("refund a").await), (1, 1));
 }
 
-/// The type may be in a header.
+/// The type may be in a header, which may come twice if it says the same.
 pub async fn a_header_chooses_the_handler<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_raw(Publication::from(Order::ok("a")).header("ce-type", "Refund").event_type("Order"));
     line.publish_raw(Publication::from(Order::ok("b")).event_type("Order"));
+    for (id, other) in [("c", "Refund"), ("d", "Order")] {
+        line.publish_raw(Publication::from(Order::ok(id)).header("ce-type", "Refund").header("ce-type", other));
+    }
     let settings = Settings { event_type: Some("ce-type"), ..both() };
-    let mut outcomes = line.run_with(settings, 2).await;
+    let mut outcomes = line.run_with(settings, 4).await;
     outcomes.sort();
-    assert_eq!(outcomes, ["dead: unknown type", "processed"]);
+    assert_eq!(outcomes, ["dead: undecodable", "dead: unknown type", "processed", "processed"]);
     assert_eq!((line.effects("refund a").await, line.effects("a").await), (1, 0));
+    let dead = line.dead().await;
+    assert!(dead.iter().any(|dead| dead.error.contains("`ce-type`") && dead.error.contains("different")), "{dead:?}");
 }
 
 /// It is never skipped silently.

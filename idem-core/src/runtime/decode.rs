@@ -90,6 +90,11 @@ impl<S: Store> Pipeline<S> {
             let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`");
             return Err(Unfit::new(Reason::TooLarge, text));
         }
+        if let Some(header) = self.routes.ambiguous(delivery) {
+            let text =
+                format!("it has several headers `{header}`, with different values, so its event type is not known");
+            return Err(Unfit::new(Reason::Undecodable, text));
+        }
         if let Some(Err(why)) = &delivery.rare().cloud_event {
             return Err(Unfit::new(Reason::Undecodable, why));
         }

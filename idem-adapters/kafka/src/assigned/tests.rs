@@ -57,6 +57,31 @@ fn no_more_than_in_flight_are_handed_out_over_all_partitions() {
 }
 
 #[test]
+fn the_position_passes_over_skipped_records_only_if_nothing_is_unfinished() {
+    let mut assigned = with(4, 10, [0]);
+    let first = epoch(&assigned, 0);
+    assigned.pass(first, 3);
+    assert_eq!(assigned.progress(), [], "the first is unfinished");
+    let ticket = take(&mut assigned);
+    assert!(assigned.finish(&ticket));
+    assigned.pass(first, 3);
+    assert_eq!(assigned.progress(), [(at(0), 2)]);
+    for next in [1, 3] {
+        assigned.pass(first, next);
+        assert_eq!(assigned.progress(), [], "it never goes back");
+    }
+    receive(&mut assigned, 0, [3]);
+    let ticket = take(&mut assigned);
+    assert!(assigned.finish(&ticket));
+    assigned.leave(&[at(0)]);
+    assigned.pass(first, 9);
+    assigned.assign(at(1), Some(5));
+    assigned.pass(first + 2, 9);
+    assigned.pass(first + 1, 5);
+    assert_eq!(assigned.progress(), [(at(0), 3)], "others are not concerned");
+}
+
+#[test]
 fn a_window_is_full_until_its_front_is_finished() {
     let mut assigned = with(4, 10, 0..3);
     assert!(room(&assigned, 0) > 0);

@@ -224,6 +224,38 @@ async fn messages_of_a_transaction_that_was_aborted_never_come() {
     drop(producer);
 }
 
+/// The markers and the records of an aborted transaction at the end of a partition are never delivered.
+#[tokio::test]
+async fn the_lag_and_the_committed_offset_count_what_a_transaction_leaves_behind() {
+    use rdkafka::producer::{FutureProducer, Producer};
+    let Some(world) = World::with(2).await else { return };
+    let mut client = common::client(&world.brokers);
+    let producer: FutureProducer = client.set("transactional.id", &world.topic).create().unwrap();
+    let name = world.topic.clone();
+    let publish = move || {
+        producer.init_transactions(LONG).unwrap();
+        for (partition, commit) in [(0, true), (0, false), (1, false)] {
+            producer.begin_transaction().unwrap();
+            let record = FutureRecord::<[u8], _>::to(&name).partition(partition).payload(&b"x"[..]);
+            drop(producer.send_result(record).unwrap());
+            producer.flush(LONG).unwrap();
+            if commit { producer.commit_transaction(LONG) } else { producer.abort_transaction(LONG) }.unwrap();
+        }
+    };
+    tokio::task::spawn_blocking(publish).await.unwrap();
+    let mut topic = world.open(1).await;
+    let held = next(&mut topic).await.1;
+    // Longer than between two commits: nothing may pass what is not finished.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(world.committed(0), None);
+    held.ack().await.unwrap();
+    for partition in [0, 1] {
+        world.until_committed(partition, world.range(partition).1).await;
+    }
+    let lag = topic.lag().unwrap();
+    assert_eq!(lag.read().await.unwrap(), [(world.topic.as_str().into(), 0)]);
+}
+
 #[tokio::test]
 async fn the_topics_retention_is_how_far_back_kafka_can_deliver_again() {
     let Some(world) = World::empty().await else { return };
@@ -234,6 +266,21 @@ async fn the_topics_retention_is_how_far_back_kafka_can_deliver_again() {
         world.set(name, value).await;
         topic.subscribe(subscribe_options(1)).await.unwrap();
         assert_eq!(topic.replay_window(), ReplayWindow::Unlimited, "{name}={value}");
+    }
+}
+
+#[tokio::test]
+async fn a_setting_that_deletes_unhandled_records_is_warned_about() {
+    let Some(world) = World::empty().await else { return };
+    let settings = [("retention.ms", "60000"), ("retention.bytes", "1000000"), ("cleanup.policy", "compact,delete")];
+    world.create(1, &settings).await;
+    let (text, subscriber) = idem_test::captured();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    world.open(1).await;
+    let log = text.to_string();
+    for setting in ["retention.ms=60000", "retention.bytes=1000000", "cleanup.policy=compact"] {
+        let is_it = |line: &str| ["WARN", &world.topic, setting].iter().all(|part| line.contains(part));
+        assert!(log.lines().any(is_it), "{setting}: {log}");
     }
 }
 

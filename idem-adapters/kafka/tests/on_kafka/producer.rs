@@ -55,6 +55,24 @@ async fn an_error_that_passes_is_no_failure() {
     sink.close().await;
 }
 
+/// A wrong clock or a policy concerns each message.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_that_is_not_about_the_message_is_a_failure_of_the_broker() {
+    let cluster = MockCluster::new(1).unwrap();
+    let sink = sink(&cluster).await;
+    for code in [
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_POLICY_VIOLATION,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+    ] {
+        cluster.request_errors(RDKafkaApiKey::Produce, &[code, code]);
+        let error = publish(&sink).await.unwrap_err();
+        assert!(matches!(error, SinkError::Broker(_)), "{error}");
+        cluster.clear_request_errors(RDKafkaApiKey::Produce);
+    }
+    sink.close().await;
+}
+
 /// A topic to which the user may not write refuses its messages, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forbidden_topic_refuses_its_messages() {

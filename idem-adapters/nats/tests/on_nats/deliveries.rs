@@ -23,6 +23,27 @@ async fn the_payload_arrives_unchanged() {
 }
 
 #[tokio::test]
+async fn a_deleted_key_is_a_tombstone() {
+    let Some(world) = World::new().await else { return };
+    let mut stream = world.open(1).await;
+    for (name, value, payload, is_tombstone) in [
+        ("KV-Operation", "DEL", "", true),
+        ("KV-Operation", "PURGE", "", true),
+        ("Nats-Marker-Reason", "MaxAge", "", true),
+        ("KV-Operation", "PUT", "", false),
+        ("KV-Operation", "DEL", "x", false),
+        ("other", "DEL", "", false),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value);
+        world.publish_with(payload, headers).await;
+        let (delivery, acker) = next(&mut stream).await;
+        assert_eq!(delivery.is_tombstone(), is_tombstone, "{name}: {value}");
+        acker.ack().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn headers_arrive_unchanged_and_the_values_of_one_name_in_order() {
     let Some(world) = World::new().await else { return };
     let mut headers = HeaderMap::new();
@@ -40,6 +61,23 @@ async fn headers_arrive_unchanged_and_the_values_of_one_name_in_order() {
     let headers: Vec<_> = delivery.headers().iter().collect();
     assert_eq!(headers, expected.map(|(name, value)| (name, value.as_bytes())));
     assert_eq!(delivery.message_id(), Some("id-1"));
+}
+
+#[tokio::test]
+async fn the_last_of_several_headers_counts_and_two_different_ids_are_none() {
+    let Some(world) = World::new().await else { return };
+    let mut stream = world.open(1).await;
+    for (ids, id) in [(["7", "7"], Some("7")), (["8", "9"], None)] {
+        let mut headers = HeaderMap::new();
+        for (value, kind) in ids.into_iter().zip(["text/plain", "application/json"]) {
+            headers.append(NATS_MESSAGE_ID, value);
+            headers.append("Content-Type", kind);
+        }
+        world.publish_with("x", headers).await;
+        let (delivery, acker) = next(&mut stream).await;
+        assert_eq!((delivery.message_id(), delivery.content_type()), (id, Some("application/json")));
+        acker.ack().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -128,6 +128,19 @@ async fn a_copy_is_confirmed_and_stored_once() {
     sink.close().await;
 }
 
+/// A stream compares ids, whatever the subjects are.
+#[tokio::test]
+async fn two_messages_with_one_id_and_two_subjects_are_both_stored() {
+    let Some(world) = OneStream::make().await else { return };
+    let sink = opened(world.sink().await).await;
+    let id = Uuid::now_v7();
+    for to in ["orders.paid", "orders.shipped"] {
+        publish(&sink, &StagedMessage::new(id, Outgoing::new(to, "{}"))).await.unwrap();
+    }
+    assert_eq!(world.messages().await, 2);
+    sink.close().await;
+}
+
 /// A message for a stream that was deleted fails by itself, and is published once the stream is there again.
 #[tokio::test]
 async fn a_stream_that_is_deleted_refuses_its_messages_only() {

@@ -47,6 +47,29 @@ async fn a_forbidden_subject_is_refused_at_once() {
     sink.close().await;
 }
 
+/// The server reports a full account with code 400, as it does a message that is too large for its stream.
+#[tokio::test]
+async fn a_full_account_is_a_failure_of_the_broker() {
+    let accounts = "jetstream: {}\nno_auth_user: app\naccounts: { APP: { jetstream: { max_mem: 64K, max_file: 64K }, \
+                    users: [ { user: app, password: p } ] } }";
+    let Some(server) = Server::start(accounts) else { return };
+    let world = common::World::at(server.url()).await;
+    world.make(|_| {}).await;
+    let sink = opened(world.nats().await.jetstream(format!("{}.", world.stream))).await;
+    let large = || StagedMessage::new(Uuid::now_v7(), Outgoing::new("x", vec![b'x'; 10_000]));
+    let filled = async {
+        loop {
+            if let Err(error) = publish(&sink, &large()).await {
+                break error;
+            }
+        }
+    };
+    let error = timeout(common::LONG, filled).await.unwrap();
+    assert!(error.to_string().contains("limits exceeded"), "{error}");
+    assert!(matches!(error, SinkError::Broker(_)), "{error}");
+    sink.close().await;
+}
+
 /// Nothing listens to a subject that a stream has, as while the stream has no leader: that is not the fault of the
 /// message. Here the stream is in another account, whose API this one may use.
 #[tokio::test]

@@ -131,6 +131,49 @@ async fn the_replay_window_is_the_age_limit_of_the_stream() {
 }
 
 #[tokio::test]
+async fn a_limit_that_deletes_unhandled_messages_is_named_and_so_is_what_it_has_deleted() {
+    let Some(world) = World::empty().await else { return };
+    world.make(|config| config.max_messages = 2).await;
+    let (text, subscriber) = idem_test::captured();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut stream = world.open(1).await;
+    stream.close().await;
+    let log = text.to_string();
+    for part in ["WARN", &world.stream, "max_age of 600s", "max_msgs of 2", "`discard: new`"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    assert!(!log.contains("ERROR"), "{log}");
+    for payload in ["a", "b", "c", "d", "e"] {
+        world.publish(payload).await;
+    }
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    let log = text.to_string().split_off(log.len());
+    let is_it = |line: &str| ["ERROR", "from=1 to=3", "deleted before"].iter().all(|part| line.contains(part));
+    assert!(log.lines().any(is_it), "{log}");
+    stream.close().await;
+    // What went before a consumer was created is none of its messages.
+    let before = text.to_string().len();
+    for (name, start) in [("a", Start::All), ("b", Start::New), ("c", Start::Sequence(2))] {
+        world.source().await.durable(name).start(start).subscribe(subscribe_options(1)).await.unwrap();
+    }
+    let log = text.to_string().split_off(before);
+    assert!(!log.contains("ERROR"), "{log}");
+}
+
+#[tokio::test]
+async fn a_recreated_stream_is_an_error_in_the_log() {
+    let Some(world) = World::new().await else { return };
+    let mut stream = world.open(1).await;
+    world.delete().await;
+    world.make(|_| {}).await;
+    let (text, subscriber) = idem_test::captured();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    let log = text.to_string();
+    assert!(log.lines().any(|line| line.contains("ERROR") && line.contains("deleted and recreated")), "{log}");
+}
+
+#[tokio::test]
 async fn every_retention_is_taken() {
     for retention in [RetentionPolicy::Interest, RetentionPolicy::WorkQueue, RetentionPolicy::Limits] {
         let Some(world) = World::empty().await else { return };
