@@ -16,7 +16,6 @@ use tracing::Level;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-#[path = "telemetry/outbox.rs"]
 mod outbox;
 
 #[derive(Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! A payment: the provider is called over HTTP, outside of the transaction, and charges each order once.
 //!
-//! `cargo run --example payments` needs no server: the provider is a fake one, busy at first. Each order comes twice.
+//! `cargo run -p idem-examples --example payments` needs no server: the provider is a fake one, busy at first.
+//! Each order comes twice.
 
 use std::net::SocketAddr;
 

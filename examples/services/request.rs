@@ -1,7 +1,7 @@
 //! A web request that a client may repeat: it claims its key and stages a message in a transaction of its own.
 //!
-//! `cargo run --example request` needs no server: it sends the requests itself, and ends. SQLite allows one writer, so the
-//! handler takes the connection; with PostgreSQL it would begin a transaction of a pool.
+//! `cargo run -p idem-examples --example request` needs no server: it sends the requests itself, and ends. SQLite
+//! allows one writer, so the handler takes the connection; with PostgreSQL it would begin a transaction of a pool.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Decodes Avro messages with schemas from a registry. Each message has Confluent's wire format: a zero byte, the id of
 //! the schema in four bytes, and the body.
 //!
-//! `cargo run --example avro` needs no server: the registry is a function, instead of `GET /schemas/ids/{id}`.
+//! `cargo run -p idem-examples --example avro` needs no server: the registry is a function, instead of `GET /schemas/ids/{id}`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize, atomic::Ordering::Relaxed};

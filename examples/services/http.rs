@@ -1,7 +1,7 @@
 //! Health and metrics over HTTP: `GET /ready` and `GET /metrics`.
 //!
-//! `cargo run --example http` needs no server. It requests both paths itself, prints the responses (without the
-//! quantiles), and ends.
+//! `cargo run -p idem-examples --example http` needs no server. It requests both paths itself, prints the responses
+//! (without the quantiles), and ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
