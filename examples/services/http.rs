@@ -3,16 +3,17 @@
 //! `cargo run -p idem-examples --example http` needs no server. It requests both paths itself, prints the responses
 //! (without the quantiles), and ends.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Router, routing::get};
 use idem::Health;
 use idem::prelude::*;
 use idem_test::Broker;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sqlx::SqliteConnection;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
 #[derive(serde::Deserialize, serde::Serialize)]
@@ -25,40 +26,28 @@ async fn order_paid(_event: OrderPaid, _tx: &mut SqliteConnection) -> Result<(),
     Ok(())
 }
 
-/// Returns the response for one path, for any HTTP framework. Use it for readiness, not for liveness: a worker recovers
-/// by itself after an outage of its broker or database, and a restart does not help.
-fn answer(path: &str, health: &Health, metrics: &PrometheusHandle) -> (&'static str, String) {
-    match path {
-        "/ready" if health.is_ready() => ("200 OK", "ready\n".to_owned()),
-        "/ready" => {
-            let why = || format!("broker {}, database {}\n", health.broker(), health.database());
-            ("503 Service Unavailable", health.paused().unwrap_or_else(why))
-        }
-        "/metrics" => ("200 OK", metrics.render()),
-        _ => ("404 Not Found", String::new()),
+/// Use it for readiness, not for liveness: a worker recovers by itself after an outage of its broker or database, and a
+/// restart does not help.
+async fn ready(State(health): State<Health>) -> (StatusCode, String) {
+    if health.is_ready() {
+        return (StatusCode::OK, "ready\n".to_owned());
     }
+    let why = || format!("broker {}, database {}\n", health.broker(), health.database());
+    (StatusCode::SERVICE_UNAVAILABLE, health.paused().unwrap_or_else(why))
 }
 
-/// Serves as much HTTP as the example needs, one request after another; a service uses a framework.
-async fn serve(listener: TcpListener, health: Health, metrics: PrometheusHandle) {
-    while let Ok((mut client, _)) = listener.accept().await {
-        let mut request = [0; 1024];
-        let Ok(length) = client.read(&mut request).await else { continue };
-        let request = String::from_utf8_lossy(&request[..length]);
-        let (status, body) = answer(request.split(' ').nth(1).unwrap_or_default(), &health, &metrics);
-        let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}", body.len());
-        let _ = client.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes()).await;
-    }
+fn api(health: Health, metrics: PrometheusHandle) -> Router {
+    let metrics = get(move || std::future::ready(metrics.render()));
+    Router::new().route("/ready", get(ready)).with_state(health).route("/metrics", metrics)
 }
 
-async fn get(address: SocketAddr, path: &str) -> Result<String, BoxError> {
-    let mut server = TcpStream::connect(address).await?;
-    server.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    server.read_to_string(&mut answer).await?;
-    println!("\nGET {path}");
-    answer.lines().filter(|line| !line.contains("quantile=")).for_each(|line| println!("    {line}"));
-    Ok(answer)
+/// Requests a path, and prints the answer.
+async fn request(url: &str) -> Result<(StatusCode, String), BoxError> {
+    let answer = reqwest::get(url).await?;
+    let (status, text) = (answer.status(), answer.text().await?);
+    println!("\nGET {url}: {status}");
+    text.lines().filter(|line| !line.contains("quantile=")).for_each(|line| println!("    {line}"));
+    Ok((status, text))
 }
 
 #[tokio::main]
@@ -80,15 +69,16 @@ async fn main() -> Result<(), BoxError> {
         .observe(move |_delivery, _outcome| settle.add_permits(1));
 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(serve(listener, worker.health(), metrics));
-    assert!(get(address, "/ready").await?.starts_with("HTTP/1.1 503 "), "the worker has not started");
+    let address = format!("http://{}", listener.local_addr()?);
+    let (ready, all) = (format!("{address}/ready"), format!("{address}/metrics"));
+    tokio::spawn(axum::serve(listener, api(worker.health(), metrics)).into_future());
+    assert_eq!(request(&ready).await?.0, StatusCode::SERVICE_UNAVAILABLE, "the worker has not started");
 
     let (done, until_done) = oneshot::channel::<()>();
     let worker = tokio::spawn(worker.run_until(async { drop(until_done.await) }));
     let _both = settled.acquire_many(2).await?;
-    assert!(get(address, "/ready").await?.starts_with("HTTP/1.1 200 "));
-    let metrics = get(address, "/metrics").await?;
+    assert_eq!(request(&ready).await?.0, StatusCode::OK);
+    let (_, metrics) = request(&all).await?;
     for outcome in ["processed", "duplicate"] {
         let line = format!(r#"idem_deliveries_total{{consumer="billing",handler="order_paid",outcome="{outcome}"}} 1"#);
         assert!(metrics.contains(&line), "{line}");

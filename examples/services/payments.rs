@@ -3,8 +3,6 @@
 //! `cargo run -p idem-examples --example payments` needs no server: the provider is a fake one, busy at first.
 //! Each order comes twice.
 
-use std::net::SocketAddr;
-
 use axum::extract::State as Fake;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Router, routing};
@@ -12,8 +10,7 @@ use idem::prelude::*;
 use idem_test::Broker;
 use idem_test::provider::{Fault, Provider};
 use sqlx::{Connection, SqliteConnection};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 #[derive(serde::Deserialize, serde::Serialize)]
 struct OrderPlaced {
@@ -23,19 +20,18 @@ struct OrderPlaced {
 #[derive(serde::Deserialize, serde::Serialize)]
 struct Charge(String);
 
-/// The address of the provider. A service has an HTTP client here.
 #[derive(Clone)]
-struct Bank(SocketAddr);
+struct Bank {
+    client: reqwest::Client,
+    url: String,
+}
 
 impl Bank {
-    async fn charge(&self, key: OutboundKey, body: &str) -> Result<(u16, String), BoxError> {
-        let (mut server, mut answer) = (TcpStream::connect(self.0).await?, String::new());
-        let head = format!("POST /charges HTTP/1.1\r\nHost: bank\r\nConnection: close\r\nIdempotency-Key: {key}");
-        server.write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
-        server.read_to_string(&mut answer).await?;
-        let status = answer.split(' ').nth(1).ok_or("no status")?.parse()?;
-        println!("{key} {body}: {status}");
-        Ok((status, answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned()))
+    async fn charge(&self, key: OutboundKey, order: &str) -> Result<(StatusCode, String), reqwest::Error> {
+        let request = self.client.post(&self.url).header("Idempotency-Key", key.to_string()).body(order.to_owned());
+        let answer = request.send().await?;
+        println!("{key} {order}: {}", answer.status());
+        Ok((answer.status(), answer.text().await?))
     }
 }
 
@@ -43,8 +39,8 @@ impl Bank {
 #[external(key_life = "24h", timeout = "5s")]
 async fn charge(order: &OrderPlaced, key: OutboundKey, State(bank): State<Bank>) -> Result<Charge, CallError> {
     match bank.charge(key, &order.event_id).await? {
-        (200, number) => Ok(Charge(number)),
-        (429, why) => Err(CallError::not_done(why)),
+        (StatusCode::OK, number) => Ok(Charge(number)),
+        (StatusCode::TOO_MANY_REQUESTS, why) => Err(CallError::not_done(why)),
         (status, why) => Err(format!("the status {status}: {why}").into()),
     }
 }
@@ -70,7 +66,8 @@ async fn post(Fake(provider): Fake<Provider>, headers: HeaderMap, body: String) 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let (provider, listener) = (Provider::new(), TcpListener::bind(("127.0.0.1", 0)).await?);
-    let bank = Bank(listener.local_addr()?);
+    let url = format!("http://{}/charges", listener.local_addr()?);
+    let bank = Bank { client: reqwest::Client::new(), url };
     let api = Router::new().route("/charges", routing::post(post));
     tokio::spawn(axum::serve(listener, api.with_state(provider.clone())).into_future());
     let directory = tempfile::tempdir()?;
