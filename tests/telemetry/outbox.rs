@@ -123,7 +123,6 @@ async fn a_worker_whose_messages_nobody_relays_is_an_error_line() {
 }
 
 /// Its consumer goes on with the trace of the producer of that message.
-#[cfg(feature = "opentelemetry")]
 #[tokio::test]
 async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
     use opentelemetry::trace::TracerProvider;

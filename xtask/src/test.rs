@@ -23,20 +23,9 @@ pub(crate) struct Options {
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// The examples that end by themselves. They run as for a user: with default features and without servers.
-const RUN: &[&str] = &[
-    "quickstart",
-    "by_hand",
-    "events",
-    "ordering",
-    "batch",
-    "dead_letters",
-    "http",
-    "avro",
-    "outbox",
-    "request",
-    "payments",
-    "crashes",
-];
+const RUN: &[&str] = &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "outbox", "crashes"];
+/// As [`RUN`], in the package of `examples/services`.
+const RUN_SERVICES: &[&str] = &["http", "avro", "request", "payments"];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
 /// The examples that tests run, because they need a server, a signal or arguments.
@@ -78,10 +67,12 @@ pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>
 }
 
 fn examples() -> Result<()> {
-    // All at once: `cargo run` links one after another.
-    run(&mut cargo(["build", "--examples"]))?;
-    for name in RUN {
-        run(&mut cargo(["run", "--example", name]))?;
+    for (package, names) in [("idem-rs", RUN), ("idem-examples", RUN_SERVICES)] {
+        // All at once: `cargo run` links one after another.
+        run(&mut cargo(["build", "--package", package, "--examples"]))?;
+        for name in names {
+            run(&mut cargo(["run", "--package", package, "--example", name]))?;
+        }
     }
     for name in TESTED {
         run(&mut cargo(["test", "--example", name]))?;
@@ -103,14 +94,16 @@ mod tests {
     #[test]
     fn each_example_is_run_in_one_way() {
         let mut files = Vec::new();
-        for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let directories = ["examples", "examples/services"].map(|path| fs::read_dir(root().join(path)).unwrap());
+        for entry in directories.into_iter().flatten() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(path.file_stem().unwrap().to_string_lossy().into_owned());
             }
         }
         let by_tests = RUN_BY_TESTS.iter().map(|(name, _)| name);
-        let mut named: Vec<_> = RUN.iter().chain(TESTED).chain(by_tests).map(ToString::to_string).collect();
+        let mut named: Vec<_> =
+            RUN.iter().chain(RUN_SERVICES).chain(TESTED).chain(by_tests).map(ToString::to_string).collect();
         files.sort();
         named.sort();
         assert_eq!(files, named, "the files on the left, the lists on the right");

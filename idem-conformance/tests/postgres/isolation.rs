@@ -3,7 +3,7 @@
 
 use idem_core::store::postgres::Isolation;
 use idem_test::captured;
-use idem_test::conformance::store::{Setup, World};
+use idem_conformance::store::{Setup, World};
 use tracing::instrument::WithSubscriber;
 
 use crate::world::PostgresWorld;

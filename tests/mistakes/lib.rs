@@ -1,1 +1,0 @@
-//! Tests of the compile errors for user mistakes: `tests/ui`.

@@ -1,0 +1,62 @@
+use idem::Source;
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+#[derive(serde::Deserialize)]
+struct Event {
+    id: u64,
+}
+
+// case: connection_behind_an_alias
+type Tx<'a> = &'a mut PgConnection;
+
+#[idempotent(key = id)]
+async fn handler(_: Event, _: Tx<'_>) -> Result<(), BoxError> {
+//~             ^^^^^^^^^^^^^^^^^^^^^ a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)
+    Ok(())
+}
+
+// case: connection_by_value
+#[idempotent(key = id)]
+async fn handler(_: Event, _: PgConnection) -> Result<(), BoxError> {
+//~             ^^^^^^^^^^^^^^^^^^^^^^^^^^^ a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)
+    Ok(())
+}
+
+// case: connection_first
+#[idempotent(key = id)]
+async fn handler(_: &mut PgConnection, _: Event) -> Result<(), BoxError> {
+//~                 ^^^^^^^^^^^^^^^^^ the first parameter is the message, and the connection comes behind it: `async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`
+    Ok(())
+}
+
+// case: connection_missing
+#[idempotent(key = id)]
+async fn handler(_: Event) -> Result<(), BoxError> {
+//~             ^^^^^^^^^^ a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)
+    Ok(())
+}
+
+// case: connection_of_another_sqlx
+/// Stands in for sqlx 0.8 beside the 0.9 of idem: its types have the same names and are others.
+mod old_sqlx {
+    pub struct PgConnection;
+}
+
+#[idempotent(key = id)]
+async fn handler(_: Event, _: &mut old_sqlx::PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn register(store: Postgres, source: impl Source) {
+    let _ = Worker::new("billing", store, source).handler::<handler>();
+//~                                               ^^^^^^^ this handler takes `&mut old_sqlx::PgConnection`, which the store `idem::Postgres` does not have
+//~ note: `Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`
+}
+
+// case: connection_twice
+#[idempotent(key = id)]
+async fn handler(_: Event, _: &mut PgConnection, _: &mut PgConnection) -> Result<(), BoxError> {
+//~                                                 ^^^^^^^^^^^^^^^^^ a handler has one `&mut`, the connection; take other things by value, as `State<T>`
+    Ok(())
+}

@@ -1,6 +1,0 @@
-use idem::prelude::*;
-
-#[external(once)]
-struct Charge;
-
-fn main() {}

@@ -1,6 +1,0 @@
-use idem::KeyPart;
-
-#[derive(KeyPart)]
-struct Amount(f64);
-
-fn main() {}

@@ -1,8 +1,0 @@
-use idem::prelude::*;
-
-#[idempotent(key = id)]
-struct Event {
-    id: u64,
-}
-
-fn main() {}
