@@ -61,7 +61,9 @@ pub trait Source: Send + 'static {
     /// order that the broker cannot guarantee is an error.
     ///
     /// An error of the first call ends the start of the worker, with its message; later ones are retried. A
-    /// configuration that would lose or repeat messages is an error, whose message names the fix.
+    /// configuration that would lose or repeat messages is an [`Error::Config`](crate::Error::Config), whose message names the
+    /// fix. So is a queue, stream or consumer that was deleted since the first call: its messages are lost, so it must not be
+    /// created again silently. Later, such an error is also [`Health::unsubscribed`](crate::Health::unsubscribed).
     fn subscribe(&mut self, options: SubscribeOptions) -> impl Future<Output = Result<(), BoxError>> + Send;
 
     /// How long the broker can redeliver messages, as of the last [`subscribe`](Self::subscribe). A worker refuses to

@@ -38,6 +38,8 @@ struct State {
     paused: watch::Sender<Option<String>>,
     /// Why nothing that handlers stage is published.
     unrelayed: Mutex<Option<String>>,
+    /// Why the source cannot be consumed although its broker answers.
+    unsubscribed: Mutex<Option<String>>,
     /// Whether `paused` is `Some`. Each delivery asks, and `paused` is behind a lock.
     is_paused: AtomicBool,
     /// Milliseconds since `born`.
@@ -52,6 +54,7 @@ impl Health {
             database: AtomicBool::new(false),
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
+            unsubscribed: Mutex::new(None),
             is_paused: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             born: Instant::now(),
@@ -89,6 +92,24 @@ impl Health {
     /// Returns whether the subscription is active. `false` as soon as its stream has ended, for whatever reason.
     pub fn broker(&self) -> bool {
         self.all(|state| state.broker.load(Relaxed))
+    }
+
+    /// Returns why the source refuses to be consumed although its broker answers: the queue, stream or consumer was deleted
+    /// while the worker ran, or its settings would now lose or repeat messages. [`broker`](Self::broker) is `false` meanwhile.
+    /// The log has it as an error. The worker tries again and consumes when it is repaired, but does not repair it by itself.
+    /// Of several workers: the reason of the first that has one.
+    pub fn unsubscribed(&self) -> Option<String> {
+        self.0.iter().find_map(|state| state.unsubscribed().clone())
+    }
+
+    /// Returns whether that is another reason than before.
+    pub(crate) fn set_unsubscribed(&self, why: Option<String>) -> bool {
+        self.0.iter().fold(false, |changed, state| {
+            let mut unsubscribed = state.unsubscribed();
+            let changed = changed || *unsubscribed != why;
+            unsubscribed.clone_from(&why);
+            changed
+        })
     }
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
@@ -177,6 +198,10 @@ impl Health {
 impl State {
     fn unrelayed(&self) -> MutexGuard<'_, Option<String>> {
         self.unrelayed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unsubscribed(&self) -> MutexGuard<'_, Option<String>> {
+        self.unsubscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_paused(&self, why: Option<String>) {

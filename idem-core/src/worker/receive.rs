@@ -61,7 +61,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
                 if left {
                     leave::over(pipeline).await;
                 }
-                reopening.open(source, options, settled()).await;
+                reopening.open(source, options, settled(), &pipeline.health).await;
             } => {}
         }
         // The retention was changed while the worker ran. Ending the worker would not help.

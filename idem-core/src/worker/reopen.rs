@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use crate::{Source, SubscribeOptions};
+use crate::error::{chain, text};
+use crate::runtime::Health;
+use crate::{Error, Source, SubscribeOptions};
 
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -34,16 +36,36 @@ impl Reopening {
         self.waits.next().unwrap_or(LONGEST)
     }
 
-    /// Reopens the source, with unlimited retries. As cancel safe as [`Source::subscribe`].
-    pub(super) async fn open<Src: Source>(&mut self, source: &mut Src, options: &SubscribeOptions, settled: u64) {
+    /// Reopens the source, with unlimited retries. A source that refuses although its broker answers is an error in the log
+    /// and in `health`. As cancel safe as [`Source::subscribe`].
+    pub(super) async fn open<Src: Source>(
+        &mut self,
+        source: &mut Src,
+        options: &SubscribeOptions,
+        settled: u64,
+        health: &Health,
+    ) {
         loop {
             tokio::time::sleep(self.wait(settled)).await;
-            match source.subscribe(options.clone()).await {
-                Ok(()) => return,
-                Err(error) => tracing::warn!(source = source.name(), error, "the broker is still away"),
+            let opened = source.subscribe(options.clone()).await;
+            let refused = opened.as_ref().err().and_then(|error| refusal(&**error));
+            let is_new = health.set_unsubscribed(refused.clone());
+            match (opened, refused) {
+                (Ok(()), _) => return,
+                (Err(_), Some(why)) if is_new => {
+                    tracing::error!(source = source.name(), why, "nothing is consumed until this is repaired");
+                }
+                (Err(error), Some(_)) => tracing::debug!(source = source.name(), error, "nothing is consumed yet"),
+                (Err(error), None) => tracing::warn!(source = source.name(), error, "the broker is still away"),
             }
         }
     }
+}
+
+/// Returns the text of an error that does not pass with an outage: one of the configuration.
+fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let config = chain(error).filter_map(|part| part.downcast_ref()).find(|part| matches!(part, Error::Config(_)));
+    config.map(|config| text(config))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ struct Ended(Health);
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.set_broker(false);
+        self.0.set_unsubscribed(None);
         self.0.set_database(false);
     }
 }

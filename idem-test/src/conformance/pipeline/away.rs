@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use idem_core::store::StoreError;
-use idem_core::{BoxError, Delivery, Health, Source, SubscribeOptions};
+use idem_core::{BoxError, Delivery, Error, Health, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use crate::Tapped;
@@ -107,6 +107,55 @@ pub async fn an_outage_that_is_short_for_the_broker_costs_no_return<W: World>(wo
     line.outcomes(1).await;
     soon(line.queue.idle()).await;
     assert_eq!(line.queue.counts().deliveries, 1);
+    worker.stop().await;
+}
+
+/// A source that is lost after its first opening, and refuses to be opened again until it is repaired.
+struct Deleted {
+    opened: bool,
+    repaired: Arc<AtomicBool>,
+}
+
+impl Tap for Deleted {
+    type Ack = ();
+
+    async fn subscribe<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
+        if std::mem::replace(&mut self.opened, true) && !self.repaired.load(Relaxed) {
+            return Err(Error::Config("the queue was deleted".to_owned()).into());
+        }
+        source.subscribe(options).await
+    }
+
+    async fn next<S: Source>(&mut self, source: &mut S) -> Result<(Delivery, S::Acker), BoxError> {
+        match self.repaired.load(Relaxed) {
+            true => source.next().await,
+            false => Err("the consumer was cancelled".into()),
+        }
+    }
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
+        (delivery, ())
+    }
+}
+
+/// It is no outage, which ends by itself, so the health says why nothing is consumed.
+pub async fn a_source_that_refuses_to_open_again_is_an_error_until_it_is_repaired<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (repaired, shown) = (Arc::new(AtomicBool::new(false)), watch::Sender::new(None::<Health>));
+    let source = Tapped::new(line.queue.clone(), Deleted { opened: false, repaired: repaired.clone() });
+    let worker = line.start_at(source, Settings { health: Some(shown.clone()), ..Settings::default() });
+    let health = soon(shown.subscribe().wait_for(Option::is_some)).await.unwrap().clone().unwrap();
+    soon(async {
+        while health.unsubscribed().is_none_or(|why| why != "the queue was deleted") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(!health.is_ready());
+    repaired.store(true, Relaxed);
+    line.publish(Order::ok("a"));
+    line.outcomes(1).await;
+    assert_eq!((health.unsubscribed(), health.is_ready()), (None, true));
     worker.stop().await;
 }
 

@@ -114,6 +114,7 @@ macro_rules! __pipeline_in_every_mode {
             // away
             an_outage_that_is_long_for_the_broker_costs_one_return
             an_outage_that_is_short_for_the_broker_costs_no_return
+            a_source_that_refuses_to_open_again_is_an_error_until_it_is_repaired
             a_useless_source_is_opened_at_growing_intervals
             an_ack_that_is_never_answered_ends
             // brake
