@@ -3,8 +3,8 @@
 /// Why the server closed a channel.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Refusal {
-    /// The exchange is gone, or the user may not write to it: this concerns all messages.
-    Exchange,
+    /// Everything else: the exchange is gone, the user may not write to it, or an error of the server. It concerns all messages.
+    Broker,
     /// A message is larger than the server takes.
     TooLarge { size: usize, limit: usize },
     /// Something else about one message, for example a routing key that the user may not use.
@@ -16,17 +16,15 @@ impl Refusal {
     /// `rabbit_access_control`.)
     pub(crate) fn parse(code: u16, text: &str) -> Self {
         const ACCESS_REFUSED: u16 = 403;
-        const NOT_FOUND: u16 = 404;
         const PRECONDITION_FAILED: u16 = 406;
         match code {
-            NOT_FOUND => Self::Exchange,
             // The permissions of topics are checked per routing key: "access to topic 'a.b' in exchange ..".
-            ACCESS_REFUSED if !text.contains("access to topic ") => Self::Exchange,
+            ACCESS_REFUSED if text.contains("access to topic ") => Self::Message,
             PRECONDITION_FAILED => match sizes(text) {
                 Some((size, limit)) => Self::TooLarge { size, limit },
                 None => Self::Message,
             },
-            _ => Self::Message,
+            _ => Self::Broker,
         }
     }
 }
@@ -44,9 +42,9 @@ mod tests {
     #[test]
     fn a_refusal_concerns_one_message_or_the_exchange() {
         for (code, text, refusal) in [
-            (404, "NOT_FOUND - no exchange 'events' in vhost '/'", Refusal::Exchange),
-            (403, "ACCESS_REFUSED - access to exchange 'events' in vhost '/' refused for user 'u'", Refusal::Exchange),
-            (403, "ACCESS_REFUSED - cannot publish to internal exchange 'e' in vhost '/'", Refusal::Exchange),
+            (404, "NOT_FOUND - no exchange 'events' in vhost '/'", Refusal::Broker),
+            (403, "ACCESS_REFUSED - access to exchange 'events' in vhost '/' refused for user 'u'", Refusal::Broker),
+            (403, "ACCESS_REFUSED - cannot publish to internal exchange 'e' in vhost '/'", Refusal::Broker),
             (
                 403,
                 "ACCESS_REFUSED - access to topic 'a.b' in exchange 'events' in vhost '/' refused for user 'u'",
@@ -63,6 +61,13 @@ mod tests {
                 Refusal::TooLarge { size: 9, limit: 8 },
             ),
             (406, "PRECONDITION_FAILED - invalid message", Refusal::Message),
+            // Nothing in these says that it is about the message.
+            (403, "ACCESS_REFUSED - the node is shutting down", Refusal::Broker),
+            (405, "RESOURCE_LOCKED - cannot obtain exclusive access", Refusal::Broker),
+            (504, "CHANNEL_ERROR - expected 'channel.open'", Refusal::Broker),
+            (506, "RESOURCE_ERROR - out of memory", Refusal::Broker),
+            (541, "INTERNAL_ERROR", Refusal::Broker),
+            (599, "UNHEARD_OF", Refusal::Broker),
         ] {
             assert_eq!(Refusal::parse(code, text), refusal, "{text}");
         }

@@ -73,8 +73,9 @@ impl Exchange {
         };
         let answer = format!("{place} refuses a message: {code} {text}");
         match Refusal::parse(code, text) {
-            Refusal::Exchange => SinkError::broker(format!(
-                "{answer}. Check that the exchange exists, is not internal, and that the user has the permission `write` on it"
+            Refusal::Broker => SinkError::broker(format!(
+                "{answer}. Check that the exchange exists, is not internal, and that the user has the permission `write` on it; else \
+                 see the server's log"
             )),
             Refusal::TooLarge { limit, .. } => {
                 self.limit.fetch_min(limit, SeqCst);
