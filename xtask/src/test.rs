@@ -45,6 +45,7 @@ const RUN_BY_TESTS: &[(&str, &str)] = &[
     ("service", "tests/workers.rs"),
     ("operator", "tests/operator.rs"),
     ("rabbitmq", "tests/faults/tests/faults/example.rs"),
+    ("ordering_rabbitmq", "tests/faults/tests/faults/example.rs"),
     ("nats", "tests/faults/tests/faults/example.rs"),
     ("kafka", "tests/faults/tests/faults/example.rs"),
 ];
