@@ -48,6 +48,17 @@ impl Existing {
         self.request.unlimited = true;
         self
     }
+
+    /// Accepts a queue that deletes messages that were never processed, which is refused otherwise: by `x-expires`,
+    /// `x-message-ttl`, or `x-max-length` and `x-max-length-bytes` without `x-overflow=reject-publish`.
+    ///
+    /// **Those messages are lost** (or dead-lettered, if the queue has a dead-letter exchange), without a line in idem's log:
+    /// in an outage of the database, for example. A worker does not leave a queue with `x-expires` in a long outage: its
+    /// consumer keeps the queue for as long as the server's consumer timeout.
+    pub fn may_delete_unprocessed(mut self) -> Self {
+        self.request.may_delete = true;
+        self
+    }
 }
 
 impl IntoFuture for Existing {
@@ -82,8 +93,8 @@ impl Declare {
     /// Sets an argument of the queue, such as `x-single-active-consumer` or `x-max-length`. An existing queue with
     /// another value is refused, because the arguments of a queue cannot be changed.
     ///
-    /// `x-max-length` without `x-overflow=reject-publish` makes RabbitMQ drop or dead-letter the oldest messages when
-    /// the queue is full (RabbitMQ docs, "Queue length limit").
+    /// Arguments that make the queue delete messages that were never processed are refused, unless
+    /// [`may_delete_unprocessed`](Self::may_delete_unprocessed) accepts that.
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<Argument>) -> Self {
         self.request.argument(name.into(), value.into());
         self
@@ -103,6 +114,12 @@ impl Declare {
     ) -> Self {
         let arguments = arguments.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         self.request.bind(exchange.into(), routing_key.into(), arguments);
+        self
+    }
+
+    /// As [`Existing::may_delete_unprocessed`].
+    pub fn may_delete_unprocessed(mut self) -> Self {
+        self.request.may_delete = true;
         self
     }
 
@@ -127,7 +144,7 @@ async fn send(request: Request, config: Arc<Config>, name: String) -> Result<Que
     request.check(&name)?;
     let mut bare = Bare::open(&config).await?;
     let limits = Limits::of(&bare, &config);
-    let queue = Examined { address: &config.address, name: &name, request: &request, limits };
+    let queue = Examined { address: &config.address, name: &name, request: &request, limits, is_known: false };
     let found = queue_type::verify(&mut bare, queue, FieldTable::default()).await;
     bare.close().await;
     let found = found?;

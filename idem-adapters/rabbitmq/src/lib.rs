@@ -46,6 +46,10 @@
 //!   A large number, because -1 in a policy has no effect on some versions (rabbitmq-server pull request 14458). No
 //!   policy lifts the limit of an argument, but one of 0 or more ends that of -1: idem cannot see policies. A server older than 4.0 has no limit unless one is set; there, -1 drops a
 //!   message at its first return, so it is refused too.
+//! * No `x-expires`, no `x-message-ttl`, and no `x-max-length` (or `x-max-length-bytes`) without
+//!   `x-overflow=reject-publish`: the queue would delete messages that were never processed. It is refused, unless
+//!   [`Existing::may_delete_unprocessed`] accepts that. idem cannot see the same limits of a policy (`expires`, `message-ttl`,
+//!   `max-length`), nor a message's own `expiration` before it is delivered: use none of them.
 //! * A consumer timeout well above the handler timeout: see [`Options::consumer_timeout`].
 //! * The permission `read` on the queue, and `configure` to check the queue's type. Without `configure`, see
 //!   [`RabbitMq::queue_unverified`].
@@ -53,7 +57,7 @@
 //! # Several queues, several hosts
 //!
 //! [`Queue::and`] joins queues for one worker on one connection. Each queue has its own prefetch, and the queues take
-//! turns. [`RabbitMq::declare`] takes arguments and bindings, which are declared again at each subscribe.
+//! turns. [`RabbitMq::declare`] takes arguments and bindings; the bindings are made again at each subscribe.
 //! [`Options::hosts`] adds nodes of the cluster; each connection attempt tries every node.
 //!
 //! # Logins
@@ -125,6 +129,7 @@ mod subscription;
 mod suspects;
 mod tags;
 mod tls;
+mod unprocessed;
 mod unreadable;
 mod url;
 mod wide;

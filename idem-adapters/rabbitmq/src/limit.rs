@@ -90,7 +90,7 @@ fn integer(value: &AMQPValue) -> Option<i64> {
     }
 }
 
-fn text(value: &AMQPValue) -> String {
+pub(crate) fn text(value: &AMQPValue) -> String {
     integer(value).map_or_else(|| "something else than a number".to_owned(), |limit| limit.to_string())
 }
 

@@ -12,9 +12,10 @@ use crate::config::Config;
 use crate::connection::Link;
 use crate::error::broker;
 use crate::limit::Limits;
-use crate::queue_type::{self, Examined};
+use crate::queue_type::{self, Examined, Found};
 use crate::request::{Expected, Request};
 use crate::single::{Single, Taken};
+use crate::unprocessed;
 use crate::wide::{End, Wide};
 
 /// One queue of a source.
@@ -23,6 +24,8 @@ pub(crate) struct Member {
     pub(crate) request: Request,
     /// The arguments of the queue that had to be learned.
     arguments: FieldTable,
+    /// Whether the queue did not exist when this process started.
+    is_new: bool,
     subscription: Option<By>,
     /// How many more messages to take one at a time, on a connection that parses what lapin cannot. When lapin closes
     /// its connection at a message, everything prefetched is returned, and each return counts against a delivery limit.
@@ -38,8 +41,20 @@ pub(crate) enum By {
 }
 
 impl Member {
-    pub(crate) fn new(name: String, request: Request, arguments: FieldTable) -> Self {
-        Self { name: name.into(), request, arguments, subscription: None, narrow: 0 }
+    pub(crate) fn new(name: String, request: Request, found: Found) -> Self {
+        let Found { arguments, is_new } = found;
+        Self { name: name.into(), request, arguments, is_new, subscription: None, narrow: 0 }
+    }
+
+    /// Warns once if a worker that is not new has a new queue.
+    pub(crate) fn warn_if_new(&mut self) {
+        if std::mem::take(&mut self.is_new) {
+            tracing::warn!(
+                queue = %self.name,
+                "this worker has handled messages before, and its queue did not exist and was declared now: if it was deleted, \
+                 its messages are lost"
+            );
+        }
     }
 
     /// Returns the queue and its address, for errors.
@@ -50,9 +65,15 @@ impl Member {
     /// Checks the queue again: it may have been recreated with other arguments.
     pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, limits: Limits) -> Result<(), Error> {
         let known = self.arguments.clone();
-        let queue = Examined { address: &config.address, name: &self.name, request: &self.request, limits };
-        self.arguments = queue_type::verify(bare, queue, known).await?;
+        let queue =
+            Examined { address: &config.address, name: &self.name, request: &self.request, limits, is_known: true };
+        self.arguments = queue_type::verify(bare, queue, known).await?.arguments;
         Ok(())
+    }
+
+    /// Reports whether the server deletes the queue when it has had no consumer for some time.
+    pub(crate) fn expires(&self) -> bool {
+        unprocessed::expires(&self.arguments)
     }
 
     /// Refuses a queue that cannot keep its order: with several consumers at a time, one could receive the second

@@ -22,6 +22,7 @@ use crate::classic;
 use crate::error::{answer, broker, refused};
 use crate::limit::{self, Limits};
 use crate::request::{Expected, Request};
+use crate::unprocessed;
 
 /// More than the number of arguments that RabbitMQ has.
 const ROUNDS: usize = 32;
@@ -33,46 +34,76 @@ pub(crate) struct Examined<'a> {
     pub(crate) name: &'a str,
     pub(crate) request: &'a Request,
     pub(crate) limits: Limits,
+    /// Whether this process has seen the queue before. Then it is not declared again if it is gone.
+    pub(crate) is_known: bool,
+}
+
+/// A queue that can be consumed.
+pub(crate) struct Found {
+    pub(crate) arguments: FieldTable,
+    /// Whether it did not exist, and was declared.
+    pub(crate) is_new: bool,
 }
 
 /// Declares the queue if requested, and binds it. Refuses a queue that is not of the expected type. Returns the queue's
 /// arguments, so that the next check needs one round only: each refused declaration is a line in the server's log.
-pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTable) -> Result<FieldTable, Error> {
-    let Examined { address, name, request, limits } = queue;
+pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTable) -> Result<Found, Error> {
+    let Examined { address, name, request, limits, is_known } = queue;
     let expected = request.expected;
     let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
-    if expected != Expected::Declared {
-        exists(bare, address, name).await?;
+    let check = |arguments: &FieldTable| match request.may_delete {
+        true => Ok(()),
+        false => unprocessed::check(name, address, arguments),
+    };
+    check(&request.arguments)?;
+    let is_new = !exists(bare, address, name).await?;
+    if is_new && is_known {
+        return Err(deleted(name, address, expected));
+    }
+    if is_new && expected != Expected::Declared {
+        return Err(absent(name, address));
     }
     if expected == Expected::Unverified {
         limits.check_unseen(name, address)?;
-        return Ok(known);
+        return Ok(Found { arguments: known, is_new });
     }
-    match (declare_quorum(bare, queue, known).await?, expected) {
+    // Those of a classic queue may be invalid for a quorum queue.
+    let known = if expected == Expected::Classic { FieldTable::default() } else { known };
+    match (declare(bare, queue, Some("quorum"), known).await?, expected) {
         (Ok(_), Expected::Classic) => Err(refused(format!(
             "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
         ))),
-        (Err(text), Expected::Classic) => classic::check(name, address, &text).map(|()| FieldTable::default()),
+        (Err(text), Expected::Classic) => {
+            classic::check(name, address, &text)?;
+            // The server distinguishes a classic queue by default from one by its argument.
+            let arguments = match declare(bare, queue, Some("classic"), FieldTable::default()).await? {
+                Ok(arguments) => arguments,
+                Err(_) => declare(bare, queue, None, FieldTable::default()).await?.unwrap_or_default(),
+            };
+            check(&arguments).map(|()| Found { arguments, is_new })
+        }
         (Err(text), _) => Err(no_quorum_queue(name, address, &text)),
         (Ok(arguments), _) => {
             limits.check(name, address, &arguments)?;
+            check(&arguments)?;
             bindings::bind(bare, address, name, &request.bindings).await?;
-            Ok(arguments)
+            Ok(Found { arguments, is_new })
         }
     }
 }
 
-/// Declares a quorum queue. Returns its arguments, or the server's text if the queue has another type.
-async fn declare_quorum(
+/// Declares a queue of this kind. Returns its arguments, or the server's text if the queue has another type.
+async fn declare(
     bare: &mut Bare,
     queue: Examined<'_>,
+    queue_type: Option<&'static str>,
     known: FieldTable,
 ) -> Result<Result<FieldTable, String>, Error> {
-    let Examined { address, name, request, limits } = queue;
+    let Examined { address, name, request, limits, .. } = queue;
     let expected = request.expected;
     let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
     let failed = |error| broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
-    let mut arguments = quorum(request, known);
+    let mut arguments = of_kind(request, queue_type, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
         arguments.insert(limit::ARGUMENT.into(), limit);
     }
@@ -89,14 +120,14 @@ async fn declare_quorum(
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match parse_refusal(text) {
                 Verdict::NoQuorumQueue => return Ok(Err(text.to_owned())),
                 // Declare without a limit, so that the answer names the queue's.
-                Verdict::Limit => arguments = quorum(request, FieldTable::default()),
+                Verdict::Limit => arguments = of_kind(request, queue_type, FieldTable::default()),
                 Verdict::Has(argument, value) => {
                     arguments.insert(argument, value);
                 }
                 // The queue was recreated with other arguments since they were learned.
                 Verdict::Unclear if !started_anew => {
                     started_anew = true;
-                    arguments = quorum(request, FieldTable::default());
+                    arguments = of_kind(request, queue_type, FieldTable::default());
                 }
                 Verdict::Unclear => break,
             },
@@ -111,13 +142,15 @@ async fn declare_quorum(
     )))
 }
 
-/// Returns the arguments of a quorum queue: the requested and the known ones.
-fn quorum(request: &Request, known: FieldTable) -> FieldTable {
+/// Returns the arguments of a queue of this kind: the requested and the known ones.
+fn of_kind(request: &Request, queue_type: Option<&'static str>, known: FieldTable) -> FieldTable {
     let mut arguments = known;
     for (name, value) in &request.arguments {
         arguments.insert(name.clone(), value.clone());
     }
-    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    if let Some(queue_type) = queue_type {
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString(queue_type.into()));
+    }
     arguments
 }
 
@@ -135,17 +168,31 @@ pub(crate) fn is_single_active(arguments: &FieldTable) -> bool {
 const DURABLE: QueueDeclareOptions =
     QueueDeclareOptions { passive: false, durable: true, exclusive: false, auto_delete: false, nowait: false };
 
-async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<(), Error> {
+async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<bool, Error> {
     let passive = QueueDeclareOptions { passive: true, ..DURABLE };
-    let Err(error) = bare.declare(name, passive, FieldTable::default()).await else { return Ok(()) };
+    let Err(error) = bare.declare(name, passive, FieldTable::default()).await else { return Ok(true) };
     match answer(&error) {
-        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), _)) => Err(refused(format!(
-            "queue `{name}` does not exist on {address}: declare it there with x-queue-type=quorum, or use \
-             .declare(\"{name}\")"
-        ))),
+        // A classic queue whose node is away is not found either.
+        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) if text.contains("no queue") => Ok(false),
         Some((AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED), text)) => Err(no_quorum_queue(name, address, text)),
         _ => Err(broker(format!("cannot read the settings of queue `{name}` on {address}"), error)),
     }
+}
+
+fn absent(name: &str, address: &Address) -> Error {
+    refused(format!(
+        "queue `{name}` does not exist on {address}: declare it there with x-queue-type=quorum, or use .declare(\"{name}\")"
+    ))
+}
+
+fn deleted(name: &str, address: &Address, expected: Expected) -> Error {
+    let cure = match expected {
+        Expected::Declared => "restart this worker, which declares it",
+        _ => "declare it there again with its bindings",
+    };
+    refused(format!(
+        "queue `{name}` on {address} was deleted since this worker found it: messages that it had are lost, and no new ones          reach it. Find out why (an operator, an expiry, a server that was reset) and publish again what was lost. It is not          declared again by itself: {cure}"
+    ))
 }
 
 fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {

@@ -29,6 +29,8 @@ pub(crate) struct Request {
     pub(crate) bindings: Vec<Binding>,
     /// Whether the caller stated that this queue has no delivery limit.
     pub(crate) unlimited: bool,
+    /// Whether the caller accepts that the queue deletes messages that were not processed.
+    pub(crate) may_delete: bool,
     /// The arguments of the consumer.
     pub(crate) consumer: FieldTable,
     /// The first part that cannot be sent.
@@ -38,7 +40,7 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn new(expected: Expected) -> Self {
         let (arguments, consumer) = (FieldTable::default(), FieldTable::default());
-        Self { expected, arguments, bindings: Vec::new(), unlimited: false, consumer, refused: None }
+        Self { expected, arguments, bindings: Vec::new(), unlimited: false, may_delete: false, consumer, refused: None }
     }
 
     /// Returns a short string. A longer text is recorded as refused, because lapin panics on it.

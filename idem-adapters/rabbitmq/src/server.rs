@@ -55,11 +55,12 @@ impl RabbitMq {
         Options::new(url.into())
     }
 
-    /// Returns an existing quorum queue, whatever its other arguments.
+    /// Returns an existing quorum queue.
     ///
     /// # Errors
     /// When awaited: the queue does not exist; it is not a quorum queue; it has a delivery limit, or has none set on
-    /// RabbitMQ 4.0 and later without [`delivery_limit_by_policy`](Options::delivery_limit_by_policy); or the user
+    /// RabbitMQ 4.0 and later without [`delivery_limit_by_policy`](Options::delivery_limit_by_policy); it deletes messages
+    /// that were never processed, without [`may_delete_unprocessed`](Existing::may_delete_unprocessed); or the user
     /// lacks the permission to check this. The message names the fix.
     pub fn queue(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Existing)
@@ -68,7 +69,9 @@ impl RabbitMq {
     /// Declares a durable quorum queue if it does not exist; on RabbitMQ 4.0 and later without a delivery limit
     /// (`x-delivery-limit` of -1). An existing queue may have other arguments in addition to the requested ones.
     ///
-    /// The queue is declared and bound again at each subscribe, so that it is recreated after it was deleted.
+    /// The queue is bound again at each subscribe. If it was deleted since, it is not declared again, because its messages are
+    /// lost: each subscribe fails until another start declares it, and [`Health::unsubscribed`](idem_core::Health::unsubscribed)
+    /// has the reason. A start that declares the queue of a worker that has handled messages before logs a warning.
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
@@ -84,7 +87,9 @@ impl RabbitMq {
     /// ```
     ///
     /// # Errors
-    /// When awaited: the queue exists with another type, with a delivery limit or with another value of an argument; an
+    /// When awaited: the queue exists with another type, with a delivery limit or with another value of an argument; it
+    /// deletes messages that were never processed, without
+    /// [`may_delete_unprocessed`](Declare::may_delete_unprocessed); an
     /// exchange that it is to be bound to does not exist; or the user lacks the permission. The message names the fix.
     pub fn declare(&self, name: impl Into<String>) -> Declare {
         let config = Arc::clone(&self.config);
@@ -95,7 +100,7 @@ impl RabbitMq {
     /// `configure`, which RabbitMQ requires to report a queue's type and arguments. From RabbitMQ 4.0 on, the caller must
     /// also know that the queue drops no messages, and state it by
     /// [`without_delivery_limit`](Existing::without_delivery_limit). Before 4.0, a delivery limit that somebody has set
-    /// goes unnoticed.
+    /// goes unnoticed, and so do an expiry, a TTL and a length limit on every version.
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
@@ -135,7 +140,8 @@ impl RabbitMq {
     ///
     /// # Errors
     /// When awaited: the queue does not exist; it is a quorum queue (use [`queue`](Self::queue)), a stream, not
-    /// durable, exclusive or auto-delete; or the user lacks the permission `configure`.
+    /// durable, exclusive or auto-delete; it deletes messages that were never processed, without
+    /// [`may_delete_unprocessed`](Existing::may_delete_unprocessed); or the user lacks the permission `configure`.
     pub fn classic_queue(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Classic)
     }

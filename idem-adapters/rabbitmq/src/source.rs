@@ -7,7 +7,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
-use lapin::types::FieldTable;
 use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
@@ -18,6 +17,7 @@ use crate::connection::Link;
 use crate::error::{self, broker, silent};
 use crate::lag::Asked;
 use crate::member::Member;
+use crate::queue_type::Found;
 use crate::request::Request;
 use crate::single::Taken;
 use crate::subscription::{DRAIN, SUBSCRIBE, Subscription};
@@ -49,8 +49,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(config: Arc<Config>, name: String, request: Request, arguments: FieldTable) -> Self {
-        let member = Member::new(name, request, arguments);
+    pub(crate) fn new(config: Arc<Config>, name: String, request: Request, found: Found) -> Self {
+        let member = Member::new(name, request, found);
         let (name, asked) = (Arc::clone(&member.name), Asked::default());
         Self { config, name, members: vec![member], link: None, subscription: None, turn: 0, asked }
     }
@@ -166,7 +166,8 @@ impl Source for Queue {
         &self.name
     }
 
-    /// Checks each queue again each time: it may have been recreated with other arguments.
+    /// Checks each queue again each time: it may have been recreated with other arguments. One that is gone is an error, also
+    /// if it was declared: its messages are lost.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         checks::check(&self.config, &self.name, &self.place(), &options)?;
         self.close().await;
@@ -185,6 +186,9 @@ impl Source for Queue {
             self.config.first.leave(host);
             self.close().await;
             return Err(error);
+        }
+        if options.has_history {
+            self.members.iter_mut().for_each(Member::warn_if_new);
         }
         let ordered = options.order == DeliveryOrder::Queue;
         self.subscription = Some(Subscription { live: true, ordered, max_unsettled: options.max_unsettled, host });
@@ -205,9 +209,11 @@ impl Source for Queue {
         false
     }
 
-    /// Returns the [`consumer_timeout`](crate::Options::consumer_timeout) option.
+    /// Returns the [`consumer_timeout`](crate::Options::consumer_timeout) option; `None` for a queue that expires while it has
+    /// no consumer.
     fn unsettled_limit(&self) -> Option<Duration> {
-        Some(self.config.consumer_timeout)
+        let expires = self.members.iter().any(Member::expires);
+        (!expires).then_some(self.config.consumer_timeout)
     }
 
     /// The prefetch applies to each queue.
@@ -282,6 +288,8 @@ impl fmt::Debug for Queue {
 
 #[cfg(test)]
 mod tests {
+    use lapin::types::FieldTable;
+
     use super::*;
     use crate::RabbitMq;
     use crate::request::Expected;
@@ -290,7 +298,8 @@ mod tests {
     fn a_queue_shows_no_password() {
         let config = Arc::new(RabbitMq::options("amqp://u:s3ntinel@h").config().unwrap());
         let request = Request::new(Expected::Existing);
-        let queue = Queue::new(config, "orders".to_owned(), request, FieldTable::default());
+        let queue =
+            Queue::new(config, "orders".to_owned(), request, Found { arguments: FieldTable::default(), is_new: false });
         let ended = queue.ended(&queue.place(), "so");
         for text in [format!("{queue:?}"), ended.to_string(), format!("{ended:?}")] {
             assert!(text.contains("orders") && !text.contains("s3ntinel"), "{text}");

@@ -15,7 +15,8 @@ async fn a_clean_start_logs_no_error() {
     tracing::subscriber::set_global_default(subscriber).unwrap();
     // The server reports an argument by refusing a declaration without it.
     let arguments = [
-        ("x-message-ttl", AMQPValue::LongLongInt(60_000)),
+        ("x-max-length", AMQPValue::LongLongInt(60_000)),
+        ("x-overflow", AMQPValue::LongString("reject-publish".into())),
         ("x-dead-letter-exchange", AMQPValue::LongString("".into())),
     ];
     world.declare("quorum", &arguments).await;

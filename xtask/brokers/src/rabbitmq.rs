@@ -43,8 +43,10 @@ impl RabbitMq {
         if self.limits {
             arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
         }
-        // The queue expires even after a failed test.
-        arguments.insert("x-expires".into(), AMQPValue::LongInt(3_600_000));
+        // idem refuses to consume a queue that expires.
+        if queue != self.queue {
+            arguments.insert("x-expires".into(), AMQPValue::LongInt(3_600_000));
+        }
         let options = QueueDeclareOptions { durable: true, ..Default::default() };
         self.channel.queue_declare(queue.into(), options, arguments).await?;
         Ok(())

@@ -7,9 +7,9 @@ use lapin::options::{BasicConsumeOptions, BasicPublishOptions, ExchangeDeclareOp
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, ExchangeKind};
 
-/// Declares the world's queue, which expires after its test.
+/// Declares the world's queue.
 async fn declared(world: &World) -> Declare {
-    world.rabbit().await.declare(&world.queue).argument("x-expires", 600_000)
+    world.rabbit().await.declare(&world.queue)
 }
 
 async fn refusal(declare: Declare) -> String {
@@ -34,10 +34,12 @@ async fn a_queue_is_declared_with_the_arguments_that_are_asked_for() {
 #[tokio::test]
 async fn another_value_than_the_queue_has_is_refused() {
     let Some(world) = World::empty().await else { return };
-    declared(&world).await.argument("x-max-length", 10).argument("x-overflow", "reject-publish").await.unwrap();
-    declared(&world).await.argument("x-max-length", 10_i64).await.unwrap();
+    for length in [Argument::from(10), Argument::from(10_i64)] {
+        let declared = declared(&world).await.argument("x-max-length", length);
+        declared.argument("x-overflow", "reject-publish").await.unwrap();
+    }
     for (name, value) in [("x-max-length", Argument::from(11)), ("x-message-ttl", Argument::from(5))] {
-        let refused = refusal(declared(&world).await.argument(name, value)).await;
+        let refused = refusal(declared(&world).await.may_delete_unprocessed().argument(name, value)).await;
         assert!(refused.contains(name) && refused.contains(&world.queue), "{refused}");
         assert!(refused.contains("cannot be changed"), "{refused}");
     }
@@ -75,20 +77,28 @@ async fn remove_exchange(world: &World) {
     world.channel.exchange_delete(world.queue.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
 }
 
+/// Its messages are lost, so somebody must know. A new start declares it again, with its bindings.
 #[tokio::test]
-async fn a_queue_that_was_deleted_comes_back_with_its_bindings() {
+async fn a_queue_that_was_deleted_is_not_declared_again_by_the_same_process() {
     let Some(world) = World::empty().await else { return };
     exchange(&world, ExchangeKind::Topic).await;
-    let mut queue = declared(&world).await.bind(&world.queue, "order.*").bind(&world.queue, "refund").await.unwrap();
+    let start =
+        async || declared(&world).await.bind(&world.queue, "order.*").bind(&world.queue, "refund").await.unwrap();
+    let mut queue = start().await;
     queue.subscribe(subscribe_options(1)).await.unwrap();
+    world.delete().await;
+    loss(&mut queue).await;
     for _ in 0..2 {
-        for routing_key in ["order.paid", "refund"] {
-            publish(&world, routing_key, FieldTable::default()).await;
-            next(&mut queue).await.1.ack().await.unwrap();
-        }
-        world.delete().await;
-        loss(&mut queue).await;
-        queue.subscribe(subscribe_options(1)).await.unwrap();
+        let error = queue.subscribe(subscribe_options(1)).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Error::Config(_))), "{error:?}");
+        let error = error.to_string();
+        assert!(error.contains(&world.queue) && error.contains("was deleted"), "{error}");
+    }
+    start().await;
+    queue.subscribe(subscribe_options(1)).await.unwrap();
+    for routing_key in ["order.paid", "refund"] {
+        publish(&world, routing_key, FieldTable::default()).await;
+        next(&mut queue).await.1.ack().await.unwrap();
     }
     remove_exchange(&world).await;
 }

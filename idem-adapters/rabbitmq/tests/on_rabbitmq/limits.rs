@@ -1,9 +1,10 @@
-//! Delivery limits of queues.
+//! Delivery limits of queues, and limits by which they delete what was not processed.
 
 use crate::common::{World, subscribe_options};
 use idem_core::{Error, Source};
 use idem_rabbitmq::RabbitMq;
-use lapin::types::AMQPValue;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::{AMQPValue, FieldTable};
 
 /// Returns the errors of `queue` and `declare` for the world's queue.
 async fn refusals(world: &World) -> [String; 2] {
@@ -69,13 +70,65 @@ async fn a_queue_that_is_declared_has_no_delivery_limit() {
     queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
     // The server refuses to declare it again with other arguments.
-    let mut arguments = lapin::types::FieldTable::default();
+    let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     if world.major().await >= 4 {
         arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
     }
-    let options = lapin::options::QueueDeclareOptions { durable: true, ..Default::default() };
+    let options = QueueDeclareOptions { durable: true, ..Default::default() };
     world.channel.queue_declare(world.queue.as_str().into(), options, arguments).await.unwrap();
     assert!(rabbit.queue(&world.queue).await.is_ok());
     world.delete().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_deletes_unprocessed_messages_is_refused_unless_that_is_accepted() {
+    let long = |text: &str| AMQPValue::LongString(text.into());
+    for (name, value) in [
+        ("x-expires", AMQPValue::LongInt(60_000)),
+        ("x-message-ttl", AMQPValue::LongInt(60_000)),
+        ("x-max-length", AMQPValue::LongInt(100)),
+        ("x-max-length-bytes", AMQPValue::LongInt(100)),
+    ] {
+        for kind in ["quorum", "classic", "classic by default"] {
+            let Some(world) = World::empty().await else { return };
+            let rabbit = world.rabbit().await;
+            match kind {
+                "classic by default" => {
+                    let mut table = FieldTable::default();
+                    table.insert(name.into(), value.clone());
+                    let options = QueueDeclareOptions { durable: true, ..Default::default() };
+                    world.channel.queue_declare(world.queue.as_str().into(), options, table).await.unwrap();
+                }
+                kind => world.declare(kind, &[(name, value.clone()), ("x-overflow", long("drop-head"))]).await,
+            }
+            let open =
+                || if kind == "quorum" { rabbit.queue(&world.queue) } else { rabbit.classic_queue(&world.queue) };
+            let error = open().await.unwrap_err();
+            assert!(matches!(error, Error::Config(_)), "{error:?}");
+            let error = error.to_string();
+            for part in
+                [&format!("{name}="), &*world.queue, "declare a queue with another name", ".may_delete_unprocessed()"]
+            {
+                assert!(error.contains(part), "{part} is not in {error}");
+            }
+            let mut queue = open().may_delete_unprocessed().await.unwrap();
+            queue.subscribe(subscribe_options(1)).await.unwrap();
+            // Without a consumer it would expire.
+            assert_eq!(queue.unsettled_limit().is_none(), name == "x-expires");
+            queue.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_would_delete_unprocessed_messages_is_not_declared_unless_that_is_accepted() {
+    let Some(world) = World::empty().await else { return };
+    let rabbit = world.rabbit().await;
+    let declare = || rabbit.declare(&world.queue).argument("x-expires", 60_000);
+    let error = declare().await.unwrap_err().to_string();
+    assert!(error.contains("x-expires=60000") && error.contains(".may_delete_unprocessed()"), "{error}");
+    let error = rabbit.queue(&world.queue).await.unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+    declare().may_delete_unprocessed().await.unwrap();
 }

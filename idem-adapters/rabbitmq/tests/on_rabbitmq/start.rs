@@ -70,7 +70,7 @@ async fn a_stream_is_refused() {
 async fn a_requested_classic_queue_is_accepted_with_any_arguments() {
     let Some(world) = World::empty().await else { return };
     world
-        .declare("classic", &[("x-max-priority", AMQPValue::LongInt(5)), ("x-max-length", AMQPValue::LongInt(9))])
+        .declare("classic", &[("x-max-priority", AMQPValue::LongInt(5)), ("x-dead-letter-exchange", text("it's"))])
         .await;
     world.publish("x").await;
     let mut queue = world.rabbit().await.classic_queue(&world.queue).await.unwrap();
@@ -113,7 +113,6 @@ async fn a_quorum_queue_is_accepted_with_any_arguments() {
     let arguments = [
         ("x-dead-letter-exchange", text("it's")),
         ("x-dead-letter-routing-key", text("")),
-        ("x-message-ttl", AMQPValue::LongLongInt(60_000)),
         ("x-max-length", AMQPValue::ShortInt(100)),
         ("x-overflow", text("reject-publish")),
         ("x-single-active-consumer", AMQPValue::Boolean(true)),
@@ -127,7 +126,7 @@ async fn a_quorum_queue_is_accepted_with_any_arguments() {
 
     // The learned arguments no longer apply.
     world.delete().await;
-    world.declare("quorum", &[("x-max-length", AMQPValue::ShortInt(200))]).await;
+    world.declare("quorum", &[("x-dead-letter-exchange", text("other"))]).await;
     queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
 }
@@ -165,7 +164,7 @@ async fn an_order_by_queue_needs_a_single_active_consumer() {
 #[tokio::test]
 async fn a_queue_with_one_consumer_at_a_time_has_one_ordering_key() {
     let Some(world) = World::empty().await else { return };
-    let arguments = [("x-max-length", AMQPValue::LongInt(100)), ("x-single-active-consumer", AMQPValue::Boolean(true))];
+    let arguments = [("x-dead-letter-exchange", text("")), ("x-single-active-consumer", AMQPValue::Boolean(true))];
     world.declare("quorum", &arguments).await;
     world.publish("a").await;
     world.publish("b").await;
@@ -252,7 +251,7 @@ async fn a_queue_with_a_long_name_is_judged_or_left_to_the_user() {
     queue.close().await;
     world.delete().await;
 
-    world.declare("quorum", &[]).await;
+    world.declare("quorum", &[("x-dead-letter-exchange", text("other"))]).await;
     for error in refusals(&world).await {
         assert!(error.contains("cannot determine whether") && error.contains(".queue_unverified("), "{error}");
     }

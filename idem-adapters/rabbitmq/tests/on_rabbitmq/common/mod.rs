@@ -35,6 +35,30 @@ pub(crate) struct World {
     pub(crate) queue: String,
     pub(crate) channel: Channel,
     pub(crate) connection: Connection,
+    pub(crate) _deletion: Deletion,
+}
+
+/// Deletes the queue when its test has ended, also if it has failed. It does not expire: idem refuses such a queue.
+pub(crate) struct Deletion {
+    url: String,
+    queue: String,
+}
+
+impl Drop for Deletion {
+    fn drop(&mut self) {
+        let (url, queue) = (self.url.clone(), self.queue.clone());
+        let delete = async move {
+            let connection = Connection::connect(&url, ConnectionProperties::default()).await?;
+            connection.create_channel().await?.queue_delete(queue.into(), QueueDeleteOptions::default()).await?;
+            connection.close(200, "done".into()).await
+        };
+        // On its own thread, because a runtime cannot wait inside of another one.
+        let _ = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let _ = runtime.block_on(async { timeout(LONG, delete).await });
+        })
+        .join();
+    }
 }
 
 impl World {
@@ -54,7 +78,8 @@ impl World {
         channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
         let queue = format!("idem-test-{}-{now}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Some(Self { url, queue, channel, connection })
+        let _deletion = Deletion { url: url.clone(), queue: queue.clone() };
+        Some(Self { url, queue, channel, connection, _deletion })
     }
 
     /// Declares a queue of this kind. A quorum queue has no delivery limit.
@@ -79,13 +104,10 @@ impl World {
         u32::from(start[at] - b'0')
     }
 
-    /// Declares a queue that expires after its test, including a failed one.
+    /// Declares a queue with these arguments only.
     pub(crate) async fn declare_as_is(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
         let mut table = FieldTable::default();
         table.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
-        if kind != "stream" {
-            table.insert("x-expires".into(), AMQPValue::LongInt(600_000));
-        }
         for (name, value) in arguments {
             table.insert((*name).into(), value.clone());
         }

@@ -52,8 +52,7 @@ impl Raw {
 
     /// Declares a quorum queue with these further arguments.
     async fn declare(&mut self, queue: &str, arguments: &[u8]) {
-        let common = [b"\x0cx-queue-typeS\0\0\0\x06quorum\x09x-expiresI", &[0, 9, 0, 0][..]].concat();
-        let arguments = [&common, arguments].concat();
+        let arguments = [&b"\x0cx-queue-typeS\0\0\0\x06quorum"[..], arguments].concat();
         let name = [&[queue.len() as u8], queue.as_bytes()].concat();
         let length = (arguments.len() as u32).to_be_bytes();
         self.send(1, 1, &[&[0, 50, 0, 10, 0, 0], &name[..], &[2], &length, &arguments].concat()).await;
