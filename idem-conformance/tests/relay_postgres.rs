@@ -27,7 +27,7 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     let message = |text: &str| Outgoing::new("orders", text.to_owned()).key("k");
     let mut first = PgConnection::connect(&world.url).await.unwrap();
     let mut second = PgConnection::connect(&world.url).await.unwrap();
-    outbox.stage(&mut second, [message("before")]).await.unwrap();
+    stage(&outbox, &mut second, [message("before")]).await;
     sink.wait_for(|sink| sink.published().len() == 1).await;
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, [message("late")]).await.unwrap();
@@ -35,13 +35,13 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     let began = Instant::now();
     let mut others = 0;
     while began.elapsed() < Duration::from_secs(7) {
-        outbox.stage(&mut second, [message(&format!("other {others}"))]).await.unwrap();
+        stage(&outbox, &mut second, [message(&format!("other {others}"))]).await;
         others += 1;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let began = Instant::now();
     late.commit().await.unwrap();
-    outbox.stage(&mut second, [message("later")]).await.unwrap();
+    stage(&outbox, &mut second, [message("later")]).await;
     tokio::time::timeout(Duration::from_secs(20), sink.wait_for(|sink| sink.published().len() == others + 3))
         .await
         .unwrap();
@@ -99,13 +99,13 @@ async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
     let mut second = PgConnection::connect(&world.url).await.unwrap();
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, (0..500).map(|n| message(format!("{n:03}")))).await.unwrap();
-    outbox.stage(&mut second, [message("before".to_owned())]).await.unwrap();
+    stage(&outbox, &mut second, [message("before".to_owned())]).await;
     sink.0.wait_for(|sink| sink.published().len() == 1).await;
     late.commit().await.unwrap();
     // The floors advance, while most of it is not read yet.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(sink.0.published().len() < 450, "the broker is too quick for this test");
-    outbox.stage(&mut second, [message("later".to_owned())]).await.unwrap();
+    stage(&outbox, &mut second, [message("later".to_owned())]).await;
     tokio::time::timeout(Duration::from_secs(25), sink.0.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
     let texts: Vec<String> = sink
         .0
@@ -145,12 +145,12 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
     let mut second = PgConnection::connect(&world.url).await.unwrap();
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, (0..150).map(|n| message(format!("{n:03}"), "k"))).await.unwrap();
-    outbox.stage(&mut second, [message("before".to_owned(), "k")]).await.unwrap();
+    stage(&outbox, &mut second, [message("before".to_owned(), "k")]).await;
     sink.wait_for(|sink| sink.calls() == 1).await;
     // The floors advance beyond their ids.
     let (began, mut others) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(5) {
-        outbox.stage(&mut second, [message("other".to_owned(), "l")]).await.unwrap();
+        stage(&outbox, &mut second, [message("other".to_owned(), "l")]).await;
         others += 1;
         sink.wait_for(|sink| sink.published().len() == others).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -158,11 +158,11 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
     late.commit().await.unwrap();
     // A read that finds these has found the late ones.
     for _ in 0..3 {
-        outbox.stage(&mut second, [message("other".to_owned(), "l")]).await.unwrap();
+        stage(&outbox, &mut second, [message("other".to_owned(), "l")]).await;
         others += 1;
         sink.wait_for(|sink| sink.published().len() == others).await;
     }
-    outbox.stage(&mut second, [message("later".to_owned(), "k")]).await.unwrap();
+    stage(&outbox, &mut second, [message("later".to_owned(), "k")]).await;
     fails.send_replace(true);
     let all = sink.wait_for(|sink| sink.published().len() == others + 152);
     tokio::time::timeout(Duration::from_secs(25), all).await.unwrap();
@@ -189,7 +189,7 @@ async fn dead_index_entries_are_not_read_again_and_again() {
     let store = world.store(Setup::default()).await.unwrap();
     let outbox = store.outbox("billing");
     let mut own = PgConnection::connect(&world.url).await.unwrap();
-    outbox.stage(&mut own, [Outgoing::new("orders", "")]).await.unwrap();
+    stage(&outbox, &mut own, [Outgoing::new("orders", "")]).await;
     let mut dump = PgConnection::connect(&world.url).await.unwrap();
     raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").execute(&mut dump).await.unwrap();
     let table = world.own("outbox_messages");
@@ -216,10 +216,7 @@ async fn dead_index_entries_are_not_read_again_and_again() {
     }
     // Floors follow what is published.
     for n in 0..40 {
-        outbox
-            .stage(&mut own, (0..64).map(|key| Outgoing::new("orders", format!("{n} {key}")).key(key)))
-            .await
-            .unwrap();
+        stage(&outbox, &mut own, (0..64).map(|key| Outgoing::new("orders", format!("{n} {key}")).key(key))).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let (schema, name) = table.split_once('.').unwrap();
@@ -254,7 +251,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     let store = world.store(Setup::default()).await.unwrap();
     let mut own = PgConnection::connect(&world.url).await.unwrap();
     let messages = ["again", "dead"].map(|text| Outgoing::new("orders", text).key("k"));
-    store.outbox("billing").stage(&mut own, messages).await.unwrap();
+    stage(&store.outbox("billing"), &mut own, messages).await;
     let (outbox, token) = (store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
     let lanes = store.take_lanes(outbox, token, Duration::from_secs(60), 64).await.unwrap();
     let look = |lane: u8| LaneLook { lane, floor: 0, limit: 16 };
@@ -282,4 +279,15 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     let left = read(1000).await.rows;
     assert_eq!(left.iter().map(|row| row.message.attempt()).collect::<Vec<_>>(), [2]);
     assert_eq!(idem_core::StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
+}
+
+/// Stages and commits.
+async fn stage(
+    outbox: &idem_core::StoreOutbox<idem_core::Postgres>,
+    connection: &mut sqlx::PgConnection,
+    messages: impl IntoIterator<Item = idem_core::Outgoing>,
+) {
+    let mut tx = sqlx::Connection::begin(connection).await.unwrap();
+    outbox.stage(&mut tx, messages).await.unwrap();
+    tx.commit().await.unwrap();
 }

@@ -46,7 +46,7 @@ impl Outbox {
     /// ```
     ///
     /// # Errors
-    /// The message has no JSON form, or the handler has returned. When it has returned, it is a failure of this handler if
+    /// The message has no JSON form, or the handler has ended. When it has returned, it is a failure of this handler if
     /// the worker does not have that handler, or if that handler could not take the message: its codec does not read it,
     /// its key is empty, or it is larger than [`max_payload`](crate::Worker::max_payload).
     pub fn local<H: Handler<Message: Serialize>>(&self, message: &H::Message) -> Result<LocalStaging<'_>, BoxError> {

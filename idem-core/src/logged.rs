@@ -1,6 +1,7 @@
 //! The log and the traces of a unit test.
 
-use std::sync::LazyLock;
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex};
 
 use tracing::subscriber::NoSubscriber;
 use tracing::{Dispatch, Subscriber};
@@ -13,6 +14,29 @@ static OTHERS: LazyLock<[Dispatch; 2]> = LazyLock::new(|| [(); 2].map(|()| Dispa
 pub(crate) fn with_subscriber<T>(subscriber: impl Subscriber + Send + Sync + 'static, work: impl FnOnce() -> T) -> T {
     LazyLock::force(&OTHERS);
     tracing::subscriber::with_default(subscriber, work)
+}
+
+/// The lines of a log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns the text logged by `work`.
+pub(crate) fn text(work: impl FnOnce()) -> String {
+    let log = Log::default();
+    let writer = log.clone();
+    with_subscriber(tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish(), work);
+    let text = log.0.lock().unwrap().clone();
+    String::from_utf8(text).unwrap()
 }
 
 /// Does the work while its spans belong to traces, whose context is propagated as W3C's Trace Context.

@@ -27,7 +27,9 @@ async fn a_relay_counts_what_is_published_refused_and_given_up() {
     let store = Sqlite::connect(&url(&directory)).await.unwrap();
     let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
     let outbox = store.outbox("shop");
-    outbox.stage(&mut db, ["one", "two", "bad"].map(|text| Outgoing::new("orders", text))).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    outbox.stage(&mut tx, ["one", "two", "bad"].map(|text| Outgoing::new("orders", text))).await.unwrap();
+    tx.commit().await.unwrap();
     let sink = MemorySink::new();
     sink.on_publish(|message| match &message.payload()[..] {
         b"bad" => Reply::Refuse("no queue is bound".to_owned()),
@@ -56,7 +58,9 @@ async fn a_relay_tells_how_many_messages_are_dead() {
     let store = Sqlite::connect(&url(&directory)).await.unwrap();
     let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
     let outbox = store.outbox("shop");
-    outbox.stage(&mut db, [Outgoing::new("orders", "bad")]).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    outbox.stage(&mut tx, [Outgoing::new("orders", "bad")]).await.unwrap();
+    tx.commit().await.unwrap();
     let sink = MemorySink::new();
     sink.on_publish(|_| Reply::Refuse("no queue is bound".to_owned()));
     let dead = async {
@@ -85,7 +89,9 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
     let directory = tempfile::tempdir().unwrap();
     let store = Sqlite::connect(&url(&directory)).await.unwrap();
     let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
-    store.outbox("shop").stage(&mut db, [Outgoing::new("orders", "")]).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    store.outbox("shop").stage(&mut tx, [Outgoing::new("orders", "")]).await.unwrap();
+    tx.commit().await.unwrap();
     let aged = "UPDATE idem_outbox_messages SET created_at = created_at - 7200000";
     sqlx::raw_sql(aged).execute(&mut db).await.unwrap();
     let worker = Worker::new("shop", store, Broker::new().queue("payments")).handler::<stages>();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use idem_core::BoxError;
+use idem_core::{BoxError, Outbox};
 use tokio::sync::watch;
 
 use crate::store::World;
@@ -19,6 +19,8 @@ pub(super) struct Desk {
     /// How many runs are waiting.
     pub(super) waiting: watch::Sender<usize>,
     pub(super) go: watch::Sender<bool>,
+    /// The outboxes of the runs of handlers that stage.
+    pub(super) outboxes: Arc<Mutex<Vec<Outbox>>>,
     /// The payment provider of the handlers that call one.
     pub(super) provider: Provider,
 }
@@ -32,6 +34,7 @@ impl Desk {
             handling: Arc::default(),
             waiting: watch::Sender::new(0),
             go: watch::Sender::new(false),
+            outboxes: Arc::default(),
             provider: Provider::new(),
         }
     }

@@ -46,6 +46,7 @@ macro_rules! __pipeline_in_every_mode {
             a_rollback_by_the_handler_is_dead_without_effect
             a_rollback_and_begin_before_an_error_is_retried_without_effect
             a_rollback_harms_no_neighbour
+            a_nested_transaction_that_never_began_is_retried_and_harms_no_neighbour
             a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well
             a_nested_transaction_is_allowed
@@ -202,6 +203,8 @@ macro_rules! __pipeline_in_every_mode {
             nothing_is_staged_by_a_run_that_fails
             a_nested_rollback_keeps_what_was_staged
             a_message_that_cannot_be_sent_is_a_failure
+            two_messages_with_one_id_are_a_failure
+            a_handler_that_has_ended_stages_nothing
             a_message_over_the_limit_of_the_relay_is_a_failure
             a_message_that_runs_again_stages_under_the_same_ids
             each_of_many_messages_stages_once

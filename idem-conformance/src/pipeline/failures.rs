@@ -162,6 +162,31 @@ pub async fn a_rollback_harms_no_neighbour<W: World>(world: W) {
     }
 }
 
+/// A driver that loses the future of a `begin` rolls back the whole transaction. This is a failure like any other, whose
+/// error says so, and harms no neighbour.
+pub async fn a_nested_transaction_that_never_began_is_retried_and_harms_no_neighbour<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for n in 0..20 {
+        match n {
+            3 => line.publish(Order::new("3", &[Act::Unbegun])),
+            13 => line.publish(Order::new("13", &[Act::UnbegunWrite])),
+            _ => line.publish(Order::ok(&n.to_string())),
+        }
+    }
+    let once = Settings { retry: RetryPolicy::new().max_attempts(2), ..Settings::default() };
+    let mut outcomes = line.run_with(once, 22).await;
+    outcomes.sort();
+    assert_eq!(outcomes[..2], ["dead: exhausted"; 2]);
+    assert!(outcomes[2..20].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    assert_eq!(outcomes[20..], ["scheduled 1"; 2]);
+    for dead in line.dead().await {
+        assert!(dead.error.contains("`begin()` of a nested transaction"), "{}", dead.error);
+    }
+    for n in 0..20 {
+        assert_eq!(line.effects(&n.to_string()).await, i64::from(n != 3 && n != 13), "{n}");
+    }
+}
+
 /// COMMIT: its effect may exist, so the message must not run again by itself, whatever the handler returned. Where
 /// COMMIT is refused, there is no effect.
 pub async fn a_commit_by_the_handler_is_dead_and_its_effect_stands<W: World>(world: W) {

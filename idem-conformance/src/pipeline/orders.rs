@@ -81,6 +81,10 @@ pub(super) enum Act {
     /// Waits until the test releases it, then fails.
     WaitFail,
     Nested,
+    /// Drops the future that begins a nested transaction.
+    Unbegun,
+    /// Does that, tries to write an effect, and returns the error.
+    UnbegunWrite,
     LostRace,
     Suicide,
     /// Runs slowly.
@@ -184,6 +188,11 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
                 W::nested(tx, &nested, End::Commit).await?;
                 W::nested(tx, &nested, End::Rollback).await?;
                 W::nested(tx, &nested, End::Drop).await?;
+            }
+            Act::Unbegun => W::nested(tx, &nested, End::Unbegun).await?,
+            Act::UnbegunWrite => {
+                W::nested(tx, &nested, End::Unbegun).await?;
+                desk.write::<W>(&[&name], tx).await?;
             }
             Act::LostRace => W::execute(tx, W::FEATURES.lost_race.unwrap()).await?,
             Act::Slow => tokio::time::sleep(SLOW).await,

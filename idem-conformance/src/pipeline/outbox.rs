@@ -73,6 +73,33 @@ pub async fn a_message_that_cannot_be_sent_is_a_failure<W: World>(world: W) {
     assert_eq!((staging.staged().await.len(), staging.0.effects("unfit").await), (0, 0));
 }
 
+/// Two messages with one id are copies to their consumers, and NATS keeps only one of them.
+pub async fn two_messages_with_one_id_are_a_failure<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    staging.publish("Staging", Order::ok("one id"));
+    staging.run(5).await;
+    let dead = staging.0.one_dead().await;
+    assert!(dead.error.contains("message 3") && dead.error.contains("an id of its own"), "{}", dead.error);
+    assert_eq!((staging.staged().await.len(), staging.0.effects("one id").await), (0, 0));
+}
+
+/// A task that a handler has spawned may hold its outbox longer than the handler runs.
+pub async fn a_handler_that_has_ended_stages_nothing<W: World>(world: W) {
+    let staging = Staging::new(world).await;
+    staging.publish("Staging", Order::ok("good"));
+    staging.publish("Staging", Order::new("bad", &[Act::Permanent]));
+    staging.run(2).await;
+    let outboxes = staging.0.desk.outboxes.lock().unwrap().clone();
+    assert!(outboxes.len() >= 2);
+    for outbox in outboxes {
+        let why = outbox.publish("orders.paid", "late").unwrap_err().to_string();
+        assert!(why.contains("the handler \"stages\" has ended"), "{why}");
+    }
+    let mut staged = staging.staged().await;
+    staged.sort();
+    assert_eq!(staged, ["good 1", "good 2"]);
+}
+
 /// A message that is larger than the broker of the relay takes is refused where it is staged.
 pub async fn a_message_over_the_limit_of_the_relay_is_a_failure<W: World>(world: W) {
     let staging = Staging::new(world).await;

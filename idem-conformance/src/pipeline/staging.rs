@@ -47,6 +47,8 @@ impl<W: World> Handler for Stages<W> {
         tx: &mut W::Connection,
     ) -> Result<(), BoxError> {
         let id = order.id.clone();
+        // As a task would that outlives this run.
+        desk.0.outboxes.lock().unwrap().push(outbox.clone());
         outbox.publish("orders.paid", &format!("{id} 1"))?.key(&id).header("tenant", "acme");
         if id == "large" {
             outbox.send(Outgoing::new("orders.paid", vec![b' '; 100_000]))?;
@@ -58,6 +60,10 @@ impl<W: World> Handler for Stages<W> {
         Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await?;
         let unfit = if id == "unfit" { "a\nb" } else { "place" };
         outbox.publish("orders.paid", &format!("{id} 2"))?.key(&id).header(unfit, "2");
+        if id == "one id" {
+            outbox.publish("orders.paid", "")?.id(Uuid::nil());
+            outbox.publish("invoices", "")?.id(Uuid::nil());
+        }
         Ok(())
     }
 }

@@ -107,6 +107,7 @@ macro_rules! store_suite {
             a_nested_commit_is_rolled_back_with_the_claim
             a_nested_rollback_leaves_the_claim
             a_nested_drop_leaves_the_claim
+            a_nested_transaction_that_never_began_is_told_from_a_rollback
             nested_transactions_leave_the_connection_fit
             // inbox rows
             inserting_twice_counts_a_delivery

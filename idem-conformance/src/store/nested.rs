@@ -1,7 +1,7 @@
 //! Nested transactions in a handler; they never end the outer one.
 
 use idem_core::HasConnection;
-use idem_core::store::Transactions;
+use idem_core::store::{CommitResult, RollbackResult, Transactions};
 
 use super::stage::{Stage, committed};
 use super::world::{End, World};
@@ -62,6 +62,30 @@ async fn nested_end<W: World>(world: W, end: End) {
     nest(&stage, &mut txn, "nested", end).await;
     stage.store.rollback(txn).await.unwrap();
     assert_eq!((stage.effects("nested").await, stage.existing_claim("c").await), (0, None));
+}
+
+/// sqlx rolls back everything then, as a handler's own ROLLBACK would. The text of the error has the cause.
+pub async fn a_nested_transaction_that_never_began_is_told_from_a_rollback<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for writes_on in [false, true] {
+        let mut txn = stage.claimed(&stage.id("a")).await;
+        stage.effect(&mut txn, "before").await;
+        nest(&stage, &mut txn, "nested", End::Unbegun).await;
+        if writes_on {
+            assert!(stage.execute(&mut txn, &stage.effect_sql("after")).await.is_err());
+        }
+        let committed = stage.commit(txn).await;
+        assert!(
+            matches!(&committed, CommitResult::Refused(error) if error.to_string().contains("`begin()`")),
+            "{committed:?}"
+        );
+        let mut txn = stage.claimed(&stage.id("a")).await;
+        nest(&stage, &mut txn, "nested", End::Unbegun).await;
+        assert_eq!(stage.store.rollback(txn).await.unwrap(), RollbackResult::Unbegun);
+        let effects = (stage.effects("before").await, stage.effects("after").await);
+        assert_eq!((effects, stage.existing_claim("a").await), ((0, 0), None));
+    }
+    stage.process("a").await;
 }
 
 /// Nested transactions leave the connection usable for the next transactions.

@@ -134,4 +134,6 @@ pub enum End {
     Rollback,
     /// By dropping it.
     Drop,
+    /// It never begins: the future of its `begin` is dropped.
+    Unbegun,
 }

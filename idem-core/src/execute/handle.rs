@@ -35,6 +35,7 @@ impl<S: Store> Pipeline<S> {
         txn: &mut S::Txn,
         now: Instant,
     ) -> Result<(), Unhandled> {
+        let outbox = job.outbox().cloned();
         let mut run = job.run(txn);
         let handled = tokio::select! {
             biased;
@@ -53,6 +54,10 @@ impl<S: Store> Pipeline<S> {
         };
         // The drop runs user code too, and its panic must cost no more than its message.
         dropped("a handler", run);
+        // A task that the handler has spawned may outlive it.
+        if let Some(outbox) = outbox {
+            outbox.end(route.handler.name());
+        }
         handled
     }
 }

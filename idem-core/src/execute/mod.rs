@@ -116,6 +116,7 @@ impl<S: Store> Pipeline<S> {
             Ok(RollbackResult::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
             Ok(RollbackResult::Ended) => RunResult::of(CommitResult::RolledBack),
             Ok(RollbackResult::RolledBack) => rolled_back,
+            Ok(RollbackResult::Unbegun) => rolled_back.unbegun(),
             // Only our own statements detect an outage, whatever the handler returned.
             Err(fault) => match rolled_back {
                 RunResult::PutOff => {

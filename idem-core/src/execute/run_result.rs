@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::advice::Advice;
 use crate::caught::dropped;
-use crate::store::{CommitResult, StoreError, Ticket};
+use crate::store::{CommitResult, StoreError, Ticket, UNBEGUN};
 use crate::{BoxError, Reason};
 
 /// The result of a handler run in a transaction that holds the claim.
@@ -60,6 +60,14 @@ impl RunResult {
             CommitResult::Busy(error) => Self::Busy(error),
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
         }
+    }
+
+    /// Adds to the error of a handler why its later statements had no transaction.
+    pub(crate) fn unbegun(mut self) -> Self {
+        if let Self::Failed(failure) = &mut self {
+            failure.error.extend(["; ", UNBEGUN]);
+        }
+        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! The messages that handlers stage, until the commit writes them.
 
-use crate::outbox::{Origin, Outbox, StagedMessage};
+use crate::outbox::{Ids, Origin, Outbox, StagedMessage};
 use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{Identity, LocalMessage, StoreError};
@@ -54,11 +54,12 @@ impl<S: Store> Pipeline<S> {
         let key = incoming.map(|(identity, _)| &identity.key);
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
         let limit = self.store.bell().and_then(|bell| bell.limit(gate.id));
+        let mut ids = Ids::default();
         for (place, mut message) in messages.into_iter().enumerate() {
             let limit = limit.filter(|_| !message.is_local);
             // First, because these headers count as well for the size.
             telemetry::carry_on(&mut message.headers);
-            let checked = message.check().and_then(|()| message.check_size(limit));
+            let checked = message.check().and_then(|()| message.check_size(limit)).and_then(|()| ids.check(&message));
             checked.map_err(|why| format!("message {place} that the handler staged cannot be sent: {why}"))?;
             let id = message.id.unwrap_or_else(|| origin.id(place));
             if message.is_local {

@@ -1,5 +1,6 @@
 //! The parameter with which a handler stages messages.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +22,8 @@ use super::Outgoing;
 /// among the messages that this handler stages. Whatever runs twice publishes under the same ids, if the handler stages
 /// the same messages in the same order. A batch handler has no incoming key, and its messages get random ids.
 ///
-/// Clones stage into the same place. A message that is staged after the handler has returned is an error.
+/// Clones stage into the same place. After the handler has ended, staging is an error, also in a task that it has spawned and
+/// not awaited; the first one of each handler is logged.
 ///
 /// ```
 /// # use idem_core::{BoxError, Outbox};
@@ -45,16 +47,19 @@ pub struct Outbox(Arc<Mutex<Contents>>);
 #[derive(Default)]
 struct Contents {
     messages: Vec<Outgoing>,
-    /// Whether the handler has returned.
-    ended: bool,
+    /// The name of the handler, once it has ended.
+    ended: Option<&'static str>,
 }
+
+/// The handlers of which the log says that they stage messages after their end.
+static LOGGED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 impl Outbox {
     /// Stages a message whose payload is `event` as JSON. `to` is the routing key on RabbitMQ, the subject on NATS, and
     /// the topic on Kafka. The message can be changed by the methods of what this returns.
     ///
     /// # Errors
-    /// The event has no JSON form, `to` cannot be sent, or the handler has returned.
+    /// The event has no JSON form, `to` cannot be sent, or the handler has ended.
     pub fn publish<E: Serialize + ?Sized>(&self, to: impl Into<String>, event: &E) -> Result<Staging<'_>, BoxError> {
         self.send(Outgoing::json(to, event)?)
     }
@@ -62,12 +67,20 @@ impl Outbox {
     /// Stages a message.
     ///
     /// # Errors
-    /// It has a value that cannot be sent, or the handler has returned.
+    /// It has a value that cannot be sent, or the handler has ended.
     pub fn send(&self, message: Outgoing) -> Result<Staging<'_>, BoxError> {
         message.check()?;
         let mut contents = self.contents();
-        if contents.ended {
-            return Err("the handler has returned, so nothing more can be staged: await what stages messages".into());
+        if let Some(handler) = contents.ended {
+            if LOGGED.lock().unwrap_or_else(PoisonError::into_inner).insert(handler) {
+                tracing::error!(
+                    handler,
+                    "a message was staged after its handler had ended, and is lost: await in the handler each task that it \
+                     spawns to stage messages"
+                );
+            }
+            let why = "has ended, so nothing more can be staged: await in it what stages messages";
+            return Err(format!("the handler {handler:?} {why}").into());
         }
         contents.messages.push(message);
         Ok(Staging { outbox: self, at: contents.messages.len() - 1 })
@@ -84,11 +97,14 @@ impl Outbox {
         self.contents().messages.extend(staged);
     }
 
-    /// Takes the messages of a handler that has returned.
+    /// Refuses all further messages, since the handler with this name has ended.
+    pub(crate) fn end(&self, handler: &'static str) {
+        self.contents().ended = Some(handler);
+    }
+
+    /// Takes the messages that were staged.
     pub(crate) fn take(&self) -> Vec<Outgoing> {
-        let mut contents = self.contents();
-        contents.ended = true;
-        std::mem::take(&mut contents.messages)
+        std::mem::take(&mut self.contents().messages)
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
@@ -160,14 +176,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_staged_once_the_handler_has_returned() {
+    fn nothing_can_be_staged_once_the_handler_has_ended_and_the_log_says_so_once() {
         let outbox = Outbox::default();
         outbox.publish("a", &1).unwrap();
         let kept = outbox.clone();
-        assert_eq!(outbox.take().len(), 1);
-        let why = kept.publish("b", &2).unwrap_err().to_string();
-        assert!(why.contains("the handler has returned"), "{why}");
-        assert!(kept.take().is_empty());
+        outbox.end("outlived");
+        let log = crate::logged::text(|| {
+            for _ in 0..2 {
+                let why = kept.publish("b", &2).unwrap_err().to_string();
+                assert!(why.contains("the handler \"outlived\" has ended"), "{why}");
+            }
+        });
+        assert!(log.contains("ERROR") && log.contains("outlived"), "{log}");
+        assert_eq!(log.matches("after its handler had ended").count(), 1, "{log}");
+        assert_eq!(kept.take().len(), 1);
     }
 
     #[test]

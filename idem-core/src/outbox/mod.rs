@@ -27,6 +27,7 @@ mod store_outbox;
 
 pub use bell::Bell;
 pub use handle::{Outbox, Staging};
+pub(crate) use outgoing::Ids;
 pub use outgoing::Outgoing;
 pub use sink::{Sink, SinkError};
 pub use staged::StagedMessage;

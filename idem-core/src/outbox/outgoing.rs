@@ -1,5 +1,6 @@
 //! A message that is to be published.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use bytes::Bytes;
@@ -79,7 +80,8 @@ impl Outgoing {
     }
 
     /// Sets the id, by which consumers recognize a copy. By default it is derived from the incoming message, so that
-    /// whatever runs twice publishes under the same ids. Two messages with one id are copies to their consumers.
+    /// whatever runs twice publishes under the same ids. Two messages with one id are copies to their consumers, and NATS drops
+    /// the second one: if one handler, or one call of [`stage`](crate::StoreOutbox), stages both, that is an error.
     #[must_use]
     pub fn id(mut self, id: Uuid) -> Self {
         self.id = Some(id);
@@ -189,6 +191,23 @@ impl Outgoing {
     }
 }
 
+/// The ids that were set for the messages of one run.
+#[derive(Default)]
+pub(crate) struct Ids(HashSet<Uuid>);
+
+impl Ids {
+    /// Checks that no message before this one has its id. A local message has none at a broker.
+    pub(crate) fn check(&mut self, message: &Outgoing) -> Result<(), String> {
+        match message.id.filter(|_| !message.is_local) {
+            Some(id) if !self.0.insert(id) => Err(format!(
+                "another message beside it has the id {id}, so that consumers and NATS would take one for a copy of the \
+                 other: give each message an id of its own, or none"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Checks that a text is short and has no control characters.
 fn plain(what: &str, value: &str) -> Result<(), String> {
     if value.len() > SHORT {
@@ -236,6 +255,17 @@ mod tests {
             let why = unfit.check().unwrap_err();
             assert!(why.contains(says), "{why}");
         }
+    }
+
+    #[test]
+    fn two_messages_of_one_run_have_two_ids() {
+        let (mut ids, message) = (Ids::default(), |id| Outgoing { id, ..Outgoing::new("orders", "") });
+        let local = Outgoing { is_local: true, ..message(Some(Uuid::nil())) };
+        for fit in [message(None), message(None), local.clone(), message(Some(Uuid::nil())), local] {
+            ids.check(&fit).unwrap();
+        }
+        let why = ids.check(&message(Some(Uuid::nil())).event_type("other")).unwrap_err();
+        assert!(why.contains(&Uuid::nil().to_string()) && why.contains("of its own"), "{why}");
     }
 
     #[test]

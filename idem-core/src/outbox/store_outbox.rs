@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-use super::{Outgoing, StagedMessage};
+use super::{Ids, Outgoing, StagedMessage};
 use crate::store::OutboxRows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::{Error, telemetry};
@@ -39,6 +39,7 @@ pub(crate) fn checked(
     messages: impl IntoIterator<Item = Outgoing>,
     limit: Option<usize>,
 ) -> Result<Vec<StagedMessage>, Error> {
+    let mut ids = Ids::default();
     let checked = |(place, mut message): (usize, Outgoing)| {
         if message.is_local {
             return Err(Error::Config(format!(
@@ -52,6 +53,7 @@ pub(crate) fn checked(
         message
             .check()
             .and_then(|()| message.check_size(limit))
+            .and_then(|()| ids.check(&message))
             .map_err(|why| Error::Config(format!("message {place} cannot be sent: {why}")))?;
         Ok(StagedMessage::new(message.id.unwrap_or_else(Uuid::now_v7), message))
     };
@@ -69,6 +71,14 @@ mod tests {
         assert_eq!(checked([sized(7)], Some(7)).unwrap().len(), 1);
         let error = checked([sized(7), sized(8)], Some(7)).unwrap_err().to_string();
         assert!(error.contains("message 1") && error.contains("takes 7"), "{error}");
+    }
+
+    #[test]
+    fn two_messages_with_one_id_are_refused() {
+        let message = |id: u128| Outgoing::new("orders", "").id(Uuid::from_u128(id));
+        assert_eq!(checked([message(1), message(2)], None).unwrap().len(), 2);
+        let error = checked([message(1), message(2), message(1)], None).unwrap_err().to_string();
+        assert!(error.contains("message 2") && error.contains("an id of its own"), "{error}");
     }
 
     #[test]

@@ -103,7 +103,15 @@ pub enum RollbackResult {
     /// The handler had run COMMIT before it failed, and the database refused it: nothing of the transaction is
     /// committed.
     CommitRefused,
+    /// Nothing of the transaction is in the database: the driver has rolled it back, since a nested transaction of the
+    /// handler did not begin.
+    Unbegun,
 }
+
+/// Why the driver has rolled back a transaction.
+pub(crate) const UNBEGUN: &str = "a `begin()` of a nested transaction has failed, or was dropped before its end (by a timeout, \
+                                  for example), upon which sqlx rolls back the whole transaction: limit the time of the \
+                                  handler as a whole, by its timeout";
 
 /// The state of a transaction behind a handler, as [`check_between`](super::Transactions::check_between) finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

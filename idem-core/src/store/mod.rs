@@ -68,6 +68,7 @@ pub(crate) use call_keys::first_outbound;
 pub use call_keys::next_outbound;
 pub(crate) use call_rows::called_for;
 pub use call_rows::{CallResult, CallRows, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
+pub(crate) use claim::UNBEGUN;
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState};
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};
@@ -88,6 +89,8 @@ pub use outbox_row::{
 };
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use own_claim::check_transaction;
 pub use replayed::{Page, Replayed, ReplayedAll};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use retention::tell_of_retention;

@@ -77,34 +77,11 @@ pub(super) fn ago(time: Duration) -> FormattedDuration {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
+    use crate::logged::text;
+
     use super::{Cures, HandlerRows, SEEN_RECENTLY, Unregistered};
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Log {
-        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(text)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// Returns the text logged by `work`.
-    fn logged(work: impl FnOnce()) -> String {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        crate::logged::with_subscriber(subscriber, work);
-        let text = log.0.lock().unwrap().clone();
-        String::from_utf8(text).unwrap()
-    }
 
     fn cures(handler: &str) -> Cures {
         let cure = |what| format!("{what} {handler}");
@@ -121,7 +98,7 @@ mod tests {
     #[test]
     fn a_handler_seen_within_a_day_is_a_warning_with_each_remedy() {
         let rows = [waiting("refunds", SEEN_RECENTLY), waiting("orders", LATE), waiting("", LATE)];
-        let log = logged(|| OURS.check(&rows, cures).unwrap());
+        let log = text(|| OURS.check(&rows, cures).unwrap());
         assert_eq!(log.matches("WARN").count(), 1, "{log}");
         for part in [
             "\"billing\"",
@@ -149,7 +126,7 @@ mod tests {
     #[test]
     fn a_worker_that_runs_is_reminded_of_what_would_be_refused_only() {
         let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO), waiting("orders", LATE)];
-        let log = logged(|| OURS.remind(&rows, cures));
+        let log = text(|| OURS.remind(&rows, cures));
         assert_eq!((log.matches("WARN").count(), log.contains("\"gone\"")), (1, true), "{log}");
     }
 }

@@ -1,5 +1,6 @@
 //! Staged messages, beside what a handler does to its session.
 
+use futures_util::FutureExt as _;
 use idem_core::store::{CommitResult, OutboxRows, OwnClaim, PublishFailure, RowRef, Transactions};
 use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -124,7 +125,8 @@ async fn an_application_stages_in_its_own_transaction() {
     let query = "SELECT convert_from(payload, 'UTF8') FROM outbox_messages ORDER BY id";
     let staged: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut world.other).await.unwrap();
     assert_eq!(staged, ["kept 1", "kept 2", "kept 3"]);
-    let unfit = outbox.stage(&mut own, [Outgoing::new("orders", ""), Outgoing::new("a\0", "")]).await;
+    let mut tx = own.begin().await.unwrap();
+    let unfit = outbox.stage(&mut tx, [Outgoing::new("orders", ""), Outgoing::new("a\0", "")]).await;
     let Err(Error::Config(why)) = unfit else { panic!("{unfit:?}") };
     assert!(why.contains("message 1") && why.contains("destination"), "{why}");
     assert_eq!(world.number(STAGED).await, 3);
@@ -141,7 +143,7 @@ async fn an_application_claims_in_its_own_transaction() {
     };
     let mut tx = own.begin().await.unwrap();
     assert!(claim(&mut tx, "a", "1").await.is_new());
-    assert_eq!(claim(&mut tx, "a", "1").await, OwnClaim::Duplicate);
+    assert_eq!(claim(&mut tx, "a", "2").await, OwnClaim::Conflict, "its own claim has another fingerprint");
     tx.rollback().await.unwrap();
     let mut tx = own.begin().await.unwrap();
     assert!(claim(&mut tx, "a", "1").await.is_new(), "it was rolled back");
@@ -168,17 +170,68 @@ async fn an_application_claims_in_its_own_transaction() {
     world.end().await;
 }
 
+/// A request may claim again what a call that was cancelled has claimed, or another layer of it. A savepoint has a number of
+/// its own.
+#[tokio::test]
+async fn a_claim_of_its_own_transaction_is_new_again() {
+    let Some(mut world) = world().await else { return };
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let claim = async |own: &mut PgConnection, key: &str| {
+        let (key, fingerprint) = (Key::of(key).unwrap(), Fingerprint::none());
+        world.store.claim_in(own, "importer", "row", key, fingerprint).await.unwrap()
+    };
+    for (begin, key) in [("BEGIN", "a"), ("BEGIN ISOLATION LEVEL SERIALIZABLE", "b")] {
+        let mut tx = own.begin_with(begin).await.unwrap();
+        let mut nested = tx.begin().await.unwrap();
+        assert_eq!(claim(&mut nested, key).await, OwnClaim::New);
+        assert_eq!(claim(&mut nested, key).await, OwnClaim::New);
+        nested.rollback().await.unwrap();
+        let mut nested = tx.begin().await.unwrap();
+        assert_eq!(claim(&mut nested, key).await, OwnClaim::New);
+        nested.commit().await.unwrap();
+        assert_eq!(claim(&mut tx, key).await, OwnClaim::New, "its savepoint has made it");
+        tx.commit().await.unwrap();
+        let mut tx = own.begin_with(begin).await.unwrap();
+        assert_eq!(claim(&mut tx, key).await, OwnClaim::Duplicate);
+        assert_eq!(claim(&mut tx, &format!("{key} other")).await, OwnClaim::New, "now it has a number");
+        assert_eq!(claim(&mut tx, key).await, OwnClaim::Duplicate);
+        tx.rollback().await.unwrap();
+    }
+    assert_eq!(world.claims().await, 2);
+    world.end().await;
+}
+
+/// Whatever is written in no transaction is committed at once, also where sqlx has rolled it back.
+#[tokio::test]
+async fn a_connection_in_no_transaction_is_refused() {
+    let Some(mut world) = world().await else { return };
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let mut tx = own.begin().await.unwrap();
+    // One that has begun by its first poll is an ordinary drop.
+    while tx.begin().now_or_never().is_some() {}
+    let claim = world.store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
+    let staged = world.store.outbox("billing").stage(&mut tx, [Outgoing::new("orders", "")]).await;
+    for refused in [claim.map(drop), staged] {
+        assert!(matches!(&refused, Err(Error::Config(why)) if why.contains("in no transaction")), "{refused:?}");
+    }
+    drop(tx);
+    assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
+    world.end().await;
+}
+
 /// An outbox and a handler that are called the same are not taken for each other.
 #[tokio::test]
 async fn the_names_of_outboxes_are_apart_from_those_of_handlers() {
     let Some(world) = world().await else { return };
     let mut own = PgConnection::connect(&world.url).await.unwrap();
     // The first outbox and the first handler have the same number.
-    world.store.outbox("billing").stage(&mut own, [Outgoing::new("orders", "")]).await.unwrap();
+    let mut tx = own.begin().await.unwrap();
+    world.store.outbox("billing").stage(&mut tx, [Outgoing::new("orders", "")]).await.unwrap();
     committed(world.store.commit(world.claimed("a").await).await);
     let claimed =
-        world.store.claim_in(&mut own, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
+        world.store.claim_in(&mut tx, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
     assert!(claimed.unwrap().is_new(), "it is a message of another handler");
+    tx.commit().await.unwrap();
     world.end().await;
 }
 
@@ -258,7 +311,9 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
     world.store.take_lanes(outbox, token, std::time::Duration::from_secs(60), 64).await.unwrap();
     for dead in 1..=2 {
         let message = Outgoing::new("orders", "").id(Uuid::from_u128(dead)).key("k");
-        world.store.outbox("billing").stage(&mut world.other, [message]).await.unwrap();
+        let mut tx = world.other.begin().await.unwrap();
+        world.store.outbox("billing").stage(&mut tx, [message]).await.unwrap();
+        tx.commit().await.unwrap();
         let query = "SELECT lane, id FROM outbox_messages";
         let (lane, id): (i16, i64) = sqlx::query_as(query).fetch_one(&mut world.other).await.unwrap();
         let row = RowRef { lane: lane.try_into().unwrap(), id, message_id: Uuid::from_u128(dead) };

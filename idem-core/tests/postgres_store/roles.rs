@@ -207,11 +207,13 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
         // In the second round it may create nothing.
         let options = Postgres::options(&role.url).schema(&schema);
         let store = if verify { options.verify_only() } else { options }.connect().await.unwrap();
+        let mut tx = sqlx::Connection::begin(&mut role.admin).await.unwrap();
         let refused = [
             refusal(store.register_outbox("billing").await),
             refusal(store.outbox("billing").stats(1).await),
-            refusal(store.outbox("billing").stage(&mut role.admin, [idem_core::Outgoing::new("orders", "")]).await),
+            refusal(store.outbox("billing").stage(&mut tx, [idem_core::Outgoing::new("orders", "")]).await),
         ];
+        drop(tx);
         for why in refused {
             for part in [&schema, "0002_outbox.sql", "`Postgres::migrations()`", &grants, &role.name] {
                 assert!(why.contains(part), "{part} is not in {why}");

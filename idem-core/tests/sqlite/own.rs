@@ -1,5 +1,6 @@
 //! Claims and staged messages in transactions of the application's own.
 
+use futures_util::FutureExt as _;
 use idem_core::store::{LaneLook, OutboxRead, OutboxRows, OwnClaim};
 use idem_core::{Error, Fingerprint, Key, Outgoing, Sqlite, StoreOutbox};
 use sqlx::{Connection, SqliteConnection};
@@ -41,6 +42,56 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// A request may claim again what a call that was cancelled has claimed, or another layer of it.
+#[tokio::test]
+async fn a_claim_of_its_own_transaction_is_new_again() {
+    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
+    std::fs::create_dir(&folder).unwrap();
+    let url = format!("sqlite://{}/own.db", folder.display());
+    let store = Sqlite::connect(&url).await.unwrap();
+    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let claim = async |tx: &mut SqliteConnection, text: &str| {
+        let (key, fingerprint) = (Key::of("a").unwrap(), Fingerprint::of(text.as_bytes()));
+        store.claim_in(tx, "importer", "row", key, fingerprint).await.unwrap()
+    };
+    let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut nested = tx.begin().await.unwrap();
+    assert_eq!(claim(&mut nested, "1").await, OwnClaim::New);
+    assert_eq!(claim(&mut nested, "1").await, OwnClaim::New);
+    nested.rollback().await.unwrap();
+    let mut nested = tx.begin().await.unwrap();
+    assert_eq!(claim(&mut nested, "1").await, OwnClaim::New);
+    nested.commit().await.unwrap();
+    assert_eq!(claim(&mut tx, "1").await, OwnClaim::New, "its savepoint has made it");
+    assert_eq!(claim(&mut tx, "2").await, OwnClaim::Conflict);
+    tx.commit().await.unwrap();
+    let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    assert_eq!(claim(&mut tx, "1").await, OwnClaim::Duplicate);
+    drop(tx);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Whatever is written in no transaction is committed at once, also where sqlx has rolled it back.
+#[tokio::test]
+async fn a_connection_in_no_transaction_is_refused() {
+    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
+    std::fs::create_dir(&folder).unwrap();
+    let url = format!("sqlite://{}/own.db", folder.display());
+    let store = Sqlite::connect(&url).await.unwrap();
+    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    // One that has begun by its first poll is an ordinary drop.
+    while tx.begin().now_or_never().is_some() {}
+    let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
+    let staged = store.outbox("billing").stage(&mut tx, [Outgoing::new("orders", "")]).await;
+    for refused in [claim.map(drop), staged] {
+        assert!(matches!(&refused, Err(Error::Config(why)) if why.contains("in no transaction")), "{refused:?}");
+    }
+    drop(tx);
+    assert_eq!(count(&mut own).await, 0);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// The file has one connection for reading. Workers wait for it to look for due rows, and to ping.
 #[tokio::test]
 async fn a_relay_reads_few_large_payloads_at_once() {
@@ -50,7 +101,9 @@ async fn a_relay_reads_few_large_payloads_at_once() {
     let store = Sqlite::connect(&url).await.unwrap();
     let mut own = SqliteConnection::connect(&url).await.unwrap();
     let large = |n: i32| Outgoing::new("a", vec![b'x'; 1_000_000]).key(n);
-    store.outbox("billing").stage(&mut own, (0..12).map(large)).await.unwrap();
+    let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    store.outbox("billing").stage(&mut tx, (0..12).map(large)).await.unwrap();
+    tx.commit().await.unwrap();
     let outbox = store.register_outbox("billing").await.unwrap();
     let lanes = [LaneLook { lane: 0, floor: 0, limit: 100 }];
     let (mut known, mut reads) = (Vec::new(), Vec::new());

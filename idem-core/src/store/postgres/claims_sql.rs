@@ -47,6 +47,20 @@ pub(super) const EXISTING_CLAIM: &str = "
     SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
     FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2 FOR KEY SHARE";
 
+/// The claim that an application has found, and whether its own transaction has made it. Its `xmin`, which may be that of a
+/// savepoint, is in progress then, and no other such row is visible. A row that began at another time is of another
+/// transaction, and its `xmin` may mean nothing any more.
+pub(super) const OWN_EXISTING: &str = "
+    SELECT fingerprint, coalesce(CASE WHEN processed_at = now() AND later < 2147483648
+        THEN pg_catalog.pg_xact_status((own + later)::text::pg_catalog.xid8) = 'in progress' END, false)
+    FROM (
+        SELECT claim.fingerprint, claim.processed_at, own,
+            (claim.xmin::text::bigint - own % 4294967296 + 4294967296) % 4294967296 AS later
+        FROM {schema}.processed_messages AS claim,
+            (SELECT pg_catalog.pg_current_xact_id_if_assigned()::text::bigint) AS current (own)
+        WHERE claim.handler_id = $1 AND claim.key = $2 FOR KEY SHARE OF claim
+    ) AS found";
+
 /// $3 the transaction that dated the claim. Any later change gives it another `xmin`, as in [`STANDS`].
 pub(super) const REOPEN: &str = "
     UPDATE {schema}.processed_messages SET processed_at = NULL

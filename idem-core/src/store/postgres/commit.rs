@@ -3,7 +3,7 @@
 use sqlx::AssertSqlSafe;
 
 use crate::BoxError;
-use crate::store::{CommitResult, RollbackResult, StoreError, Ticket};
+use crate::store::{CommitResult, RollbackResult, StoreError, Ticket, UNBEGUN};
 
 use super::answer::Failure;
 use super::connection::Answer;
@@ -23,6 +23,9 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     // Reads what the handler left unread, and so finds out whether the server has closed the connection meanwhile.
     if let Err(lost) = txn.connection.flush().await {
         return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
+    }
+    if !txn.connection.counts_transaction() {
+        return unbegun(txn).await;
     }
     let writes = std::mem::take(&mut txn.writes);
     let (mut inserts, mut unscheduled) = (Vec::new(), None);
@@ -64,6 +67,16 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
         return staging::refused(txn, Some(failure)).await;
     }
     refused(txn, finished, failure).await
+}
+
+/// Ends a transaction that sqlx has rolled back, since a nested one did not begin. This is no ROLLBACK of the handler's own.
+async fn unbegun(txn: Txn) -> CommitResult {
+    let ticket = txn.ticket().map(Box::new);
+    match rollback(txn).await {
+        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly(ticket.unwrap_or_default()),
+        Ok(_) => CommitResult::Refused(UNBEGUN.into()),
+        Err(fault) => CommitResult::NotSent(fault, ticket),
+    }
 }
 
 /// Sends a string of statements, of which this many give an answer if none fails.

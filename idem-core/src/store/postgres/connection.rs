@@ -190,7 +190,7 @@ impl Connection {
     /// Makes the connection idle, unless its state is in doubt.
     pub(super) fn put_back(mut self) {
         self.ready.used = true;
-        if self.sound && !self.spoilt && !self.incomplete && !self.behind {
+        if self.sound && !self.spoilt && !self.incomplete && !self.behind && self.counts_transaction() {
             self.slot.put_back(self.of, self.ready);
         }
     }
@@ -212,6 +212,12 @@ impl Connection {
     /// Returns whether every statement so far was answered.
     pub(super) fn is_usable(&self) -> bool {
         self.sound
+    }
+
+    /// Returns whether sqlx still counts the transaction that was forgotten in [`ready`](super::ready). A nested one that fails
+    /// to begin, or whose `begin()` is dropped, makes it count down, and queue a ROLLBACK of everything.
+    pub(super) fn counts_transaction(&self) -> bool {
+        self.ready.conn.is_in_transaction()
     }
 
     /// Returns the session as it was before idem changed it.

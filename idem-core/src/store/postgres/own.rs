@@ -1,9 +1,9 @@
 //! Claims and staged messages in transactions of the application's own.
 
-use sqlx::{PgConnection, Row as _};
+use sqlx::{Connection as _, PgConnection, Row as _};
 
 use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{Claims, OutboxRows, OwnClaim, StoreError};
+use crate::store::{Claims, OutboxRows, OwnClaim, StoreError, check_transaction};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 use super::Postgres;
@@ -34,9 +34,10 @@ impl Postgres {
     /// the same (consumer, handler, key) meanwhile waits until this transaction ends, for as long as its lock timeout
     /// permits.
     ///
-    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. **Without an open
-    /// transaction** the claim is committed at once, and a failure behind it loses the message. Claims are removed after the
-    /// store's retention, by any worker that runs on this schema. Use a consumer name that no worker has. The role of the
+    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. A claim that this
+    /// transaction has made itself, also in a savepoint, is `New` again: a call that was cancelled is made again, or two
+    /// layers of a request claim. So give each message a transaction of its own. Claims are removed after the store's
+    /// retention, by any worker that runs on this schema. Use a consumer name that no worker has. The role of the
     /// connection needs what a worker needs on `processed_messages` and `handlers`.
     ///
     /// ```no_run
@@ -52,8 +53,8 @@ impl Postgres {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Database`]: a statement failed, which has aborted the application's transaction. [`Error::Config`]: the key
-    /// is empty ([`Key::stored`] returns such a one).
+    /// [`Error::Database`]: a statement failed, which has aborted the application's transaction. [`Error::Config`]: the
+    /// connection is in no transaction of sqlx's, or the key is empty ([`Key::stored`] returns such a one).
     pub async fn claim_in(
         &self,
         connection: &mut PgConnection,
@@ -65,6 +66,7 @@ impl Postgres {
         if key.as_bytes().is_empty() {
             return Err(Error::Config(KeyError::Empty.to_string()));
         }
+        check_transaction(connection.is_in_transaction())?;
         let failed = |error: StoreError| Error::database("could not claim a message", error);
         let id = async {
             let ids = self.register(consumer, &[handler]).await?;
@@ -78,10 +80,11 @@ impl Postgres {
             if claim.fetch_optional(&mut *connection).await.map_err(refused)?.is_some() {
                 return Ok(OwnClaim::New);
             }
-            let known = self.sql().existing_claim.query().persistent(false).bind(id).bind(key.as_bytes());
+            let known = self.sql().own_existing_claim.query().persistent(false).bind(id).bind(key.as_bytes());
             if let Some(row) = known.fetch_optional(&mut *connection).await.map_err(refused)? {
                 let found: &[u8] = row.try_get(0).map_err(refused)?;
-                return Ok(OwnClaim::found(fingerprint.is_copy_of(Fingerprint::stored(found))));
+                let is_copy = fingerprint.is_copy_of(Fingerprint::stored(found));
+                return Ok(OwnClaim::found(is_copy, row.try_get(1).map_err(refused)?));
             }
             // It was pruned in between.
         }
@@ -94,11 +97,10 @@ impl StoreOutbox<Postgres> {
     /// the application commits, and never if it rolls back. Their ids are random (UUIDv7), unless they have one.
     ///
     /// Messages of one key leave in the order of this call, over all transactions that take a common lock before it, such as
-    /// that of the business row. Without an open transaction they are committed at once. The role of the connection needs
-    /// INSERT on `outbox_messages`. If the future is dropped, either all or none of them are written; roll back then.
+    /// that of the business row. The role of the connection needs INSERT on `outbox_messages`. If the future is dropped, either all or none of them are written; roll back then.
     ///
     /// # Errors
-    /// [`Error::Config`]: a message cannot be sent, and none was written; or the store's role cannot use the tables of the
+    /// [`Error::Config`]: a message cannot be sent, or the connection is in no transaction of sqlx's, and none was written; or the store's role cannot use the tables of the
     /// outbox, and the text names the fix. [`Error::Database`]: a statement failed, which
     /// has aborted the application's transaction.
     pub async fn stage(
@@ -110,6 +112,7 @@ impl StoreOutbox<Postgres> {
         if messages.peek().is_none() {
             return Ok(());
         }
+        check_transaction(connection.is_in_transaction())?;
         let outbox = self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await?;
         let staged = Staged::new(&self.store, outbox, checked(messages, self.store.0.bell.limit(outbox))?);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);

@@ -76,7 +76,9 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
     }
     txn.connection.flush().await?;
     if txn.xid.is_some() {
+        let counted = txn.connection.counts_transaction();
         return match fate(txn).await {
+            TxnEnd::Undone | TxnEnd::Ended if !counted => Ok(RollbackResult::Unbegun),
             TxnEnd::Undone => Ok(RollbackResult::RolledBack),
             TxnEnd::Ended => Ok(RollbackResult::Ended),
             TxnEnd::Committed => Ok(RollbackResult::CommittedEarly),

@@ -37,6 +37,7 @@ statements! {
     prepare_claim = claims_sql::prepare(),
     own_claim = claims_sql::OWN,
     existing_claim = claims_sql::EXISTING_CLAIM,
+    own_existing_claim = claims_sql::OWN_EXISTING,
     reopen = claims_sql::REOPEN,
     advance = claims_sql::ADVANCE,
     start = inbox_sql::START,

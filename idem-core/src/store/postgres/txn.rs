@@ -74,6 +74,9 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
 /// the next statement, which may be one that another client has made writable.
 pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError> {
     txn.shared = true;
+    if !txn.connection.counts_transaction() {
+        return Ok(TxnState::Ended);
+    }
     let resets = txn.connection.resets();
     if !txn.connection.is_pooled() && txn.connection.session().read_only && !resets {
         return Ok(TxnState::Unknown);

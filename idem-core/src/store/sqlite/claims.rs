@@ -23,6 +23,8 @@ const REOPEN: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = NULL
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
 
+const COMMITTED: &str = r#"SELECT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)"#;
+
 /// Raises the version of an entity.
 const ADVANCE: &str = r#"
 INSERT INTO "idem_latest_versions" AS latest (handler_id, entity, version) VALUES (?1, ?2, ?3)
@@ -57,6 +59,15 @@ pub(super) async fn insert(
 ) -> Result<Claimed, sqlx::Error> {
     let inserted = bound(store.statements.claim(), identity, state).fetch_optional(&mut *connection).await?;
     claimed(store, connection, identity, inserted).await
+}
+
+/// Returns whether a committed transaction has made the claim.
+pub(super) async fn is_committed(store: &Sqlite, identity: &Identity) -> Result<bool, StoreError> {
+    let query = sqlx::query_scalar(store.prefix.sql(COMMITTED)).bind(identity.handler.0).bind(identity.key.as_bytes());
+    let mut reader = store.file.reader().await?;
+    let found = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(found)
 }
 
 /// Binds the values of a claim to its statement, or to a command with it.

@@ -1,10 +1,11 @@
 //! Claims and staged messages in transactions of the application's own.
 
+use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::{Sqlite, claims, outbox, outbox_sql, register};
 use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError};
+use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 impl Sqlite {
@@ -32,9 +33,10 @@ impl Sqlite {
     /// one to the file of the store. Begin the transaction with `BEGIN IMMEDIATE`: SQLite refuses to write in one that
     /// has read before another one wrote.
     ///
-    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. **Without an open
-    /// transaction** the claim is committed at once, and a failure behind it loses the message. Claims are removed after the
-    /// store's retention, by any worker that runs on this file. Use a consumer name that no worker has.
+    /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. A claim that this
+    /// transaction has made itself, also in a savepoint, is `New` again: a call that was cancelled is made again, or two
+    /// layers of a request claim. So give each message a transaction of its own. Claims are removed after the store's
+    /// retention, by any worker that runs on this file. Use a consumer name that no worker has.
     ///
     /// ```no_run
     /// # use idem_core::{BoxError, Fingerprint, Key, Sqlite};
@@ -49,8 +51,8 @@ impl Sqlite {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Database`]: a statement failed. [`Error::Config`]: the key is empty ([`Key::stored`] returns such a
-    /// one).
+    /// [`Error::Database`]: a statement failed. [`Error::Config`]: the connection is in no transaction of sqlx's, or the key
+    /// is empty ([`Key::stored`] returns such a one).
     pub async fn claim_in(
         &self,
         connection: &mut SqliteConnection,
@@ -65,12 +67,17 @@ impl Sqlite {
         let failed = |error: sqlx::Error| Error::database("could not claim a message", error);
         // On this connection: another one would wait for its transaction.
         let handler = register::intern(self, connection, consumer, handler).await.map_err(failed)?;
+        // Behind a statement: sqlx counts in the connection's thread.
+        check_transaction(connection.is_in_transaction())?;
         let identity = Identity { handler, key, fingerprint };
         for _ in 0..3 {
             match claims::insert(self, connection, &identity, ClaimState::Processed).await.map_err(failed)? {
                 Claimed::New { .. } => return Ok(OwnClaim::New),
                 Claimed::Found(Some(existing)) => {
-                    return Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint)));
+                    // This transaction is the only writer, so what others do not see is its own.
+                    let committed = claims::is_committed(self, &identity).await;
+                    let is_own = !committed.map_err(|error| Error::database("could not claim a message", error))?;
+                    return Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint), is_own));
                 }
                 // It was pruned in between, which needs a connection without a transaction.
                 Claimed::Found(None) => {}
@@ -83,12 +90,12 @@ impl Sqlite {
 impl StoreOutbox<Sqlite> {
     /// Writes messages to the outbox, in this order, in the transaction that is open on the connection, which is one to
     /// the file of the store. They leave after the application commits, and never if it rolls back. Their ids are random
-    /// (UUIDv7), unless they have one. Without an open transaction they are committed at once.
+    /// (UUIDv7), unless they have one.
     ///
     /// If the future is dropped, either all or none of them are written, up to 4,000; roll back then.
     ///
     /// # Errors
-    /// [`Error::Config`]: a message cannot be sent, or the file lacks the tables of the outbox (the text names the fix),
+    /// [`Error::Config`]: a message cannot be sent, the connection is in no transaction of sqlx's, or the file lacks the tables of the outbox (the text names the fix),
     /// and none was written. [`Error::Database`]: a statement failed, and
     /// the application has to roll back.
     pub async fn stage(
@@ -103,6 +110,8 @@ impl StoreOutbox<Sqlite> {
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         outbox::check(&self.store, connection).await?;
         let outbox = outbox::intern(&self.store, connection, &self.name).await.map_err(failed)?;
+        // Behind a statement: sqlx counts in the connection's thread.
+        check_transaction(connection.is_in_transaction())?;
         let messages = checked(messages, self.store.bell.limit(outbox))?;
         let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
         outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection as _, Row as _};
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::{Answer, Connection};
@@ -12,7 +12,7 @@ use super::local;
 use super::outbox_sql::{NewRow, insert};
 use super::session::CHANGED;
 use crate::Key;
-use crate::store::{CommitResult, HandlerId, LocalMessage, RollbackResult, StoreError, Unscheduled};
+use crate::store::{CommitResult, HandlerId, LocalMessage, RollbackResult, StoreError, UNBEGUN, Unscheduled};
 
 const DATED: &str = r#"
 SELECT EXISTS (
@@ -216,6 +216,10 @@ async fn ended(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     // Without these checks, a copy that another process claimed after the ROLLBACK would look like this transaction's
     // commit.
     if txn.connection.watch().rolled_back() {
+        // sqlx has rolled back, since a nested transaction did not begin.
+        if !txn.connection().is_in_transaction() {
+            return CommitResult::Refused(UNBEGUN.into());
+        }
         return CommitResult::RolledBack;
     }
     if txn.connection.watch().refused() {
@@ -260,6 +264,7 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
             Some(guarded) => match ended(store, txn, guarded).await {
                 CommitResult::CommittedEarly(_) => Ok(RollbackResult::CommittedEarly),
                 CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
+                CommitResult::Refused(_) => Ok(RollbackResult::Unbegun),
                 CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
                 _ => Ok(RollbackResult::RolledBack),
             },
