@@ -35,7 +35,7 @@ impl<S: Store> Routes<S> {
         }
         let ago = |time| {
             let seconds = SystemTime::now().duration_since(time).unwrap_or_default().as_secs();
-            format_duration(Duration::from_secs(if seconds < 600 { seconds } else { seconds / 60 * 60 }))
+            shown(Duration::from_secs(if seconds < 600 { seconds } else { seconds / 60 * 60 }))
         };
         Some(format!(
             "it was published {} ago, and this handler's claims are pruned up to {} ago, so it is unknown whether \
@@ -45,6 +45,12 @@ impl<S: Store> Routes<S> {
             ago(through)
         ))
     }
+}
+
+/// Formats a duration: `3 days 2h`.
+pub(crate) fn shown(time: Duration) -> String {
+    let text = format_duration(time).to_string();
+    ["year", "month", "day"].iter().fold(text, |text, unit| text.replace(unit, &format!(" {unit}")))
 }
 
 /// The maximum difference between the clocks of broker, database and worker.
@@ -71,15 +77,15 @@ pub(crate) fn check<S: Store>(source: &impl Source, routes: &Routes<S>) -> Resul
              later redelivery would count as a new message, and so would what a `natural` handler stages for it. Raise `.retention(..)` of the store, or lower the \
              broker's retention",
             source.name(),
-            format_duration(window),
-            format_duration(retention)
+            shown(window),
+            shown(retention)
         ))),
         ReplayWindow::Unlimited => {
             let has = |natural: bool| routes.with_retention().any(|route| route.handler.is_natural() == natural);
             for (_, late) in [(false, TOO_OLD), (true, STAGED)].into_iter().filter(|(natural, _)| has(*natural)) {
                 tracing::warn!(
                     source = source.name(),
-                    retention = %format_duration(retention),
+                    retention = %shown(retention),
                     "the broker keeps messages without a limit of time, and claims are kept for less: {late}. Set a limit \
                      at the broker, by the setting that its adapter's documentation names, or raise `.retention(..)` of \
                      the store"
@@ -94,6 +100,15 @@ pub(crate) fn check<S: Store>(source: &impl Source, routes: &Routes<S>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_is_shown_with_its_days() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(
+            (shown(72 * hour), shown(26 * hour), shown(hour)),
+            ("3 days".into(), "1 day 2h".into(), "1h".into())
+        );
+    }
 
     #[test]
     fn the_margin_is_a_tenth_and_at_most_five_minutes() {

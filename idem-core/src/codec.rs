@@ -2,6 +2,7 @@
 
 mod decode;
 mod error;
+mod found;
 mod json;
 mod preparing;
 #[cfg(feature = "protobuf")]
@@ -13,4 +14,5 @@ pub use json::Json;
 #[cfg(feature = "protobuf")]
 pub use protobuf::Protobuf;
 
+pub(crate) use found::without_mark;
 pub(crate) use preparing::Preparing;

@@ -19,11 +19,13 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// An error that keeps a worker or a store from starting, or that ends a worker. It never concerns a single message;
 /// the result for a message is an [`Outcome`](crate::Outcome).
 ///
-/// `Debug` shows the whole chain as text, each part once, because that is how Rust prints an error that `main` returns.
+/// `Display` and `Debug` show the whole chain as text, each part once: the cure is often in the source, and Rust prints the
+/// `Debug` of an error that `main` returns.
 ///
 /// ```
 /// let refused = idem_core::Error::database("cannot connect to PostgreSQL at db:5432", "connection refused");
-/// assert_eq!(format!("{refused:?}"), "cannot connect to PostgreSQL at db:5432: connection refused");
+/// assert_eq!(refused.to_string(), "cannot connect to PostgreSQL at db:5432: connection refused");
+/// assert_eq!(format!("{refused:?}"), refused.to_string());
 /// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -32,7 +34,7 @@ pub enum Error {
     #[error("{0}")]
     Config(String),
     /// The database cannot be used. The text names it without its password.
-    #[error("{what}")]
+    #[error("{}", with_source(what, source))]
     #[non_exhaustive]
     Database {
         /// The operation that failed.
@@ -41,7 +43,7 @@ pub enum Error {
         source: BoxError,
     },
     /// The broker cannot be used. The text names it without its password.
-    #[error("{what}")]
+    #[error("{}", with_source(what, source))]
     #[non_exhaustive]
     Broker {
         /// The operation that failed.
@@ -79,6 +81,12 @@ impl fmt::Debug for Error {
     }
 }
 
+/// An operation that failed, and why, which often names the cure.
+fn with_source(what: &str, source: &BoxError) -> String {
+    let why = text(source.as_ref());
+    if what.contains(&why) { what.to_owned() } else { format!("{what}: {why}") }
+}
+
 /// The maximum depth of a chain. An error may name itself as its source, and would block its thread forever.
 const DEPTH: usize = 64;
 
@@ -105,7 +113,8 @@ pub(crate) fn text(error: &(dyn std::error::Error + 'static)) -> String {
 fn joined(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     for part in chain(error).map(ToString::to_string) {
-        if text.ends_with(&part) {
+        // An error may have shown its sources already.
+        if text.contains(&part) {
             continue;
         }
         if !text.is_empty() {
@@ -154,6 +163,14 @@ mod tests {
         assert_eq!(text(permanent("no such order").as_ref()), "no such order");
         let wrapped: BoxError = NotCharged(permanent("no such order")).into();
         assert_eq!(text(wrapped.as_ref()), "could not charge the card: no such order");
+    }
+
+    #[test]
+    fn an_error_of_idem_shows_its_source_once() {
+        let error = Error::database("could not register", Error::database("no table", "run idem's migrations"));
+        assert_eq!(error.to_string(), "could not register: no table: run idem's migrations");
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert_eq!(Error::broker("refused: no login", "no login").to_string(), "refused: no login");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The key of a message, and the types that can be one.
 
+pub(crate) mod absent;
 pub(crate) mod text;
 
 use std::fmt;
@@ -255,6 +256,10 @@ pub enum KeyError {
         /// The missing part.
         what: String,
     },
+    /// The value stands for no value, such as 0, a nil UUID, a blank text or `null`. Two messages without an id would
+    /// have the same key, and the second would be lost.
+    #[error("the id is absent: {0}")]
+    Absent(String),
 }
 
 #[cfg(test)]

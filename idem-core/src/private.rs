@@ -8,6 +8,7 @@ pub use std::result::Result;
 pub use std::time::Duration;
 
 pub use crate::external::{CallTap, ErasedCall};
+use crate::key::absent::{absent, absent_in, no_id};
 pub use crate::{
     BoxError, CallError, CalledBy, Delivery, External, Fingerprint, Found, Handler, Key, KeyError, KeyPart,
 };
@@ -29,14 +30,43 @@ impl KeyPart for Fact<'_> {
     }
 }
 
-/// The header with this name.
+/// The header with this name. One that is null, a boolean, a table or a list is no id.
 pub fn header<'a>(delivery: &'a Delivery, name: &str) -> Fact<'a> {
     let headers = delivery.headers();
-    let what = || match headers.differ(name) {
-        true => format!("single header `{name}`: it has several, with different values"),
-        false => format!("header `{name}`"),
+    if headers.differ(name) {
+        return Fact::of(None, || format!("single header `{name}`: it has several, with different values"));
+    }
+    let value = headers.get(name);
+    match value.and_then(no_id) {
+        Some(found) => Fact(Err(KeyError::Absent(format!("the header `{name}` is {found}")))),
+        None => Fact::of(value, || format!("header `{name}`")),
+    }
+}
+
+/// The key of one part, unless it stands for no value.
+///
+/// # Errors
+/// It does, or there is no key.
+pub fn present(key: Result<Key, KeyError>) -> Result<Key, KeyError> {
+    key.and_then(|key| checked(absent(key.as_bytes()), key))
+}
+
+/// The key of several parts, unless one stands for no value, or all are 0.
+///
+/// # Errors
+/// One does, or all are 0, or there is no key.
+pub fn all_present(key: Result<Key, KeyError>) -> Result<Key, KeyError> {
+    key.and_then(|key| checked(absent_in(key.as_bytes()), key))
+}
+
+fn checked(found: Option<&str>, key: Key) -> Result<Key, KeyError> {
+    let why = |found| {
+        format!(
+            "the key, or a part of it, is {found}, which is also what an absent value decodes to. Let the producer send an id; \
+             if this value is one, write `#[idempotent(.., zero_key)]`"
+        )
     };
-    Fact::of(headers.get(name).filter(|_| !headers.differ(name)), what)
+    found.map_or(Ok(key), |found| Err(KeyError::Absent(why(found))))
 }
 
 /// The broker's message id.
@@ -62,7 +92,12 @@ impl KeyPart for CloudEventId<'_> {
     fn write(&self, key: &mut Key) -> Result<(), KeyError> {
         let missing =
             || KeyError::Missing { what: "CloudEvent id: it does not say that it is a CloudEvent".to_owned() };
-        key.append(self.0.ok_or_else(missing)?.key()?.as_bytes())
+        let event = self.0.ok_or_else(missing)?;
+        match absent(event.id().as_bytes()) {
+            // Ids are unique within their source, and may count from 0.
+            None | Some("0") => key.append(event.key()?.as_bytes()),
+            Some(found) => Err(KeyError::Absent(format!("the id of the CloudEvent is {found}"))),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use syn::{Error, Ident, LitStr, Path, Token, bracketed, token};
 use crate::key::{Part, key};
 use crate::text::text;
 
-const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `formerly = \"..\"`, `event = \"..\"`, `call = ..`, `natural`, `fingerprint = ..` or `crate = ..`";
+const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `formerly = \"..\"`, `event = \"..\"`, `call = ..`, `natural`, `zero_key`, `fingerprint = ..` or `crate = ..`";
 
 const NATURAL_CALL: &str = "a `natural` handler runs for each copy of a message, and would call for each: remove `natural`, or \
                             remove `call`";
@@ -50,6 +50,8 @@ pub(crate) struct Args {
     pub(crate) event: Option<LitStr>,
     /// The word itself.
     pub(crate) natural: Option<Ident>,
+    /// The word itself: a key that looks absent, such as 0, is a key.
+    pub(crate) zero_key: Option<Ident>,
     /// The external call that is made first.
     pub(crate) call: Option<Path>,
     pub(crate) fingerprint: Option<Path>,
@@ -88,6 +90,7 @@ impl Args {
             "formerly" => set(&mut self.formerly, &word, input, former_names),
             "event" => set(&mut self.event, &word, input, event),
             "natural" => flag(&mut self.natural, &word, input),
+            "zero_key" => flag(&mut self.zero_key, &word, input),
             "call" => set(&mut self.call, &word, input, Path::parse_mod_style),
             "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),

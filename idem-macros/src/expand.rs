@@ -169,10 +169,11 @@ impl Handler<'_> {
                 quote_spanned!(at(word.span())=> &#idem::#fact(#delivery #(, #name)*))
             }
         });
-        match parts.len() {
-            1 => quote_spanned!(at(place)=> #idem::Key::of(#(#values)*)),
-            _ => quote!(#idem::Key::composite(&[#(#values),*])),
-        }
+        let (key, check) = match parts.len() {
+            1 => (quote_spanned!(at(place)=> #idem::Key::of(#(#values)*)), quote!(present)),
+            _ => (quote!(#idem::Key::composite(&[#(#values),*])), quote!(all_present)),
+        };
+        if self.args.zero_key.is_some() { key } else { quote!(#idem::#check(#key)) }
     }
 
     fn fingerprint(&self) -> Option<TokenStream> {

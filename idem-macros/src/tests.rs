@@ -39,7 +39,7 @@ fn the_smallest_handler() {
                     __message: &Self::Message,
                     __delivery: &::idem::__private::Delivery,
                 ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
-                    ::idem::__private::Key::of(&__message.event_id)
+                    ::idem::__private::present(::idem::__private::Key::of(&__message.event_id))
                 }
                 async fn handle(
                     __message: Self::Input,
@@ -121,16 +121,18 @@ fn all_arguments_and_extractors_around_the_connection() {
                     ::shop::idem::__private::Key,
                     ::shop::idem::__private::KeyError,
                 > {
-                    ::shop::idem::__private::Key::composite(
-                        &[
-                            &__message.order.id,
-                            &__message.version.0,
-                            &::shop::idem::__private::header(__delivery, "ce-id"),
-                            &::shop::idem::__private::message_id(__delivery),
-                            &::shop::idem::__private::position(__delivery),
-                            &::shop::idem::__private::partition_key(__delivery),
-                            &::shop::idem::__private::cloud_event_id(__delivery),
-                        ],
+                    ::shop::idem::__private::all_present(
+                        ::shop::idem::__private::Key::composite(
+                            &[
+                                &__message.order.id,
+                                &__message.version.0,
+                                &::shop::idem::__private::header(__delivery, "ce-id"),
+                                &::shop::idem::__private::message_id(__delivery),
+                                &::shop::idem::__private::position(__delivery),
+                                &::shop::idem::__private::partition_key(__delivery),
+                                &::shop::idem::__private::cloud_event_id(__delivery),
+                            ],
+                        ),
                     )
                 }
                 const RECIPE: &'static ::shop::idem::__private::str = "prints::of_body";

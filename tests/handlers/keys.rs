@@ -77,6 +77,8 @@ keyed!(event_identity, cloud_event_id);
 keyed!(composite_with_event_identity, (cloud_event_id, order.id));
 keyed!(composite_with_partition_key, (partition_key, version.0));
 keyed!(composite, (order.id, "version.0"));
+keyed!(composite_of_integers, ("position", order.id));
+keyed!(composite_of_headers, (header("tenant"), header("ce-id")));
 keyed!(composite_of_facts, (header("tenant"), message_id, position, event_id,));
 
 #[test]
@@ -197,4 +199,70 @@ fn the_fingerprint_is_that_of_the_payload_unless_it_is_replaced() {
     assert_eq!(replaced::fingerprint(&delivery), Fingerprint::of(b"paid"));
     assert_eq!((string::RECIPE, replaced::RECIPE, switched_off::RECIPE), ("", "by_type", "fingerprints::off"));
     assert_eq!(switched_off::fingerprint(&delivery), Fingerprint::none());
+}
+
+fn header_key<H: Handler<Message = OrderPaid>>(value: &str) -> Result<Key, KeyError> {
+    let headers = [("ce-id", value.to_owned()), ("tenant", "acme".to_owned())].into_iter().collect();
+    H::key(&order_paid(), &Delivery::new("orders", "{}").with_headers(headers))
+}
+
+#[test]
+fn an_absent_value_of_a_header_is_no_key_and_no_part_of_one() {
+    // A broker's adapter shows a header that is no text as JSON.
+    for value in ["null", "true", "false", "{}", "[]", r#"{"id":7}"#, " ", "\u{a0}", "NULL", "undefined", "None", "nil"]
+    {
+        let why = header_key::<header_value>(value).map_err(|error| error.to_string());
+        assert!(why.as_ref().is_err_and(|why| why.contains("absent")), "{value:?}: {why:?}");
+        assert!(header_key::<composite_of_headers>(value).is_err(), "{value:?}");
+    }
+    for value in ["0", "00000000-0000-0000-0000-000000000000"] {
+        assert!(header_key::<header_value>(value).is_err(), "{value:?}");
+    }
+    for value in ["7", "nullable", "{7}", "a b", "00000000-0000-0000-0000-000000000001"] {
+        assert_eq!(header_key::<header_value>(value), Key::of(value), "{value:?}");
+    }
+}
+
+#[idempotent(key = (message_id, "position"), zero_key)]
+async fn zero_parts(_: OrderPaid, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[idempotent(key = event_id, zero_key)]
+async fn zero(_: OrderPaid, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[idempotent(key = header("ce-id"), zero_key)]
+async fn zero_header(_: OrderPaid, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[test]
+fn a_part_may_be_zero_unless_all_are_and_zero_key_allows_both() -> Result<(), KeyError> {
+    let zero_id = || Order { id: 0, ..order_paid().order };
+    assert!(composite_of_integers::key(&OrderPaid { position: 0, ..order_paid() }, &delivery()).is_ok());
+    assert!(composite_of_integers::key(&OrderPaid { order: zero_id(), ..order_paid() }, &delivery()).is_ok());
+    let nothing = OrderPaid { event_id: Uuid::nil(), position: 0, order: zero_id(), ..order_paid() };
+    assert!(composite_of_integers::key(&nothing, &delivery()).is_err());
+    assert_eq!(zero::key(&nothing, &delivery()), Key::of(&Uuid::nil()));
+    assert_eq!(header_key::<zero_header>("0"), Key::of("0"));
+    assert!(header_key::<zero_header>("null").is_err());
+    let blank = Delivery::new("orders", "{}").with_message_id(Some(" ".to_owned()));
+    assert_eq!(zero_parts::key(&nothing, &blank), Key::composite(&[&" ", &0_u8]));
+    Ok(())
+}
+
+#[test]
+fn the_default_of_a_decoder_is_no_key() {
+    let nothing = || OrderPaid { event_id: Uuid::nil(), message_id: " ".to_owned(), position: 0, ..order_paid() };
+    let keys = [
+        string::key(&nothing(), &delivery()),
+        field_message_id::key(&nothing(), &delivery()),
+        field_position::key(&nothing(), &delivery()),
+        composite_of_facts::key(&nothing(), &delivery()),
+    ];
+    for key in keys {
+        assert!(key.as_ref().is_err_and(|error| error.to_string().contains("zero_key")), "{key:?}");
+    }
 }

@@ -174,7 +174,7 @@ pub async fn a_broker_that_keeps_messages_without_a_limit_is_a_warning<W: World>
     soon(run.with_subscriber(subscriber)).await.unwrap();
     let text = text.to_string();
     let warning = text.lines().find(|line| line.contains("WARN")).unwrap();
-    for part in ["without a limit of time", "source=\"orders\"", "retention=7days", "too old", "counts as new"] {
+    for part in ["without a limit of time", "source=\"orders\"", "retention=7 days", "too old", "counts as new"] {
         assert!(warning.contains(part), "{part:?} is not in {warning:?}");
     }
 }
@@ -186,7 +186,7 @@ pub async fn a_broker_that_keeps_messages_for_longer_refuses_the_start<W: World>
     line.publish(Order::ok("a"));
     line.broker.replay_window(ReplayWindow::Within(8 * day));
     let refused = line.start().refused().await;
-    for said in ["orders", "8days", "7days", ".retention(", "lower the broker's retention"] {
+    for said in ["orders", "8 days", "7 days", ".retention(", "lower the broker's retention"] {
         assert!(refused.contains(said), "{refused}");
     }
     let counts = line.queue.counts();

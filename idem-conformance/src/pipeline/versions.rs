@@ -215,7 +215,7 @@ pub async fn a_natural_handler_that_stages_needs_the_retention_as_others_do<W: W
     let line = Line::new(world).await;
     line.broker.replay_window(ReplayWindow::Within(Duration::from_secs(8 * 24 * 3600)));
     let refused = worker::<W, NATURAL>(&line, Settings::default()).refused().await;
-    for said in ["8days", "7days", ".retention(", "stages"] {
+    for said in ["8 days", "7 days", ".retention(", "stages"] {
         assert!(refused.contains(said), "{refused}");
     }
 }

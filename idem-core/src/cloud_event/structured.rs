@@ -36,8 +36,8 @@ pub(super) fn read(delivery: &Delivery, format: &str) -> Result<CloudEvent, Stri
         other => return Err(format!("its format is `{MEDIA}{other}`, and only that of JSON is known")),
     }
     let payload = delivery.payload();
-    let object: Object<'_> =
-        serde_json::from_slice(payload).map_err(|error| format!("its payload is no JSON object: {error}"))?;
+    let object: Object<'_> = serde_json::from_slice(crate::codec::without_mark(payload))
+        .map_err(|error| format!("its payload is no JSON object: {error}"))?;
     let (mut attributes, mut data, mut encoded) = (Vec::new(), None, None);
     for (name, value) in object.0 {
         match name.as_str() {

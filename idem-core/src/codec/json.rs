@@ -2,10 +2,12 @@
 
 use serde::de::DeserializeOwned;
 
+use super::found::{found, without_mark};
 use super::{Codec, DecodeError};
 use crate::Delivery;
 
-/// JSON, the default codec, implemented with serde_json, which limits nesting to 128 levels.
+/// JSON, the default codec, implemented with serde_json, which limits nesting to 128 levels. A byte order mark in front of
+/// it is skipped. The error of a payload that is none says what it looks like, such as gzip or an envelope.
 ///
 /// ```
 /// # use idem_core::{Codec, DecodeError, Delivery, Json};
@@ -25,7 +27,10 @@ pub struct Json;
 #[diagnostic::do_not_recommend]
 impl<M: DeserializeOwned> Codec<M> for Json {
     fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
-        serde_json::from_slice(delivery.data()).map_err(Into::into)
+        serde_json::from_slice(without_mark(delivery.data())).map_err(|error| match found(delivery, "json") {
+            Some(found) => format!("{error}: {found}").into(),
+            None => error.into(),
+        })
     }
 
     /// Decoded from `null`.

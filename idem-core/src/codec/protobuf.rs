@@ -4,6 +4,7 @@ use std::any::type_name;
 
 use prost::Message;
 
+use super::found::found;
 use super::{Codec, DecodeError};
 use crate::Delivery;
 
@@ -41,8 +42,10 @@ impl<M: Message + Default + 'static> Codec<M> for Protobuf {
     fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
         // Clones the handle: fields of type `Bytes` share the payload.
         let decoded = M::decode(delivery.data().clone());
-        decoded
-            .map_err(|error| format!("the payload is not a `{}` in Protocol Buffers: {error}", type_name::<M>()).into())
+        decoded.map_err(|error| {
+            let found = found(delivery, "proto").map(|found| format!(": {found}")).unwrap_or_default();
+            format!("the payload is not a `{}` in Protocol Buffers: {error}{found}", type_name::<M>()).into()
+        })
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) left_to_callers: Rate,
     /// The log lines about calls that could not begin in time.
     pub(crate) late_calls: Rate,
+    /// The log lines about messages that were redelivered many times.
+    pub(crate) redeliveries: Rate,
     /// The failures of rows whose record the database refuses.
     pub(crate) unrecorded: Unrecorded,
     /// Codec preparations for rows of the inbox.

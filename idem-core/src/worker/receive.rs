@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::process::Waiting;
-use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Queue};
+use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Queue, Rate};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -89,6 +89,7 @@ async fn forward<S: Store, Src: Source>(
         match source.next().await {
             // The queues need no limit: the source returns no more than may be unsettled.
             Ok((mut delivery, acker)) => {
+                warn_of_many(&delivery, &pipeline.redeliveries);
                 pipeline.recognize(&mut delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
@@ -127,7 +128,6 @@ impl<A> Arrivals<A> {
     }
 
     fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
-        warn_of_many(&delivery);
         match place {
             Some(place) if !place.is_first() => self.waiting.push(Waiting::Turn(delivery, acker, place)),
             None if delivery.redelivered() => self.to_store.push((delivery, acker, Carried::default())),
@@ -136,18 +136,23 @@ impl<A> Arrivals<A> {
     }
 }
 
-/// The delivery count from which an error is logged. RabbitMQ 4 drops a message at the 21st return by default.
+/// The delivery count from which a warning is logged. RabbitMQ 4 drops a message at the 21st return by default.
 const MANY: u32 = 10;
 
-fn warn_of_many(delivery: &Delivery) {
-    if let Some(count) = delivery.delivery_count().filter(|count| *count >= MANY) {
-        tracing::error!(
+/// The least time between two warnings. A return counts for all deliveries that the connection had.
+const PAUSE: Duration = Duration::from_secs(60);
+
+fn warn_of_many(delivery: &Delivery, last: &Rate) {
+    if let Some(count) = delivery.delivery_count().filter(|count| *count >= MANY)
+        && last.allows(PAUSE)
+    {
+        tracing::warn!(
             source = delivery.source(),
             message_id = delivery.message_id(),
             position = delivery.position(),
             count,
             "the broker has redelivered a message many times, and drops it if the queue has a delivery limit: find \
-             out why workers or connections end (out of memory, a crash loop, a consumer timeout)"
+             out why workers or connections end (out of memory, a crash loop, a consumer timeout). It is logged once a minute"
         );
     }
 }
@@ -163,18 +168,18 @@ mod tests {
 
     use super::*;
 
-    /// The `count` fields of logged errors.
+    /// The `count` fields of logged warnings.
     #[derive(Clone, Default)]
-    struct Errors(Arc<Mutex<Vec<u64>>>);
+    struct Warnings(Arc<Mutex<Vec<u64>>>);
 
-    impl<S: Subscriber> Layer<S> for Errors {
+    impl<S: Subscriber> Layer<S> for Warnings {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            assert_eq!(*event.metadata().level(), Level::ERROR);
+            assert_eq!(*event.metadata().level(), Level::WARN);
             event.record(&mut self.clone());
         }
     }
 
-    impl Visit for Errors {
+    impl Visit for Warnings {
         fn record_u64(&mut self, field: &Field, value: u64) {
             assert_eq!(field.name(), "count");
             self.0.lock().unwrap().push(value);
@@ -184,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_delivered_ten_times_is_an_error_in_the_log() {
-        let errors = Errors::default();
-        crate::logged::with_subscriber(tracing_subscriber::registry().with(errors.clone()), || {
+    fn messages_that_were_delivered_ten_times_are_one_warning_a_minute() {
+        let (warnings, last) = (Warnings::default(), Rate::default());
+        crate::logged::with_subscriber(tracing_subscriber::registry().with(warnings.clone()), || {
             for count in [None, Some(1), Some(9), Some(10), Some(500)] {
-                warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count));
+                warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count), &last);
             }
         });
-        assert_eq!(*errors.0.lock().unwrap(), [10, 500]);
+        assert_eq!(*warnings.0.lock().unwrap(), [10]);
     }
 }

@@ -101,12 +101,11 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
 /// have their shares, so the first of them has the sum of all.
 fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
     let Some(wanted) = connections.report() else { return };
+    let (own, formula) = (settings.connections(), settings.connections_formula());
     tracing::info!(
         consumer,
-        worker = settings.connections_formula(),
-        "the workers of this store can use {wanted} connections at once, and it has fewer, so messages wait for connections: \
-         set `.connections({wanted})` to avoid this. It is the sum of all workers: each can use `concurrency` + \
-         `inbox_concurrency` + 5, or `inbox_concurrency` + 7 with `.inbox()`"
+        "this worker can use {own} connections at once ({formula}), and all workers of this store together {wanted}, which is more \
+         than it has, so messages wait for connections: set `.connections({wanted})` to avoid this"
     );
 }
 
@@ -145,6 +144,7 @@ fn assemble<S: Store, Src: Source>(
         refusals: Refusals::default(),
         left_to_callers: Rate::default(),
         late_calls: Rate::default(),
+        redeliveries: Rate::default(),
         unrecorded: Unrecorded::default(),
         preparations: Preparations::default(),
         early_commits: EarlyCommits::default(),

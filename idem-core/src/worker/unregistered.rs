@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use humantime::{FormattedDuration, format_duration};
-
 use crate::Error;
 use crate::store::{Cures, HandlerRows, SEEN_RECENTLY};
 
@@ -70,9 +68,9 @@ impl Unregistered<'_> {
 }
 
 /// Formats a duration, from two minutes on without its seconds.
-pub(super) fn ago(time: Duration) -> FormattedDuration {
+pub(super) fn ago(time: Duration) -> String {
     let seconds = time.as_secs();
-    format_duration(Duration::from_secs(if seconds < 120 { seconds } else { seconds / 60 * 60 }))
+    crate::age::shown(Duration::from_secs(if seconds < 120 { seconds } else { seconds / 60 * 60 }))
 }
 
 #[cfg(test)]
@@ -103,7 +101,7 @@ mod tests {
         for part in [
             "\"billing\"",
             "\"refunds\"",
-            "1day ago",
+            "1 day ago",
             "rolled back",
             "formerly = \"refunds\"",
             "PART refunds",
@@ -118,7 +116,7 @@ mod tests {
     fn a_handler_not_seen_for_a_day_is_refused_with_each_remedy() {
         let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO)];
         let refused = OURS.check(&rows, cures).unwrap_err().to_string();
-        for part in ["\"gone\"", "no worker has had for 1day", "formerly = \"gone\"", "PART gone", "BURY gone"] {
+        for part in ["\"gone\"", "no worker has had for 1 day", "formerly = \"gone\"", "PART gone", "BURY gone"] {
             assert!(refused.contains(part), "{part:?} is not in {refused:?}");
         }
     }
