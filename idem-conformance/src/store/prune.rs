@@ -8,7 +8,7 @@ use tracing::instrument::WithSubscriber as _;
 
 use super::stage::{Stage, committed, register};
 use super::world::{Setup, World};
-use crate::captured;
+use idem_test::captured;
 
 const RETENTION: Duration = Duration::from_secs(3600);
 
