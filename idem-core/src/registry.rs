@@ -169,7 +169,7 @@ where
             }
             // An extractor of the application may have staged messages.
             match (&staged, outbox) {
-                (Some(staged), Some(outbox)) => staged.append(&outbox),
+                (Some(staged), Some(outbox)) => staged.append(&outbox, H::NAME),
                 (None, outbox) => staged = outbox,
                 (Some(_), None) => {}
             }

@@ -91,8 +91,9 @@ impl Outbox {
         self.contents().messages.clone()
     }
 
-    /// Takes the messages that were staged into another outbox, behind those that are staged here.
-    pub(crate) fn append(&self, other: &Self) {
+    /// Takes the messages that were staged into another outbox, behind those that are staged here. That one refuses more.
+    pub(crate) fn append(&self, other: &Self, handler: &'static str) {
+        other.end(handler);
         let staged = other.take();
         self.contents().messages.extend(staged);
     }
