@@ -83,6 +83,7 @@ pub use outbox_row::{
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;
 pub use replayed::{Page, Replayed, ReplayedAll};
+pub(crate) use row::CRASHED;
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
