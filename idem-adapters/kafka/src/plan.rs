@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::identity;
 use crate::partition::TopicPartition;
 use crate::protocol::GroupProtocol;
+use crate::source::WINDOW;
 use crate::wanted::Wanted;
 
 /// Where a group starts in a partition in which it has not committed an offset.
@@ -96,7 +97,8 @@ impl Plan {
     }
 
     /// Warns if the windows hold back deliveries that the worker wants: as many as leave none of its tasks without one. With
-    /// an order, more may be unsettled than run, so that this is no loss.
+    /// an order, more may be unsettled than run, so that this is no loss. The default window is nobody's mistake: it makes
+    /// batches smaller, which is only logged.
     pub(crate) fn warn_of_small_windows(&self, wanted: usize) {
         let partitions = self.partitions().count().max(1);
         let unsettled = self.window.saturating_mul(partitions);
@@ -105,15 +107,15 @@ impl Plan {
         }
         let (topic, window) = (&self.wanted.text, self.window);
         let enough = wanted.div_ceil(partitions);
-        tracing::warn!(
-            %topic,
-            window,
-            partitions,
-            wanted,
+        let text = format!(
             "the worker wants {wanted} deliveries in flight, and {partitions} partitions with a window of {window} give it at most \
              {unsettled}: set .window({enough}) in all workers of the group, or lower .prefetch(..), .concurrency(..) or \
              .batch(..)"
         );
+        match window {
+            WINDOW => tracing::info!(%topic, window, partitions, wanted, "{text}"),
+            _ => tracing::warn!(%topic, window, partitions, wanted, "{text}"),
+        }
     }
 
     /// Whether a subscription created from this plan also serves these options.

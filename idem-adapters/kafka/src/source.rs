@@ -53,7 +53,7 @@ pub struct Topic {
 }
 
 /// The default of [`Topic::window`].
-const WINDOW: usize = 256;
+pub(crate) const WINDOW: usize = 256;
 
 impl Topic {
     pub(crate) fn new(config: Arc<Config>, wanted: Arc<Wanted>) -> Self {

@@ -93,6 +93,8 @@ pub async fn a_begun_call_that_nobody_can_be_asked_about_is_unresolved<W: World>
     worker.stop().await;
     let dead = paying.0.dead().await;
     assert!(dead.iter().all(|row| row.reason == Some(Reason::Unresolved)), "{dead:?}");
+    let cut_off = dead.iter().find(|row| row.identity.key.to_string() == "crashed").unwrap();
+    assert!(cut_off.error.contains("it has begun, and its process or its connection ended"), "{}", cut_off.error);
     for (id, charged) in [("lost", 0), ("done", 1), ("panics", 0), ("crashed", 1)] {
         assert_eq!(paying.counts(id).await, (charged, 1, 0), "{id}");
     }
@@ -127,6 +129,9 @@ pub async fn a_lost_answer_is_got_under_the_same_key<W: World>(world: W) {
         assert!(paying.has_one_key(id));
     }
     worker.stop().await;
+    let delays = paying.0.delays();
+    let lasts = |delay: &Duration| *delay > Duration::from_secs(5);
+    assert!(delays.len() == 4 && delays.iter().all(lasts), "said before the end of the lease: {delays:?}");
 }
 
 /// The provider replays its error for the key, so no attempt can succeed. With another key it can.

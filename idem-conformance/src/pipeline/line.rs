@@ -29,7 +29,7 @@ pub(super) struct Line<W: World> {
     pub(super) broker: Broker,
     pub(super) queue: Queue,
     pub(super) desk: Desk,
-    observed: Arc<Mutex<Vec<String>>>,
+    observed: Arc<Mutex<Vec<Outcome>>>,
     changed: watch::Sender<()>,
 }
 
@@ -151,10 +151,9 @@ impl<W: World> Line<W> {
     ) -> Running {
         let (observed, changed, inbox) = (self.observed.clone(), self.changed.clone(), self.world.inbox());
         let observe = move |delivery: &Delivery, outcome: &Outcome| {
-            let word = word(outcome);
             // Storing a message is not an outcome where every message is stored.
-            if !inbox || word != "scheduled 0" {
-                observed.lock().unwrap().push(word);
+            if !inbox || word(outcome) != "scheduled 0" {
+                observed.lock().unwrap().push(outcome.clone());
             }
             changed.send_replace(());
             panics(delivery, "observer");
@@ -209,7 +208,7 @@ impl<W: World> Line<W> {
         let enough = async {
             loop {
                 changed.mark_unchanged();
-                let observed = self.observed.lock().unwrap().clone();
+                let observed: Vec<_> = self.observed.lock().unwrap().iter().map(word).collect();
                 if observed.len() >= number {
                     return observed;
                 }
@@ -220,6 +219,15 @@ impl<W: World> Line<W> {
             Ok(outcomes) => outcomes,
             Err(_) => panic!("after 30 seconds there is only {:?}", self.observed.lock().unwrap()),
         }
+    }
+
+    /// Returns the delays of the failures that were observed.
+    pub(super) fn delays(&self) -> Vec<Duration> {
+        let delay = |outcome: &Outcome| match outcome {
+            Outcome::Scheduled { attempt: 1.., due, .. } => Some(*due),
+            _ => None,
+        };
+        self.observed.lock().unwrap().iter().filter_map(delay).collect()
     }
 
     /// Runs a worker until the further outcomes are these. If a message is stored before it runs, storing is its first

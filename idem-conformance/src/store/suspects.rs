@@ -203,6 +203,7 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     assert_eq!(told, [(dead.id, &dead.identity, MAX_STARTS, dead.delivery.payload())]);
     assert_eq!(dead.handler, "order_paid");
     assert_eq!((dead.reason, dead.token, dead.attempts), (Some(Reason::Crashed), None, 0));
+    assert!(dead.error.starts_with("the process ended 4 times"), "{}", dead.error);
     assert!(dead.died_at.is_some());
     assert!(stage.is_waiting("a").await);
 

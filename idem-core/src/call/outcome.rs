@@ -38,12 +38,13 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Charges a call that has failed. `is_first`: no call before it can have had an effect.
+    /// Charges a call that has failed. `left`: the rest of the lease, before which a call in doubt is not repeated. `is_first`:
+    /// no call before it can have had an effect.
     pub(super) async fn call_failed(
         &self,
         (route, limits): (&Route<S>, &CallLimits),
         row: &Row,
-        (doubt, error): (Doubt, BoxError),
+        (doubt, error, left): (Doubt, BoxError, Duration),
         is_first: bool,
     ) -> Option<Outcome> {
         let Charge { attempts, next, error } = self.charge_of(route, row.attempts, &error)?;
@@ -53,7 +54,8 @@ impl<S: Store> Pipeline<S> {
             (Doubt::Unknown, Ok(_) | Err(Reason::Exhausted)) if limits.key_life.is_none() && !limits.reconciles => {
                 Charge { attempts, next: Err(Reason::Unresolved), error: unresolved(limits, row, &error) }
             }
-            (_, next) => Charge { attempts, next, error },
+            (Doubt::NotDone, next) => Charge { attempts, next, error },
+            (_, next) => Charge { attempts, next: next.map(|due| due.max(left)), error },
         };
         // A permanent error may come from a client that has given up, while its request is still on its way.
         self.charge_call(row, charge, is_first && doubt == Doubt::NotDone, doubt != Doubt::NotDone).await

@@ -82,7 +82,8 @@ impl<S: Store> Pipeline<S> {
                 }
                 Ended::Failed(_, error) if asks => return self.question_failed((route, limits), row, error).await,
                 Ended::Failed(doubt, error) => {
-                    return self.call_failed((route, limits), row, (doubt, error), is_first).await;
+                    let left = limits.lease().saturating_sub(taken.elapsed());
+                    return self.call_failed((route, limits), row, (doubt, error, left), is_first).await;
                 }
                 Ended::Stopped => return self.call_stopped(row, !asks).await,
             }
@@ -153,7 +154,14 @@ impl<S: Store> Pipeline<S> {
 fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
     match reason {
         Reason::Unresolved => {
-            unresolved(limits, row, "its key is too old to be used again, and no `reconcile` can be asked")
+            let why = match limits.key_life {
+                Some(_) => "its key is too old to be used again, and no `reconcile` can be asked",
+                None => {
+                    "it has begun, and its process or its connection ended before it had a result. It says `once`, so it is not \
+                     repeated, and no `reconcile` can be asked"
+                }
+            };
+            unresolved(limits, row, why)
         }
         _ => format!(
             "the call `{}` began too often without a result, because processes ended meanwhile, or because the database refused \

@@ -192,13 +192,16 @@ impl<S: Store> Inbox<S> {
         {
             return Err(Error::Config(format!("the answer of a call has to be JSON, and this is not: {error}")));
         }
-        self.store
-            .resolve(&self.consumer, id, outbound, &resolution)
-            .await
-            .map_err(|fault| failed("resolve a dead letter", fault))
+        let resolved = self.store.resolve(&self.consumer, id, outbound, &resolution).await;
+        let resolved = resolved.map_err(|fault| failed("resolve a dead letter", fault))?;
+        if matches!(resolution, Resolution::Discard) {
+            self.log_discard(id, resolved);
+        }
+        Ok(resolved)
     }
 
-    /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates.
+    /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates. In the
+    /// database it then looks like that of a processed message; the log, at level info, is the only trace of the discard.
     /// Returns `false` if there is no such dead letter (any more).
     ///
     /// One whose external call has begun, and may have had an effect, is left alone, and the answer is `false`, whatever made it
@@ -211,7 +214,21 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {
-        self.store.discard(&self.consumer, id).await.map_err(|fault| failed("discard a dead letter", fault))
+        let discarded = self.store.discard(&self.consumer, id).await;
+        let discarded = discarded.map_err(|fault| failed("discard a dead letter", fault))?;
+        self.log_discard(id, discarded);
+        Ok(discarded)
+    }
+
+    fn log_discard(&self, id: i64, discarded: bool) {
+        if discarded {
+            let consumer = &self.consumer;
+            tracing::info!(
+                consumer,
+                id,
+                "a dead letter was discarded: its message was not processed, and copies of it count as duplicates"
+            );
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use crate::runtime::{Pipeline, Progress, jittered, warn_of_refusal};
-use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
+use crate::store::{Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
 /// When a row is looked at again, at the earliest, that is left to another version of the service.
@@ -145,11 +145,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Reports a row that the inbox has made dead because processes ended on it.
     pub(super) async fn report_crashed(&self, row: &Row) {
-        let error = format!(
-            "the process ended {MAX_STARTS} times while the message with the key {} ran, the last two times while nothing ran \
-             beside it: replay it if the process was killed from outside",
-            row.identity.key
-        );
+        let error = row.error.clone();
         let result = RowResult::Dead { reason: Reason::Crashed, error };
         self.report_row(row, async { rejected(row, true, result) }).await;
     }

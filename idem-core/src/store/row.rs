@@ -257,6 +257,11 @@ pub enum RowResult {
 pub const MAX_BREAKS: u32 = 10;
 /// The number of starts without a result that makes a message a dead letter.
 pub const MAX_STARTS: u32 = 4;
+
+/// The error of a row that was started so often; that of its last failed attempt follows.
+pub(crate) const CRASHED: &str = "the process ended 4 times while this message ran, the last two times while nothing ran beside it: \
+                                  replay it if the process was killed from outside";
+const _: () = assert!(MAX_STARTS == 4);
 /// The number of leases for which the last lease must be over before a row becomes a dead letter.
 pub const CRASHED_LEASES: u32 = 3;
 /// How many rows become dead letters in one statement, because each of them is read for its report.

@@ -123,6 +123,16 @@ async fn windows_that_are_too_small_for_what_the_worker_wants_in_flight_are_warn
         assert!(line.is_none_or(|line| said.iter().all(|said| line.contains(said))), "{text}");
         topic.close().await;
     }
+    // A batch of a hundred in each of 16 tasks, with the default window.
+    let (text, subscriber) = idem_test::captured();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let mut topic = world.topic().await;
+    topic.subscribe(subscribe_options(3200)).await.unwrap();
+    drop(guard);
+    let text = text.to_string();
+    assert!(!text.lines().any(|line| line.contains("WARN") && line.contains(".window(")), "{text}");
+    assert!(text.lines().any(|line| line.contains("INFO") && line.contains(".window(1600)")), "{text}");
+    topic.close().await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The statements of inbox rows.
 
 use crate::Reason;
-use crate::store::{CRASHED_AT_ONCE, MAX_BREAKS, MAX_STARTS};
+use crate::store::{self, CRASHED_AT_ONCE, MAX_BREAKS, MAX_STARTS};
 
 use super::rows::COLUMNS;
 
@@ -159,8 +159,10 @@ pub(super) fn dead_letter_crashed() -> String {
             LIMIT {CRASHED_AT_ONCE} FOR UPDATE SKIP LOCKED
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET state = 'dead', reason = '{}', died_at = now(), token = NULL
+        SET state = 'dead', reason = '{}', died_at = now(), token = NULL, error = '{}'::bytea
+            || CASE WHEN i.error = '' THEN '' ELSE '; the error of its last attempt: '::bytea || i.error END
         FROM over, {{schema}}.handlers AS h WHERE i.id = over.id AND h.id = i.handler_id RETURNING {COLUMNS}",
-        Reason::Crashed
+        Reason::Crashed,
+        store::CRASHED
     )
 }

@@ -11,8 +11,8 @@ use super::sql::{duration, ids, millis, rows, since_epoch};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS,
-    NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope,
+    CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS,
+    MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
@@ -198,7 +198,8 @@ impl InboxRows for Sqlite {
             .bind(MAX_STARTS)
             .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
             .bind(Reason::Crashed.as_str())
-            .bind(CRASHED_AT_ONCE);
+            .bind(CRASHED_AT_ONCE)
+            .bind(CRASHED);
         let mut connection = self.file.writer().await?;
         let dead = query.fetch_all(connection.raw()).await;
         let dead = dead.and_then(|dead: Vec<SqliteRow>| rows(&dead)).map_err(|error| self.file.fault(error))?;

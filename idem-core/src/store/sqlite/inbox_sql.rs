@@ -138,7 +138,8 @@ pub(super) const REFUND_START: &str =
     r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0"#;
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
-UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}
+UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now},
+    error = ?6 || CASE error WHEN '' THEN '' ELSE '; the error of its last attempt: ' || error END
 WHERE id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
     WHERE i.handler_id IN (SELECT value FROM json_each(?1)) AND i.state = 'scheduled'
