@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: deliberate defects, each of which a named test must catch.
 //!
-//! A mutant is a file in `xtask/mutants`. The defects are applied to a copy of the repository under `target/mutants`.
+//! The files in `xtask/mutants` list them by area. The defects are applied to a copy of the repository under `target/mutants`.
 
 mod background;
 mod bound;

@@ -8,11 +8,17 @@ use serde::Deserialize;
 
 use crate::cargo::root;
 
-/// One deliberate defect. The name is that of its file.
+/// The deliberate defects of one area of the code: a file in `xtask/mutants`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Area {
+    mutant: Vec<Mutant>,
+}
+
+/// One deliberate defect.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Mutant {
-    #[serde(skip)]
     pub(crate) name: String,
     /// The guarantee that would be lost if no test caught the defect, in one sentence.
     pub(crate) proves: String,
@@ -37,24 +43,23 @@ struct Edit {
 }
 
 impl Mutant {
-    /// Returns all mutants, sorted by name.
+    /// Returns all mutants, sorted by name. Fails if two have the same name.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let dir = root().join("xtask").join("mutants");
         let mut mutants = Vec::new();
         for entry in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "toml") {
-                mutants.push(Self::read(&path).with_context(|| format!("in {}", path.display()))?);
+                let area = fs::read_to_string(&path)?;
+                let area: Area = toml::from_str(&area).with_context(|| format!("in {}", path.display()))?;
+                mutants.extend(area.mutant);
             }
         }
-        mutants.sort_by(|a, b| a.name.cmp(&b.name));
+        mutants.sort_by(|a: &Self, b| a.name.cmp(&b.name));
+        if let Some(twice) = mutants.windows(2).find(|two| two[0].name == two[1].name) {
+            bail!("two mutants have the name {}", twice[0].name);
+        }
         Ok(mutants)
-    }
-
-    fn read(path: &Path) -> Result<Self> {
-        let mut mutant: Self = toml::from_str(&fs::read_to_string(path)?)?;
-        mutant.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(mutant)
     }
 
     /// Returns the changed text of the file, read below `dir`. Fails as [`Self::applied_to`].
