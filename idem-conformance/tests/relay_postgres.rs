@@ -282,6 +282,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
 }
 
 /// Stages and commits.
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 async fn stage(
     outbox: &idem_core::StoreOutbox<idem_core::Postgres>,
     connection: &mut sqlx::PgConnection,
