@@ -37,7 +37,8 @@ impl Headers {
 
     /// Returns whether there are several values with this name that differ.
     pub(crate) fn differ(&self, name: &str) -> bool {
-        self.iter().any(|(n, value)| n == name && self.get(name) != Some(value))
+        let last = self.get(name);
+        self.iter().any(|(n, value)| n == name && last != Some(value))
     }
 
     /// Returns the last value with this name, if it is UTF-8.

@@ -1,7 +1,7 @@
 //! The generated code: names, types, and one call per item.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Ident, Index, LitStr, Path, Type};
@@ -180,7 +180,8 @@ impl Handler<'_> {
         let path = self.args.fingerprint.as_ref()?;
         let (idem, delivery) = (self.idem(Span::call_site()), local("__delivery"));
         let call = quote_spanned!(at(path.span())=> #path(#delivery));
-        let recipe = path.to_token_stream().to_string().replace(' ', "");
+        // Without its modules, so that another import is not another recipe.
+        let recipe = path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         Some(quote! {
             const RECIPE: &'static #idem::str = #recipe;
             fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }

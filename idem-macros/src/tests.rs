@@ -135,7 +135,7 @@ fn all_arguments_and_extractors_around_the_connection() {
                         ),
                     )
                 }
-                const RECIPE: &'static ::shop::idem::__private::str = "prints::of_body";
+                const RECIPE: &'static ::shop::idem::__private::str = "of_body";
                 fn fingerprint(
                     __delivery: &::shop::idem::__private::Delivery,
                 ) -> ::shop::idem::__private::Fingerprint {

@@ -51,7 +51,8 @@ impl Place<'_> {
                     tracing::warn!(
                         stream = self.stream,
                         consumer = self.name,
-                        "the consumer does not exist, although this worker has handled messages before, so it is created: if                          it or its stream was deleted, check what is missing"
+                        "the consumer does not exist, although this worker has handled messages before, so it is created: if it \
+                         or its stream was deleted, check what is missing"
                     );
                 }
                 self.make(&config(self.name, wishes, options, since)).await?

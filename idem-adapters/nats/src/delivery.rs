@@ -67,7 +67,8 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, order
 /// Returns the id of a message that idem's sink has published: a UUID, in front of the subject.
 fn own<'a>(id: &'a str, subject: &str) -> Option<&'a str> {
     let (id, of) = id.split_once('/')?;
-    (of == subject && id.parse::<Uuid>().is_ok()).then_some(id)
+    let is_own = |uuid: Uuid| uuid.hyphenated().to_string() == id;
+    (of == subject && id.parse().is_ok_and(is_own)).then_some(id)
 }
 
 /// Returns whether these are the headers of a deleted or purged key of a bucket, or of the marker that a server writes when

@@ -7,16 +7,18 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy};
 /// A shorter `max_age` does not last for an outage over a night.
 const SHORT: Duration = Duration::from_secs(24 * 3600);
 
-/// Warns of them. None is refused: a stream of states needs only the last message of a subject, and only its owner knows how far
-/// away the other limits are.
-pub(crate) fn warn(config: &Config) {
-    for (limit, cure) in limits(config) {
+/// Warns of them, and returns whether there are any. None is refused: a stream of states needs only the last message of a
+/// subject, and only its owner knows how far away the other limits are.
+pub(crate) fn warn(config: &Config) -> bool {
+    let limits = limits(config);
+    for (limit, cure) in &limits {
         tracing::warn!(
             stream = config.name,
             "{limit} deletes messages of the stream, handled or not, so an outage that lasts longer loses them: {cure} (nats \
              stream edit)"
         );
     }
+    !limits.is_empty()
 }
 
 /// The limits, each with its cure.

@@ -48,7 +48,7 @@ impl Stream {
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
         self.made(made, &consumer);
         self.warn_of_little_room(&info, options, &consumer);
-        limits::warn(&stream.config);
+        let deletes = limits::warn(&stream.config);
         self.report_missing(&stream, &info);
         let identity = Arc::new(Identity::new(Arc::clone(&self.name), consumer.clone(), made.consumer, asked));
         self.link.set(Some((connection.clone(), Arc::clone(&identity))));
@@ -84,7 +84,8 @@ impl Stream {
         let (first, room) = (pull.first.count(), (own < options.max_unsettled).then_some(usize::from(own)));
         let (stop, mut puller) = (CancellationToken::new(), BackgroundTasks::default());
         puller.spawn(pull.start(sender, stop.clone()).await?);
-        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, first, room, live: true });
+        self.subscription =
+            Some(Subscription { arrivals, stop, puller, consumer, wait, deletes, first, room, live: true });
         self.replay_window = window(stream.config.max_age);
         Ok(())
     }
@@ -143,7 +144,9 @@ impl Stream {
         let next = consumer.delivered.stream_sequence + 1;
         let config = &consumer.config;
         let is_filtered = !config.filter_subject.is_empty() || !config.filter_subjects.is_empty();
-        if stream.state.first_sequence > next && !is_filtered {
+        // A bucket deletes what a later message of its subject replaces.
+        let replaces = stream.config.max_messages_per_subject > 0;
+        if stream.state.first_sequence > next && !is_filtered && !replaces {
             tracing::error!(
                 stream = %self.name,
                 from = next,
@@ -222,9 +225,13 @@ impl Source for Stream {
     }
 
     /// Returns four times the ack wait: after an outage or a pause of one ack wait, the worker gives back what it holds.
-    /// Otherwise it would keep extending the leases, and other workers could not receive the messages.
+    /// Otherwise it would keep extending the leases, and other workers could not receive the messages. `None` for a stream
+    /// whose limits delete messages that were never handled: there a message is safe only with a worker that holds it.
     fn unsettled_limit(&self) -> Option<Duration> {
-        self.subscription.as_ref().map(|subscription| subscription.wait * 4)
+        self.subscription
+            .as_ref()
+            .filter(|subscription| !subscription.deletes)
+            .map(|subscription| subscription.wait * 4)
     }
 
     /// Unreadable messages are settled before anything else is pulled: each of them may be the last one that is left.

@@ -35,6 +35,8 @@ pub(crate) struct Subscription {
     pub(crate) consumer: String,
     /// The ack wait of its deliveries.
     pub(crate) wait: Duration,
+    /// Whether limits of the stream delete messages that were never handled.
+    pub(crate) deletes: bool,
     /// How many of the unreadable messages that it began with are unsettled.
     pub(crate) first: Arc<AtomicUsize>,
     /// How many deliveries may be unsettled, if the consumer's limit is why these are fewer than the worker asked for.

@@ -31,8 +31,8 @@
 //! decimal becomes its digits, a void becomes `null`, and an array or a table becomes JSON. A void, a boolean, an array or
 //! a table is no key. The header
 //! `x-delivery-count`, which a quorum queue sets, is also the delivery count. It does not count attempts: it also rises
-//! for messages that were only prefetched. With a count of 5 or more, a message is stored before others; with 10 or
-//! more, the log warns of it, once a minute.
+//! for messages that were only prefetched. With a count of 10 or more, the log warns of it, once a
+//! minute.
 //!
 //! # Server requirements
 //!

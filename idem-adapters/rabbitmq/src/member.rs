@@ -72,8 +72,8 @@ impl Member {
     }
 
     /// Reports whether the server deletes the queue when it has had no consumer for some time.
-    pub(crate) fn expires(&self) -> bool {
-        unprocessed::expires(&self.arguments)
+    pub(crate) fn deletes_returned(&self) -> bool {
+        unprocessed::deletes_returned(&self.arguments)
     }
 
     /// Refuses a queue that cannot keep its order: with several consumers at a time, one could receive the second

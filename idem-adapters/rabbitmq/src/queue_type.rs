@@ -191,7 +191,9 @@ fn deleted(name: &str, address: &Address, expected: Expected) -> Error {
         _ => "declare it there again with its bindings",
     };
     refused(format!(
-        "queue `{name}` on {address} was deleted since this worker found it: messages that it had are lost, and no new ones          reach it. Find out why (an operator, an expiry, a server that was reset) and publish again what was lost. It is not          declared again by itself: {cure}"
+        "queue `{name}` on {address} was deleted since this worker found it: messages that it had are lost, and no new ones reach \
+         it. The worker consumes none of its queues until then. Find out why (an operator, an expiry, a server that was reset) \
+         and publish again what was lost. It is not declared again by itself: {cure}"
     ))
 }
 

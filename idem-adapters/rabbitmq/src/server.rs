@@ -126,7 +126,7 @@ impl RabbitMq {
     /// * Its messages are on one node and are lost with it. Messages not published as persistent are lost when that
     ///   node restarts.
     /// * It does not count deliveries; it only marks a redelivered message (`redelivered`). So the log does not report
-    ///   messages that are redelivered again and again, and they are not stored before others.
+    ///   messages that are redelivered again and again.
     /// * [`DeliveryOrder::Queue`](idem_core::DeliveryOrder::Queue) is refused.
     ///
     /// See RabbitMQ's guides "Classic Queues" and "Quorum Queues", section "Feature Comparison".

@@ -209,11 +209,11 @@ impl Source for Queue {
         false
     }
 
-    /// Returns the [`consumer_timeout`](crate::Options::consumer_timeout) option; `None` for a queue that expires while it has
-    /// no consumer.
+    /// Returns the [`consumer_timeout`](crate::Options::consumer_timeout) option; `None` for a queue whose server may
+    /// delete what a worker gives back.
     fn unsettled_limit(&self) -> Option<Duration> {
-        let expires = self.members.iter().any(Member::expires);
-        (!expires).then_some(self.config.consumer_timeout)
+        let deletes = self.members.iter().any(Member::deletes_returned);
+        (!deletes).then_some(self.config.consumer_timeout)
     }
 
     /// The prefetch applies to each queue.

@@ -8,10 +8,11 @@ use crate::error::refused;
 use crate::limit;
 
 const EXPIRES: &str = "x-expires";
+const TTL: &str = "x-message-ttl";
 
-/// Reports whether the server deletes the queue when it has had no consumer for some time.
-pub(crate) fn expires(arguments: &FieldTable) -> bool {
-    arguments.inner().contains_key(EXPIRES)
+/// Reports whether the server may delete a message that a worker gives back before it is delivered again.
+pub(crate) fn deletes_returned(arguments: &FieldTable) -> bool {
+    [EXPIRES, TTL].iter().any(|argument| arguments.inner().contains_key(*argument))
 }
 
 /// Refuses a queue with these arguments. A policy can set the same limits, and cannot be seen.
@@ -20,7 +21,7 @@ pub(crate) fn check(name: &str, address: &Address, arguments: &FieldTable) -> Re
     let value = arguments.inner().get(argument).map(limit::text).unwrap_or_default();
     Err(refused(format!(
         "queue `{name}` on {address} has {argument}={value}: RabbitMQ {effect}, also if it was never processed, as in an outage \
-         of the database. A queue's arguments cannot be changed: declare a queue with another name and without that, give it \
+         of the database (or moves it, if the queue has a dead-letter exchange). A queue's arguments cannot be changed: declare a queue with another name and without that, give it \
          the bindings of `{name}`, and move the remaining messages to it; or, if such messages may be lost, accept that by \
          .may_delete_unprocessed()"
     )))
@@ -35,7 +36,7 @@ fn found(arguments: &FieldTable) -> Option<(&'static str, &'static str)> {
         "drops the oldest message when the queue is full (with x-overflow=reject-publish it would refuse the newest)";
     [
         (EXPIRES, "deletes the queue with its messages when it has had no consumer for so many milliseconds", true),
-        ("x-message-ttl", "drops each message that has waited for so many milliseconds", true),
+        (TTL, "drops each message that has waited for so many milliseconds", true),
         ("x-max-length", drops, !refuses),
         ("x-max-length-bytes", drops, !refuses),
     ]

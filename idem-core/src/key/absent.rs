@@ -34,18 +34,17 @@ pub(crate) fn no_id(header: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Describes a composite key of which no part is an id: a part is absent, or all are 0. One part may be 0, since versions
-/// and line numbers begin there.
+/// Describes a composite key that is no id: a part is a nil UUID, or all parts are absent. Other parts may be 0, since versions
+/// and line numbers begin there, or a word such as `none`.
 pub(crate) fn absent_in(mut composite: &[u8]) -> Option<&'static str> {
-    let mut is_zero = true;
+    let mut all = true;
     while let Some((length, rest)) = composite.split_first() {
         let (part, rest) = rest.split_at_checked(usize::from(*length))?;
         match absent(part) {
-            Some("0") => {}
-            None => is_zero = false,
-            found => return found,
+            Some("nil") => return Some("nil"),
+            found => all &= found.is_some(),
         }
         composite = rest;
     }
-    is_zero.then_some("0")
+    all.then_some("0 or nothing")
 }

@@ -132,8 +132,8 @@ pub trait InboxRows: Transactions {
     /// Records the result of a taken row, and clears its token. `false` if the row no longer has this token.
     fn record_result(&self, row: &Row, result: &RowResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Returns whether this message has a scheduled inbox row, even if it is taken or running. It never waits for a
-    /// lock.
+    /// Returns whether this message has a scheduled inbox row, even if it is taken or running: a key has one at most, whatever
+    /// its fingerprint. It never waits for a lock.
     fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.

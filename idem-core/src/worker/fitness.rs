@@ -61,6 +61,12 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], settings: 
                  another name"
             )));
         }
+        let of_another = |old: &&str| handlers[..at].iter().any(|earlier| earlier.formerly().contains(old));
+        if let Some(old) = handler.formerly().iter().find(|old| of_another(old)) {
+            return Err(Error::Config(format!(
+                "two handlers were {old:?} formerly, {name:?} and an earlier one: only one of them can have its claims"
+            )));
+        }
         if *by == RouteBy::Subject
             && let Some((pattern, flaw)) = event.and_then(|pattern| Some((pattern, subject::flaw(pattern)?)))
         {

@@ -151,8 +151,7 @@ impl InboxRows for Postgres {
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
         let query = self.sql().is_scheduled.query().bind(identity.handler.0);
-        let rows = self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
-        Ok(!rows.is_empty())
+        Ok(!self.ask(query.bind(identity.key.as_bytes())).await?.is_empty())
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {

@@ -72,7 +72,7 @@ pub(super) fn record_result() -> String {
 
 pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
-    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'scheduled'";
+    WHERE handler_id = $1 AND key = $2 AND state = 'scheduled'";
 
 /// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
 /// back since.

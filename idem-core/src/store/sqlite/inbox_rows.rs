@@ -181,8 +181,7 @@ impl InboxRows for Sqlite {
         let mut reader = self.file.reader().await?;
         let query = sqlx::query(self.prefix.sql(inbox_sql::IS_SCHEDULED))
             .bind(identity.handler.0)
-            .bind(identity.key.as_bytes())
-            .bind(identity.fingerprint.as_bytes());
+            .bind(identity.key.as_bytes());
         let row = query.fetch_optional(&mut reader.connection).await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
         Ok(row.is_some())

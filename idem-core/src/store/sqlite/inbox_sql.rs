@@ -132,7 +132,7 @@ UPDATE "idem_inbox_messages" SET due_at = {now} + ?3
 WHERE id IN (SELECT value FROM json_each(?1)) AND token = ?2"#;
 
 pub(super) const IS_SCHEDULED: &str = r#"
-SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'"#;
+SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND state = 'scheduled'"#;
 
 pub(super) const REFUND_START: &str =
     r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0"#;
