@@ -1,8 +1,6 @@
 //! The parameters of a handler beside its message and its transaction.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use idem_core::LatestConnection;
 pub use idem_core::{
-    CloudEvent, Extract, Extraction, FromRef, Headers, IdempotencyKey, Latest, Outbox, Param, PartitionKey, State,
-    Subject,
+    CloudEvent, Extract, Extraction, FromRef, Headers, IdempotencyKey, Outbox, Param, PartitionKey, State, Subject,
 };

@@ -3,7 +3,7 @@
 //! It contains no error type, so that the program's own `Error` and `Result` keep their meaning.
 
 pub use crate::external::{CallError, Called, Found, OutboundKey, external};
-pub use crate::extract::{CloudEvent, IdempotencyKey, Latest, PartitionKey, Subject};
+pub use crate::extract::{CloudEvent, IdempotencyKey, PartitionKey, Subject};
 pub use crate::handler::HandlerOptions;
 pub use crate::outbox::{Outbox, Outgoing};
 pub use crate::{

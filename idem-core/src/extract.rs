@@ -17,14 +17,11 @@ pub use extraction::Extraction;
     label = "not an extractor",
     note = "the first parameter is the message, the one `&mut` is the connection, and the others are extractors: \
             `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, \
-            `IdempotencyKey`, `Outbox`, `Latest`; with `call = ..` also `Called<T>` and `OutboundKey`"
+            `IdempotencyKey`, `Outbox`; with `call = ..` also `Called<T>` and `OutboundKey`"
 )]
 pub trait Param: Send + 'static {
     /// Whether it stages messages. If so, a worker with such a handler needs an outbox.
     const STAGES: bool = false;
-
-    /// Whether it advances [latest versions](crate::Latest). If so, a worker with such a handler needs their table.
-    const ADVANCES: bool = false;
 
     /// Whether it is about the external call of a handler. If so, it is refused in a handler that makes none. A type of your
     /// own that extracts an [`OutboundKey`](crate::OutboundKey) sets it to `true`.
@@ -246,7 +243,6 @@ macro_rules! tuples {
     ($(($($param:ident)*))*) => {$(
         impl<$($param: Param),*> Param for ($($param,)*) {
             const STAGES: bool = false $(|| $param::STAGES)*;
-            const ADVANCES: bool = false $(|| $param::ADVANCES)*;
             const NEEDS_CALL: bool = false $(|| $param::NEEDS_CALL)*;
             const CALLS: usize = 0 $(+ $param::CALLS)*;
         }

@@ -5,7 +5,7 @@
 /// A handler that takes `Batch<M>` instead of `M` is called once per transaction with the new messages: copies and
 /// duplicates are left out. An error rolls all of them back, and the batch is split until the failing message is alone.
 /// The handler must therefore accept any subset of a batch, in any order, and a batch of one. Its only other parameters
-/// are the connection, `State<T>`, `Latest` and `Outbox`: other extractors belong to one delivery.
+/// are the connection, `State<T>` and `Outbox`: other extractors belong to one delivery.
 ///
 /// ```
 /// # use idem_core::{Batch, BoxError};

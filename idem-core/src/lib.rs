@@ -27,7 +27,6 @@ mod inbox;
 mod input;
 mod key;
 mod lag;
-mod latest;
 mod local;
 #[cfg(test)]
 mod logged;
@@ -69,9 +68,6 @@ pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
-pub use latest::Latest;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use latest::LatestConnection;
 pub use local::LocalStaging;
 pub use outbox::{Outbox, Outgoing, Sink, SinkError, StagedMessage, Staging, StoreOutbox};
 pub use outcome::{Outcome, Reason};

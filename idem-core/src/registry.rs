@@ -11,7 +11,6 @@ use crate::external::{CallLimits, Calling};
 use crate::handler_options::HandlerLimits;
 use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
-use crate::store::{HandlerId, LatestVersions};
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
     KeyError, Param as _, Reason, Store,
@@ -46,9 +45,6 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     /// Returns whether the handler stages messages.
     fn stages(&self) -> bool;
 
-    /// Returns whether the handler advances latest versions.
-    fn advances(&self) -> bool;
-
     /// Returns the fingerprint, which tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
 
@@ -58,14 +54,8 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     /// Joins many jobs into one, for a batch handler. `None` if it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
 
-    /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it. `latest` has
-    /// the latest versions of the handler, if it takes them.
-    fn decode(
-        &self,
-        delivery: &Delivery,
-        key: &mut Key,
-        latest: Option<(&LatestVersions, HandlerId)>,
-    ) -> Result<Box<dyn Job<S>>, NoJob>;
+    /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it.
+    fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
 
     /// Decodes the message and returns its key; `None` if that needs a fact that the delivery does not have.
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob>;
@@ -185,10 +175,6 @@ where
         H::Params::STAGES
     }
 
-    fn advances(&self) -> bool {
-        H::Params::ADVANCES
-    }
-
     fn needs(&self) -> Needs {
         Needs { position: H::NEEDS_POSITION, partition_key: H::NEEDS_PARTITION_KEY, cloud_event: H::NEEDS_CLOUD_EVENT }
     }
@@ -216,7 +202,7 @@ where
     fn begin_call(&self, delivery: &Delivery, key: &Key, asks: bool) -> Result<Result<Calling, BoxError>, NoJob> {
         let Some(call) = H::Params::external() else { return Ok(Err("the handler makes no call".into())) };
         let message = Box::new(self.message(delivery)?);
-        let from = Extraction::new(delivery, key, &*self.state, None);
+        let from = Extraction::new(delivery, key, &*self.state);
         let begun = catch_unwind(AssertUnwindSafe(|| (call.begin)(message, &from, asks)));
         Ok(begun.unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into())))
     }
@@ -236,12 +222,7 @@ where
         })
     }
 
-    fn decode(
-        &self,
-        delivery: &Delivery,
-        key: &mut Key,
-        latest: Option<(&LatestVersions, HandlerId)>,
-    ) -> Result<Box<dyn Job<S>>, NoJob> {
+    fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
         let message = self.message(delivery)?;
         if key.as_bytes().is_empty() {
             *key = caught(Reason::NoKey, "the key", || {
@@ -252,7 +233,7 @@ where
             return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty).into());
         }
         // A failure or a panic of an extractor counts as an attempt of the message.
-        let from = Extraction::new(delivery, key, &*self.state, latest);
+        let from = Extraction::new(delivery, key, &*self.state);
         let params = catch_unwind(AssertUnwindSafe(|| H::Params::extract(&from)))
             .unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into()));
         Ok(Box::new(Ready::<H> { message, params, outbox: from.outbox.into_inner() }))

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::external::CallLimits;
 use crate::registry::{Job, Registered, Unfit};
-use crate::store::{Caller, HandlerId, Identity, LatestVersions, Row, first_outbound};
+use crate::store::{Caller, HandlerId, Identity, Row, first_outbound};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -29,8 +29,6 @@ pub(crate) struct Route<S> {
     pub(crate) is_local_only: bool,
     /// How long its claims were kept when the worker started; `None`: forever.
     pub(crate) retention: Option<Duration>,
-    /// The table of latest versions, if it takes them.
-    pub(crate) versions: Option<LatestVersions>,
     /// Its external call, if it makes one.
     pub(crate) external: Option<RouteCall>,
     /// Set once the database knows that the handler has processed messages.
@@ -38,11 +36,6 @@ pub(crate) struct Route<S> {
 }
 
 impl<S> Route<S> {
-    /// Returns the latest versions of the handler, if it takes them.
-    pub(crate) fn latest(&self) -> Option<(&LatestVersions, HandlerId)> {
-        self.versions.as_ref().map(|versions| (versions, self.id))
-    }
-
     /// Returns the first key of the external call for a message, if the handler makes one. `from`: the delivery that brings the
     /// message, or that of the handler that hands it over.
     pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {

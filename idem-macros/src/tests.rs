@@ -56,7 +56,7 @@ fn the_smallest_handler() {
 #[test]
 fn a_natural_handler() {
     let item = quote! {
-        async fn order_changed(event: OrderChanged, tx: &mut PgConnection, latest: Latest) -> Result<(), AppError> {}
+        async fn order_changed(event: OrderChanged, tx: &mut PgConnection) -> Result<(), AppError> {}
     };
     let expanded = idempotent(quote!(key = "event_id", natural), item).to_string();
     assert!(expanded.contains("const NATURAL : :: idem :: __private :: bool = true ;"), "{expanded}");

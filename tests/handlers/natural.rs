@@ -8,13 +8,11 @@ use sqlx::SqliteConnection;
 #[derive(serde::Deserialize)]
 struct Changed {
     id: u64,
-    order: i64,
-    version: u32,
 }
 
 #[idempotent(key = id, natural)]
-async fn natural(changed: Changed, tx: &mut SqliteConnection, latest: Latest) -> Result<(), sqlx::Error> {
-    latest.advance(tx, changed.order, changed.version).await.map(drop)
+async fn natural(_: Changed, _: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    Ok(())
 }
 
 #[idempotent(natural, key = "id", name = "stored", event = "order.changed")]
@@ -72,16 +70,6 @@ fn a_natural_handler_has_its_own_fingerprint() {
     assert_ne!(natural::fingerprint(&delivery), Fingerprint::none());
 }
 
-#[tokio::test]
-async fn a_test_calls_it_with_versions_in_memory() {
-    let mut tx = <SqliteConnection as sqlx::Connection>::connect("sqlite::memory:").await.unwrap();
-    let latest = Latest::default();
-    natural(Changed { id: 1, order: 7, version: 2 }, &mut tx, latest.clone()).await.unwrap();
-    assert!(!latest.advance(&mut tx, 7_i64, 2).await.unwrap());
-    assert!(latest.advance(&mut tx, 7_i64, 3).await.unwrap());
-    assert!(latest.advance(&mut tx, 8_i64, 3).await.unwrap(), "another entity");
-}
-
 /// It is not recorded, because the dead letter of the first one has the claim.
 #[tokio::test]
 async fn the_failure_of_a_copy_is_logged() {
@@ -89,7 +77,7 @@ async fn the_failure_of_a_copy_is_logged() {
     let url = format!("sqlite://{}", directory.path().join("orders.db").display());
     let (broker, store) = (Broker::new(), Sqlite::connect(&url).await.unwrap());
     for _ in 0..2 {
-        broker.publish("orders", Publication::new(r#"{"id": 1, "order": 7, "version": 1}"#));
+        broker.publish("orders", Publication::new(r#"{"id": 1}"#));
     }
     let (text, subscriber) = captured();
     let _logging = subscribe(subscriber);

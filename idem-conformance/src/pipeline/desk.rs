@@ -65,17 +65,20 @@ impl Desk {
     /// Writes an effect for each of these names. Natural handlers write it only where it is not there yet.
     pub(super) async fn write<W: World>(&self, names: &[&str], tx: &mut W::Connection) -> Result<(), BoxError> {
         if W::NATURAL {
-            let effects = &self.effects;
-            let upsert = |name: &&str| {
-                format!(
-                    "INSERT INTO {effects} (name) SELECT '{name}'
-                     WHERE NOT EXISTS (SELECT 1 FROM {effects} WHERE name = '{name}')"
-                )
-            };
-            return W::execute(tx, &names.iter().map(upsert).collect::<Vec<_>>().join("; ")).await;
+            let inserts: Vec<_> = names.iter().map(|name| self.insert_if_new(name)).collect();
+            return W::execute(tx, &inserts.join("; ")).await;
         }
         let rows = names.iter().map(|name| format!("('{name}')")).collect::<Vec<_>>().join(", ");
         W::execute(tx, &format!("INSERT INTO {} (name) VALUES {rows}", self.effects)).await
+    }
+
+    /// The statement that writes an effect if it is not there yet.
+    pub(super) fn insert_if_new(&self, name: &str) -> String {
+        let effects = &self.effects;
+        format!(
+            "INSERT INTO {effects} (name) SELECT '{name}'
+             WHERE NOT EXISTS (SELECT 1 FROM {effects} WHERE name = '{name}')"
+        )
     }
 
     /// Waits until the test releases it.

@@ -144,9 +144,9 @@ impl<W: World> Line<W> {
         self.run_until_stopped(worker, settings)
     }
 
-    pub(super) fn run_until_stopped<S: Store, Src: Source, C: Send + Sync + 'static>(
+    pub(super) fn run_until_stopped<S: Store, Src: Source, A: Send + Sync + 'static, C: Send + Sync + 'static>(
         &self,
-        worker: Worker<S, Src, Desk, C, WithHandlers>,
+        worker: Worker<S, Src, A, C, WithHandlers>,
         settings: Settings,
     ) -> Running {
         let (observed, changed, inbox) = (self.observed.clone(), self.changed.clone(), self.world.inbox());

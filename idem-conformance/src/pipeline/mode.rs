@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, Latest};
+use idem_core::{BoxError, Error};
 
 use crate::store::{End, Features, Setup, World};
 
@@ -111,8 +111,8 @@ impl<W: World, const NATURAL: bool> World for Mode<W, NATURAL> {
         W::nested(tx, sql, end).await
     }
 
-    async fn advance(latest: &Latest, tx: &mut W::Connection, entity: &str, version: i64) -> Result<bool, BoxError> {
-        W::advance(latest, tx, entity, version).await
+    async fn changes(tx: &mut W::Connection, sql: &str) -> Result<bool, BoxError> {
+        W::changes(tx, sql).await
     }
 
     fn earlier(column: &str, by: Duration) -> String {

@@ -1,4 +1,4 @@
-//! The list of the cases of natural handlers and latest versions, which run in every mode.
+//! The list of the cases of natural handlers, which run in every mode.
 
 /// Generates these cases. Each test awaits `$world`, a future of its world in one mode.
 #[doc(hidden)]
@@ -9,6 +9,7 @@ macro_rules! __natural_cases_in_every_mode {
             // natural handlers
             a_copy_of_a_natural_message_runs_again
             a_natural_message_leaves_no_claim
+            an_upsert_that_compares_versions_keeps_the_newest_one
             a_natural_message_that_fails_runs_from_the_inbox
             a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted
             another_payload_under_a_natural_key_is_no_conflict
@@ -24,8 +25,6 @@ macro_rules! __natural_cases_in_every_mode {
             a_natural_message_that_is_cut_off_is_never_lost
             a_commit_beside_natural_messages_loses_nothing_that_they_have_staged
             a_natural_message_that_is_cut_off_behind_its_commit_is_dead
-            a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted
-            latest_versions_of_a_handler_that_is_gone_are_named_with_the_former_name
             a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims
             no_message_is_too_old_for_a_handler_that_has_only_run_without_claims
             a_natural_handler_that_stages_needs_the_retention_as_others_do

@@ -8,8 +8,8 @@ use crate::store::World;
 use idem_test::{Publication, captured};
 
 use super::line::Line;
+use super::once::{NATURAL, Once};
 use super::orders::Order;
-use super::versions::{NATURAL, Versions};
 
 /// It is never too old itself, but those that get what it stages do not know its ids for longer than they keep claims.
 pub async fn a_natural_handler_that_stages_is_warned_of_what_it_stages_for_late_copies<W: World>(world: W) {
@@ -18,7 +18,7 @@ pub async fn a_natural_handler_that_stages_is_warned_of_what_it_stages_for_late_
     line.publish_raw(Publication::from(Order::ok("a")));
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let ((text, subscriber), idle) = (captured(), line.queue.clone());
-    let run = worker.handler::<Versions<W, NATURAL>>().run_until(async move { idle.idle().await });
+    let run = worker.handler::<Once<W, NATURAL>>().run_until(async move { idle.idle().await });
     soon(run.with_subscriber(subscriber)).await.unwrap();
     let text = text.to_string();
     let warnings: Vec<_> = text.lines().filter(|line| line.contains("without a limit of time")).collect();

@@ -98,10 +98,6 @@ macro_rules! store_suite {
             a_rollback_without_a_claim_tells_how_the_handler_ended_it
             a_swallowed_error_without_a_claim_is_found_out
             a_handler_without_claims_has_a_history_once_it_is_recorded
-            latest_versions_only_rise
-            latest_versions_alone_are_told_of_and_are_no_history
-            an_entity_that_is_no_key_has_no_version
-            a_version_that_is_not_committed_is_waited_for
             // nested
             a_nested_commit_is_committed_with_the_claim
             a_nested_commit_is_rolled_back_with_the_claim

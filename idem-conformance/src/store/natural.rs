@@ -1,11 +1,10 @@
-//! What natural handlers need: a guard without a claim, a history without claims, and latest versions.
+//! What natural handlers need: a guard without a claim, and a history without claims.
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::Latest;
-use idem_core::store::{Claimed, Claims, CommitResult, History, Operator, Pruned, RollbackResult, Transactions};
+use idem_core::store::{Claimed, Claims, CommitResult, Operator, Pruned, RollbackResult, Transactions};
 
-use super::stage::{Stage, committed, register};
+use super::stage::{Stage, register};
 use super::world::{Setup, World};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -90,33 +89,6 @@ pub async fn a_swallowed_error_without_a_claim_is_found_out<W: World>(world: W) 
     }
 }
 
-/// A version rises, and never falls or stays; each handler has its own, and a rollback takes it back.
-pub async fn latest_versions_only_rise<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let other = register(&stage.store, "shipping", "order_paid").await;
-    let versions = stage.store.latest_versions().await.unwrap();
-    let (ours, theirs) = (Latest::new(versions.clone(), stage.handler), Latest::new(versions, other));
-    let advance = async |latest: &Latest, entity: &str, version: i64, commits: bool| {
-        let mut txn = stage.store.begin_guarded(LONG).await.unwrap();
-        let connection = <W::Store as idem_core::HasConnection<W::Connection>>::connection(&mut txn);
-        let advanced = W::advance(latest, connection, entity, version).await.unwrap();
-        match commits {
-            true => committed(stage.commit(txn).await),
-            false => drop(stage.store.rollback(txn).await.unwrap()),
-        }
-        advanced
-    };
-    for (version, advanced) in [(2, true), (2, false), (1, false), (3, true), (i64::MIN, false), (i64::MAX, true)] {
-        assert_eq!(advance(&ours, "order-1", version, true).await, advanced, "{version}");
-    }
-    assert!(advance(&ours, "order-2", i64::MIN, true).await, "the lowest version is one");
-    assert!(advance(&theirs, "order-1", 2, true).await, "another handler has not seen it");
-    assert!(advance(&ours, "order-3", 5, false).await);
-    assert!(advance(&ours, "order-3", 5, true).await, "what saw it before was rolled back");
-    let rows = format!("SELECT count(*) FROM {}", stage.world.own("latest_versions"));
-    assert_eq!(stage.world.number(&rows).await, 4);
-}
-
 /// Its messages leave no claim, and it has a history nevertheless. The record makes no message too old, and hides nothing
 /// that was pruned.
 pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World>(world: W) {
@@ -144,66 +116,4 @@ pub async fn a_handler_without_claims_has_a_history_once_it_is_recorded<W: World
     assert!(pruned > Some(SystemTime::UNIX_EPOCH), "{pruned:?}");
     stage.store.record_history(stage.handler).await.unwrap();
     assert_eq!(through().await, pruned);
-}
-
-/// They may have been filled by hand, or merged into a handler that has never run.
-pub async fn latest_versions_alone_are_told_of_and_are_no_history<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    register(&stage.store, "billing", "other").await;
-    let latest = Latest::new(stage.store.latest_versions().await.unwrap(), stage.handler);
-    let found = async || {
-        let histories = stage.store.histories("billing").await.unwrap();
-        let found = |it: History| (it.handler, it.has_claims, it.has_versions, it.has_processed);
-        histories.into_iter().map(found).collect::<Vec<_>>()
-    };
-    assert!(found().await.is_empty());
-    let mut txn = stage.store.begin_guarded(LONG).await.unwrap();
-    let connection = <W::Store as idem_core::HasConnection<W::Connection>>::connection(&mut txn);
-    assert!(W::advance(&latest, connection, "order-1", 1).await.unwrap());
-    committed(stage.commit(txn).await);
-    for has_processed in [false, true] {
-        assert_eq!(found().await, [("order_paid".to_owned(), false, true, has_processed)]);
-        stage.store.record_history(stage.handler).await.unwrap();
-    }
-}
-
-/// An entity is a key: none that is empty or too long.
-pub async fn an_entity_that_is_no_key_has_no_version<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let latest = Latest::new(stage.store.latest_versions().await.unwrap(), stage.handler);
-    let mut txn = stage.store.begin_guarded(LONG).await.unwrap();
-    let connection = <W::Store as idem_core::HasConnection<W::Connection>>::connection(&mut txn);
-    assert!(W::advance(&latest, connection, "", 1).await.is_err());
-    assert!(W::advance(&latest, connection, &"x".repeat(256), 1).await.is_err());
-    assert!(W::advance(&latest, connection, &"x".repeat(255), 1).await.unwrap());
-    committed(stage.commit(txn).await);
-}
-
-/// Of two transactions that advance an entity at once, one waits for the other, and then sees its version.
-pub async fn a_version_that_is_not_committed_is_waited_for<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let stage = Stage::new(world).await;
-    let elsewhere = stage.world.store(Setup::default()).await.unwrap();
-    let latest = Latest::new(stage.store.latest_versions().await.unwrap(), stage.handler);
-    let mut first = stage.store.begin_guarded(LONG).await.unwrap();
-    let connection = <W::Store as idem_core::HasConnection<W::Connection>>::connection(&mut first);
-    assert!(W::advance(&latest, connection, "order-1", 2).await.unwrap());
-    let late = latest.clone();
-    let second = tokio::spawn(async move {
-        let mut txn = elsewhere.begin_guarded(LONG).await.unwrap();
-        let connection = <W::Store as idem_core::HasConnection<W::Connection>>::connection(&mut txn);
-        let advanced = W::advance(&late, connection, "order-1", 1).await.unwrap();
-        elsewhere.rollback(txn).await.unwrap();
-        advanced
-    });
-    crate::soon(async {
-        while stage.world.waiting().await == Some(0) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    committed(stage.commit(first).await);
-    assert!(!crate::soon(second).await.unwrap(), "the older one came later");
 }

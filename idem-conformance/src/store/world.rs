@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, HasConnection, Latest, Store};
+use idem_core::{BoxError, Error, HasConnection, Store};
 
 /// A schema or file of one database, created for one test and still empty.
 pub trait World: Sized + Send + Sync + 'static {
@@ -43,7 +43,7 @@ pub trait World: Sized + Send + Sync + 'static {
     fn store(&self, setup: Setup) -> impl Future<Output = Result<Self::Store, Error>> + Send;
 
     /// The full name of one of idem's tables: `handlers`, `processed_messages`, `inbox_messages`,
-    /// `latest_versions`, `call_namespaces`.
+    /// `call_namespaces`.
     fn own(&self, table: &str) -> String;
 
     /// The full name of a table of the suite.
@@ -61,13 +61,8 @@ pub trait World: Sized + Send + Sync + 'static {
     /// Runs SQL in a nested transaction, then ends it.
     fn nested(tx: &mut Self::Connection, sql: &str, end: End) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Advances a version, as a handler does.
-    fn advance(
-        latest: &Latest,
-        tx: &mut Self::Connection,
-        entity: &str,
-        version: i64,
-    ) -> impl Future<Output = Result<bool, BoxError>> + Send;
+    /// Runs one statement as a handler does, and tells whether it has changed a row.
+    fn changes(tx: &mut Self::Connection, sql: &str) -> impl Future<Output = Result<bool, BoxError>> + Send;
 
     /// A SQL expression: the time in the column `column` of an idem table, moved back by `by`.
     fn earlier(column: &str, by: Duration) -> String;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use idem_conformance::store::{Setup, World};
 use idem_core::store::{Filter, Page};
 use idem_core::{
-    BoxError, Codec, DecodeError, Delivery, Handler, Inbox, Json, Key, KeyError, Latest, Outbox, Reason, State, Worker,
+    BoxError, Codec, DecodeError, Delivery, Handler, Inbox, Json, Key, KeyError, Outbox, Reason, State, Worker,
 };
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,14 @@ enum End {
     CommitHang,
 }
 
-/// The statement by which a handler turns the trigger off.
 #[derive(Clone)]
-struct Off(&'static str);
+struct Announced {
+    table: String,
+    /// The statement by which a handler turns the trigger off.
+    off: &'static str,
+}
 
-/// Does something only for a version that is new.
+/// Does something only for a message that has no row yet.
 struct Announce;
 
 impl Handler for Announce {
@@ -44,7 +47,7 @@ impl Handler for Announce {
 
     type Message = Changed;
     type Input = Changed;
-    type Params = (State<Off>, Latest, Outbox);
+    type Params = (State<Announced>, Outbox);
     type Connection = PgConnection;
 
     fn key(changed: &Changed, _: &Delivery) -> Result<Key, KeyError> {
@@ -53,15 +56,17 @@ impl Handler for Announce {
 
     async fn handle(
         changed: Changed,
-        (State(off), latest, outbox): Self::Params,
+        (State(announced), outbox): Self::Params,
         tx: &mut PgConnection,
     ) -> Result<(), BoxError> {
-        if !latest.advance(tx, changed.id.as_str(), 1).await? {
+        let insert = format!("INSERT INTO {} (id) VALUES ($1) ON CONFLICT DO NOTHING", announced.table);
+        let inserted = sqlx::query(AssertSqlSafe(insert)).bind(&changed.id).execute(&mut *tx).await?;
+        if inserted.rows_affected() == 0 {
             return Ok(());
         }
         outbox.publish("changed", &changed.id)?;
         if changed.end != End::Ok {
-            sqlx::raw_sql(AssertSqlSafe(format!("{}; COMMIT", off.0))).execute(tx).await?;
+            sqlx::raw_sql(AssertSqlSafe(format!("{}; COMMIT", announced.off))).execute(tx).await?;
         }
         if changed.end == End::CommitHang {
             std::future::pending::<()>().await;
@@ -86,7 +91,7 @@ impl Codec<Changed> for Forgetful {
     }
 }
 
-/// A second run would find its version and stage nothing, and nobody would know.
+/// A second run would find its row and stage nothing, and nobody would know.
 #[tokio::test]
 async fn each_message_of_a_batch_that_a_handler_has_committed_is_dead() {
     let Some(world) = PostgresWorld::make().await else { return };
@@ -116,11 +121,14 @@ async fn all_are_dead(world: PostgresWorld, last: End, codec: impl Codec<Changed
         let changed = Changed { id: n.to_string(), end: if n == count - 1 { last } else { End::Ok } };
         broker.publish("changes", Publication::json(&changed).unwrap());
     }
-    let off = Off("SET LOCAL session_replication_role = replica");
+    let announced = world.name("announced");
+    world.run(&format!("CREATE TABLE {announced} (id TEXT PRIMARY KEY)")).await;
+    let announced = Announced { table: announced, off: "SET LOCAL session_replication_role = replica" };
     let table = world.own("processed_messages");
     // As `pg_restore --disable-triggers` leaves it.
     world.run(&format!("ALTER TABLE {table} ENABLE TRIGGER refuse_commit")).await;
-    let worker = Worker::new("billing", store.clone(), queue.clone()).state(off).codec(codec).handler::<Announce>();
+    let worker =
+        Worker::new("billing", store.clone(), queue.clone()).state(announced).codec(codec).handler::<Announce>();
     // It waits until the batch is full.
     let worker = worker.batch(count).linger(Duration::from_secs(20)).concurrency(1);
     let worker = worker.handler_timeout(Duration::from_secs(3));

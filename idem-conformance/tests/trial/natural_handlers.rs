@@ -1,6 +1,6 @@
 //! Handlers that say `natural`, and what they are tried with.
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, State, permanent};
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outbox, State, permanent};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
@@ -19,8 +19,8 @@ pub(crate) struct Balance {
 /// What a handler that says `natural` does with the balance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Booking {
-    /// Keeps the latest.
-    Latest,
+    /// Keeps the newest version.
+    Newest,
     /// Adds it to the one that is there.
     Add,
     /// Keeps the one that comes last.
@@ -40,30 +40,29 @@ impl Handler for Natural {
 
     type Message = Balance;
     type Input = Balance;
-    type Params = (State<Booking>, Latest);
+    type Params = State<Booking>;
     type Connection = SqliteConnection;
 
     fn key(balance: &Balance, _: &Delivery) -> Result<Key, KeyError> {
         Key::of(&balance.id)
     }
 
-    async fn handle(
-        event: Balance,
-        (State(booking), latest): Self::Params,
-        tx: &mut SqliteConnection,
-    ) -> Result<(), BoxError> {
+    async fn handle(event: Balance, State(booking): Self::Params, tx: &mut SqliteConnection) -> Result<(), BoxError> {
         let known = match booking {
-            Booking::Latest if !latest.advance(tx, event.account, event.version).await? => return Ok(()),
             Booking::Never => return Err(permanent("never")),
-            Booking::Latest | Booking::Last => "excluded.balance",
+            Booking::Newest => {
+                "excluded.balance, version = excluded.version WHERE balances.version <= excluded.version"
+            }
+            Booking::Last => "excluded.balance",
             Booking::Add => "balance + excluded.balance",
             Booking::First => "balance",
         };
         let upsert = format!(
-            "INSERT INTO balances (account, balance) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET balance = {known}"
+            "INSERT INTO balances (account, version, balance) VALUES (?, ?, ?)
+             ON CONFLICT (account) DO UPDATE SET balance = {known}"
         );
-        let query = sqlx::query(sqlx::AssertSqlSafe(upsert)).bind(event.account).bind(event.balance);
-        query.execute(tx).await?;
+        let query = sqlx::query(sqlx::AssertSqlSafe(upsert)).bind(event.account).bind(event.version);
+        query.bind(event.balance).execute(tx).await?;
         Ok(())
     }
 }

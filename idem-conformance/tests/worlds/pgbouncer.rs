@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use idem_conformance::store::{End, Features, Setup, World};
 use idem_core::store::postgres::PostgresOptions;
-use idem_core::{BoxError, Error, Latest, Postgres};
+use idem_core::{BoxError, Error, Postgres};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row, raw_sql};
 use uuid::Uuid;
@@ -123,8 +123,8 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
         PostgresWorld::execute(tx, sql).await
     }
 
-    async fn advance(latest: &Latest, tx: &mut PgConnection, entity: &str, version: i64) -> Result<bool, BoxError> {
-        Ok(latest.advance(tx, entity, version).await?)
+    async fn changes(tx: &mut PgConnection, sql: &str) -> Result<bool, BoxError> {
+        PostgresWorld::changes(tx, sql).await
     }
 
     async fn nested(tx: &mut PgConnection, sql: &str, end: End) -> Result<(), BoxError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use idem_conformance::store::{End, Features, Setup, World};
 use idem_core::store::postgres::PostgresOptions;
-use idem_core::{BoxError, Error, Latest, Postgres};
+use idem_core::{BoxError, Error, Postgres};
 use idem_test::server;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 use uuid::Uuid;
@@ -101,8 +101,8 @@ impl World for PostgresWorld {
         Ok(())
     }
 
-    async fn advance(latest: &Latest, tx: &mut PgConnection, entity: &str, version: i64) -> Result<bool, BoxError> {
-        Ok(latest.advance(tx, entity, version).await?)
+    async fn changes(tx: &mut PgConnection, sql: &str) -> Result<bool, BoxError> {
+        Ok(raw_sql(AssertSqlSafe(sql)).execute(tx).await?.rows_affected() > 0)
     }
 
     async fn nested(tx: &mut PgConnection, sql: &str, end: End) -> Result<(), BoxError> {

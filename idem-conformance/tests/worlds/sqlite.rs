@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use idem_conformance::store::{End, Features, Setup, World};
-use idem_core::{BoxError, Error, Latest, Sqlite};
+use idem_core::{BoxError, Error, Sqlite};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection, raw_sql};
 use uuid::Uuid;
 
@@ -86,8 +86,8 @@ impl World for SqliteWorld {
         Ok(())
     }
 
-    async fn advance(latest: &Latest, tx: &mut SqliteConnection, entity: &str, version: i64) -> Result<bool, BoxError> {
-        Ok(latest.advance(tx, entity, version).await?)
+    async fn changes(tx: &mut SqliteConnection, sql: &str) -> Result<bool, BoxError> {
+        Ok(raw_sql(AssertSqlSafe(sql)).execute(tx).await?.rows_affected() > 0)
     }
 
     async fn nested(tx: &mut SqliteConnection, sql: &str, end: End) -> Result<(), BoxError> {

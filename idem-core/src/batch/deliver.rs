@@ -58,8 +58,7 @@ impl<S: Store> Pipeline<S> {
                     alone.push((delivery, acker, carried));
                 }
                 Verdict::Committed => {
-                    let advances = self.routes.find(&delivery).is_ok_and(|route| route.handler.advances());
-                    carried.charge = Some(Box::new(committed_early(1, advances)));
+                    carried.charge = Some(Box::new(committed_early(1)));
                     alone.push((delivery, acker, carried));
                 }
                 Verdict::Stopped => stopped.push(acker),

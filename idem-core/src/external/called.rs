@@ -80,7 +80,7 @@ where
             key_life: C::KEY_LIFE,
             reconciles: C::RECONCILES,
             ask_after: C::ASK_AFTER,
-            writes: C::Params::STAGES || C::Params::ADVANCES,
+            writes: C::Params::STAGES,
             takes_key: C::Params::NEEDS_CALL,
         };
         Some(ErasedCall { limits, message: TypeId::of::<M>(), begin: begin::<C, S> })
@@ -170,7 +170,7 @@ mod tests {
             };
             delivery.rare_mut().call = Some(Arc::new(kept));
             let key = Key::empty();
-            let from = Extraction::new(&delivery, &key, &(), None);
+            let from = Extraction::new(&delivery, &key, &());
             let error = <CalledBy<Charge> as Extract<()>>::extract(&from).unwrap_err();
             let text = crate::error::text(error.as_ref());
             assert!(text.contains(what) && text.contains("`charge`"), "{text}");

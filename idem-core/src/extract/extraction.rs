@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 
 use crate::outbox::Outbox;
-use crate::store::{HandlerId, LatestVersions};
 use crate::{Delivery, Key};
 
 /// The input of an extractor, see [`Extract`](crate::Extract).
@@ -18,17 +17,10 @@ pub struct Extraction<'a, S> {
     pub state: &'a S,
     /// The outbox of this run, made when it is first extracted.
     pub(crate) outbox: OnceCell<Outbox>,
-    /// The latest versions of the handler, if it takes them.
-    pub(crate) latest: Option<(&'a LatestVersions, HandlerId)>,
 }
 
 impl<'a, S> Extraction<'a, S> {
-    pub(crate) fn new(
-        delivery: &'a Delivery,
-        key: &'a Key,
-        state: &'a S,
-        latest: Option<(&'a LatestVersions, HandlerId)>,
-    ) -> Self {
-        Self { delivery, key, state, outbox: OnceCell::new(), latest }
+    pub(crate) fn new(delivery: &'a Delivery, key: &'a Key, state: &'a S) -> Self {
+        Self { delivery, key, state, outbox: OnceCell::new() }
     }
 }

@@ -260,9 +260,7 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),
                 // No claim stands: the message is recorded as one that failed for the last time.
-                Conclusion::CommittedEarly { attempts, .. } if route.is_unclaimed => {
-                    Err(committed_early(attempts, route.handler.advances()))
-                }
+                Conclusion::CommittedEarly { attempts, .. } if route.is_unclaimed => Err(committed_early(attempts)),
                 Conclusion::CommittedEarly { attempts, ticket } => {
                     Ok(Progress::Done(self.committed_early(delivery, identity, attempts, &ticket).await))
                 }

@@ -10,20 +10,10 @@ use super::committed::committed;
 
 const ERROR: &str = "the handler ran COMMIT, so some of its writes may be committed: return Ok(()), and idem commits";
 
-/// Follows for a handler that takes `Latest`, whose version may be among those writes.
-const VERSION: &str = "; before a replay, delete or lower the version of the entity in the table `latest_versions`: \
-                       otherwise the handler finds its own version, and does nothing";
-
-/// Returns the error of the dead letter. `advances`: the handler takes `Latest`.
-fn error(advances: bool) -> String {
-    [ERROR, if advances { VERSION } else { "" }].concat()
-}
-
 /// Returns the failure of a message whose natural handler ran COMMIT in the transaction of a first delivery. It has no
 /// claim, so the message is not taken for processed before the failure is recorded: if that never happens, it runs again.
-/// `advances`: the handler takes `Latest`.
-pub(crate) fn committed_early(attempts: u32, advances: bool) -> Charge {
-    Charge { attempts, next: Err(Reason::Committed), error: error(advances) }
+pub(crate) fn committed_early(attempts: u32) -> Charge {
+    Charge { attempts, next: Err(Reason::Committed), error: ERROR.to_owned() }
 }
 
 impl<S: Store> Pipeline<S> {
@@ -65,8 +55,7 @@ impl<S: Store> Pipeline<S> {
         attempts: u32,
         ticket: &Ticket,
     ) -> Result<(), StoreError> {
-        let error = error(self.routes.get(identity.handler).is_some_and(|route| route.handler.advances()));
-        let row = NewRow::new(identity, delivery, Err(Reason::Committed)).with_attempts(attempts, &error);
+        let row = NewRow::new(identity, delivery, Err(Reason::Committed)).with_attempts(attempts, ERROR);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         let (handler, key) = (identity.handler, &identity.key);
         let is_left = self.store.reopen(&mut txn, handler, key, ticket).await?
@@ -74,7 +63,7 @@ impl<S: Store> Pipeline<S> {
         let id = if is_left { Some(self.store.insert(&mut txn, &row).await?) } else { None };
         committed(self.store.commit(txn).await)?;
         match id {
-            Some(_) => telemetry::tell(id, attempts, row.state, &error),
+            Some(_) => telemetry::tell(id, attempts, row.state, ERROR),
             None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
         }
         Ok(())

@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
             return Err(Unfit::new(Reason::Undecodable, why).into());
         }
         let mut key = Key::empty();
-        let job = route.handler.decode(delivery, &mut key, route.latest())?;
+        let job = route.handler.decode(delivery, &mut key)?;
         if telemetry::is_heard() {
             let span = Span::current();
             span.record("idem.handler", route.handler.name());
@@ -108,6 +108,6 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<Box<dyn Job<S>>, NoJob> {
-        route.handler.decode(delivery, &mut identity.key.clone(), route.latest())
+        route.handler.decode(delivery, &mut identity.key.clone())
     }
 }

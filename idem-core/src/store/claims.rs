@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{Error, Key};
+use crate::Key;
 
-use super::{
-    ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket, Transactions,
-};
+use super::{ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket, Transactions};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
@@ -20,7 +18,7 @@ pub trait Claims: Transactions {
 
     /// Lets both names of this consumer be one handler, whose row then has the name `new`, unless `old` has no number or
     /// nothing belongs to it. Registering either of them returns the same number from then on. `false`, and nothing is
-    /// changed, if they are two handlers to each of which claims, rows or latest versions belong. Repeating it changes
+    /// changed, if they are two handlers to each of which claims or rows belong. Repeating it changes
     /// nothing.
     fn rename(&self, consumer: &str, old: &str, new: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
@@ -29,14 +27,12 @@ pub trait Claims: Transactions {
     /// in the database any more.
     fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Returns the handlers of this consumer that have, or have had, a claim, whose history was
-    /// [recorded](Self::record_history), or that have latest versions. Which of them have latest versions is told once
-    /// [`latest_versions`](Self::latest_versions) has succeeded.
+    /// Returns the handlers of this consumer that have, or have had, a claim, or whose history was
+    /// [recorded](Self::record_history).
     fn histories(&self, consumer: &str) -> impl Future<Output = Result<Vec<History>, StoreError>> + Send;
 
     /// Records that this handler processes messages, for one whose messages may leave no claim. Called before the first
-    /// such message of a process, unless [`histories`](Self::histories) has returned the handler at its start, as one that
-    /// has processed messages. Repeating it changes nothing.
+    /// such message of a process, unless [`histories`](Self::histories) has returned the handler at its start. Repeating it changes nothing.
     fn record_history(&self, handler: HandlerId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns how long processed claims of these handlers are kept, in the order given: the greatest value with which
@@ -130,20 +126,6 @@ pub trait Claims: Transactions {
         identities: &[&Identity],
     ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
         self.existing_claims(txn, identities)
-    }
-
-    /// Checks that the table of latest versions can be used, and returns how. Called at the start of a worker with a handler
-    /// that takes `Latest`.
-    ///
-    /// # Errors
-    /// [`Error::Config`] if the store has no such table, or if it is missing or cannot be used; the text names the fix.
-    /// [`Error::Database`] if the database cannot be used.
-    fn latest_versions(&self) -> impl Future<Output = Result<LatestVersions, Error>> + Send {
-        async {
-            let why = "this store has no table of latest versions, and a handler takes `Latest`: use a store that implements \
-                       `Claims::latest_versions`";
-            Err(Error::Config(why.to_owned()))
-        }
     }
 
     /// Sets the claim back to waiting, because an inbox row is about to own it, if it still is as the transaction with

@@ -13,7 +13,6 @@
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
 //! | `connection_share` | the connections, which workers share |
-//! | `latest_versions` | the statement of `Latest`, for the table of a store |
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `postgres`, `sqlite` | the stores |
 
@@ -30,7 +29,6 @@ mod error;
 mod filter;
 mod handler_id;
 mod inbox_rows;
-mod latest_versions;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ledger;
 mod limit;
@@ -78,7 +76,6 @@ pub use handler_id::HandlerId;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use handler_id::{NUMBERS, number};
 pub use inbox_rows::InboxRows;
-pub use latest_versions::LatestVersions;
 pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;

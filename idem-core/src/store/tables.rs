@@ -62,14 +62,6 @@ pub(crate) struct OptionalTables {
 pub(crate) const OUTBOX: OptionalTables =
     OptionalTables { migration: 2, file: "0002_outbox.sql", needed_by: "an outbox", tables: &OUTBOX_TABLES };
 
-/// The table of [`Latest`](crate::Latest).
-pub(crate) const LATEST: OptionalTables = OptionalTables {
-    migration: 3,
-    file: "0003_latest.sql",
-    needed_by: "a handler that takes `Latest`",
-    tables: &[("latest_versions", &["handler_id", "entity", "version"])],
-};
-
 /// The table of the namespaces of external calls.
 pub(crate) const CALL_NAMESPACES: OptionalTables = OptionalTables {
     migration: 5,
@@ -81,7 +73,7 @@ pub(crate) const CALL_NAMESPACES: OptionalTables = OptionalTables {
 impl OptionalTables {
     /// Returns the tables that a migration creates, if only some workers use them.
     pub(crate) fn of(migration: i64) -> Option<&'static Self> {
-        [&OUTBOX, &LATEST, &CALL_NAMESPACES].into_iter().find(|tables| tables.migration == migration)
+        [&OUTBOX, &CALL_NAMESPACES].into_iter().find(|tables| tables.migration == migration)
     }
 }
 

@@ -34,8 +34,7 @@ pub(crate) fn as_ours(handler: &mut String, formerly: &[String], ours: &[&str]) 
     }
 }
 
-/// A handler that has claims, has had some that were pruned, has processed messages without claims, or has latest
-/// versions.
+/// A handler that has claims, has had some that were pruned, or has processed messages without claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {
@@ -45,13 +44,6 @@ pub struct History {
     pub seen: Duration,
     /// Whether it has claims now, so that copies of its messages are recognized.
     pub has_claims: bool,
-    /// Whether it has latest versions. Known only once [`Claims::latest_versions`](super::Claims::latest_versions) has
-    /// succeeded, since no other worker needs their table.
-    pub has_versions: bool,
-    /// Whether it has processed messages, as its claims, the pruning cutoff or
-    /// [`Claims::record_history`](super::Claims::record_history) show. A handler that has nothing but latest versions may
-    /// have processed none: they can be filled by hand, or come from a merge.
-    pub has_processed: bool,
     /// The names that it had before.
     pub formerly: Vec<String>,
 }
@@ -60,7 +52,7 @@ impl History {
     /// A handler that has processed messages, and whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration, has_claims: bool) -> Self {
         let handler = handler.into();
-        Self { handler, seen, has_claims, has_versions: false, has_processed: true, formerly: Vec::new() }
+        Self { handler, seen, has_claims, formerly: Vec::new() }
     }
 }
 
@@ -69,28 +61,20 @@ impl History {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cures {
-    /// Moves the claims and latest versions of the handler, which has no rows in the inbox, to another one of the same consumer,
-    /// which has some of its own: the handler is the other one's former name. Where both have a claim, or a version of an
-    /// entity, the other one's claim and the higher version win.
+    /// Moves the claims of the handler, which has no rows in the inbox, to another one of the same consumer, which has some of
+    /// its own: the handler is the other one's former name. Where both have a claim, the other one's wins.
     pub join: String,
-    /// Moves the handler, with its claims, rows and latest versions, to the consumer `NEW_CONSUMER`.
+    /// Moves the handler, with its claims and rows, to the consumer `NEW_CONSUMER`.
     pub part: String,
     /// Turns its scheduled rows into dead letters, which can then be discarded like any other.
     pub dead_letter: String,
 }
 
 impl Cures {
-    /// Creates the statements for a database with these table names and with the clock `now`. `versions`: it is known to have
-    /// the table of latest versions.
+    /// Creates the statements for a database with these table names and with the clock `now`.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn new(
-        table: impl Fn(&str) -> String,
-        now: &str,
-        versions: bool,
-        [consumer, handler, new]: [&str; 3],
-    ) -> Self {
+    pub(crate) fn new(table: impl Fn(&str) -> String, now: &str, [consumer, handler, new]: [&str; 3]) -> Self {
         let (handlers, claims, inbox) = (table("handlers"), table("processed_messages"), table("inbox_messages"));
-        let latest = table("latest_versions");
         let [consumer, handler, new] = [consumer, handler, new].map(literal);
         let old = format!("consumer = {consumer} AND name = {handler}");
         let new = format!("consumer = {consumer} AND name = {new}");
@@ -100,22 +84,12 @@ impl Cures {
             "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, token = NULL \
              WHERE state = 'scheduled' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
-        let mut join = format!(
+        // A copy of a message whose claim was pruned is too old under either name.
+        let join = format!(
             "UPDATE {claims} AS c SET handler_id = {to} WHERE handler_id = {from} AND processed_at IS NOT NULL \
              AND NOT EXISTS (SELECT 1 FROM {claims} AS k WHERE k.handler_id = {to} AND k.key = c.key); \
-             DELETE FROM {claims} WHERE handler_id = {from} AND processed_at IS NOT NULL; "
-        );
-        if versions {
-            join += &format!(
-                "INSERT INTO {latest} AS l (handler_id, entity, version) \
-                 SELECT {to}, v.entity, v.version FROM {latest} AS v WHERE v.handler_id = {from} \
-                 ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version \
-                 WHERE l.version < excluded.version; DELETE FROM {latest} WHERE handler_id = {from}; "
-            );
-        }
-        // A copy of a message whose claim was pruned is too old under either name.
-        join += &format!(
-            "UPDATE {handlers} SET pruned_through = (SELECT max(pruned_through) FROM {handlers} \
+             DELETE FROM {claims} WHERE handler_id = {from} AND processed_at IS NOT NULL; \
+             UPDATE {handlers} SET pruned_through = (SELECT max(pruned_through) FROM {handlers} \
              WHERE {old} OR {new}) WHERE {new}; UPDATE {handlers} SET pruned_through = NULL WHERE {old}"
         );
         Self { join, part, dead_letter }

@@ -63,7 +63,7 @@ fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<St
     }
     if *writes {
         return Some(format!(
-            "makes the call `{name}`, which takes `Outbox` or `Latest`: a call has no transaction. Take it in the handler"
+            "makes the call `{name}`, which takes `Outbox`: a call has no transaction. Take it in the handler"
         ));
     }
     if key_life.is_some() && !takes_key {

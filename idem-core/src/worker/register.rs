@@ -34,11 +34,6 @@ pub(super) async fn register<S: Store>(
 ) -> Result<Registration<S>, Error> {
     let failed = |fault: StoreError| failed(consumer, fault);
     let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
-    // Before what is asked of the database, which then tells of latest versions.
-    let versions = match handlers.iter().any(|handler| handler.advances()) {
-        true => Some(store.latest_versions().await?),
-        false => None,
-    };
     rename(consumer, store, handlers).await?;
     let ids = store.register(consumer, &names).await.map_err(failed)?;
     apart(consumer, &names, &ids)?;
@@ -58,7 +53,7 @@ pub(super) async fn register<S: Store>(
         true => Some(store.register_outbox(consumer).await?),
         false => None,
     };
-    let has_processed = |name: &str| histories.iter().any(|known| known.has_processed && known.handler == name);
+    let has_processed = |name: &str| histories.iter().any(|known| known.handler == name);
     let route = |(((id, retention), external), handler): (((_, _), _), &Arc<dyn Registered<S>>)| Route {
         id,
         retention,
@@ -67,7 +62,6 @@ pub(super) async fn register<S: Store>(
         retry: handler.limits().retry.unwrap_or(settings.retry),
         is_unclaimed: handler.is_natural() && settings.is_unordered(),
         is_local_only: handler.limits().is_local_only,
-        versions: versions.clone().filter(|_| handler.advances()),
         external,
         history: OnceCell::new_with(has_processed(handler.name()).then_some(())),
         handler: handler.clone(),
@@ -79,7 +73,7 @@ pub(super) async fn register<S: Store>(
         route_by: settings.route_by.clone(),
         fan_out: settings.fan_out,
     };
-    Ok(Registration { routes, has_history: histories.iter().any(|known| known.has_processed), outbox })
+    Ok(Registration { routes, has_history: !histories.is_empty(), outbox })
 }
 
 /// Lets handlers have the numbers of the names that they had before.
@@ -90,8 +84,8 @@ async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[Arc<dyn Registe
             if !store.rename(consumer, old, new).await.map_err(|fault| failed(consumer, fault))? {
                 let Cures { join, .. } = store.cures(consumer, old, new);
                 return Err(Error::Config(format!(
-                    "the handler {new:?} of {consumer:?} was {old:?} formerly, and each of these names has claims, rows or latest \
-                     versions of its own, so messages of one may have run again under the other. If they are one handler, let \
+                    "the handler {new:?} of {consumer:?} was {old:?} formerly, and each of these names has claims or rows \
+                     of its own, so messages of one may have run again under the other. If they are one handler, let \
                      a worker with the old name run the rows that it has in the inbox, or discard them. Then stop the workers \
                      of {consumer:?}, run this, and start again: {join}. If they are two handlers, remove `formerly = {old:?}`"
                 )));
@@ -131,11 +125,7 @@ async fn check_histories<S: Store>(
         let cures = |handler: &str| store.cures(consumer, handler, "");
         checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
     }
-    let ours = |handler: &Arc<dyn Registered<S>>| Ours {
-        name: handler.name(),
-        is_natural: handler.is_natural(),
-        advances: handler.advances(),
-    };
+    let ours = |handler: &Arc<dyn Registered<S>>| Ours { name: handler.name(), is_natural: handler.is_natural() };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
     for text in renamed(consumer, &ours, histories, &waiting) {
         tracing::warn!("{text}");

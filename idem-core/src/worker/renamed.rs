@@ -1,5 +1,4 @@
-//! Handlers that are not there any more, and may be others under a new name: their messages would be new, or their latest
-//! versions unknown.
+//! Handlers that are not there any more, and may be others under a new name: their messages would be new.
 
 use crate::store::{HandlerRows, History};
 
@@ -10,12 +9,10 @@ pub(super) struct Ours<'a> {
     pub(super) name: &'a str,
     /// Whether it needs no claims.
     pub(super) is_natural: bool,
-    /// Whether it needs latest versions.
-    pub(super) advances: bool,
 }
 
-/// Returns a warning for each handler that this worker lacks and that has claims or latest versions, if a handler of this
-/// worker has no history and needs them. It is no error, and names none of this worker's handlers: handlers are also
+/// Returns a warning for each handler that this worker lacks and that has claims, if a handler of this worker has no
+/// history and needs claims. It is no error, and names none of this worker's handlers: handlers are also
 /// removed, added, and divided among workers. Those in `waiting` have been reported.
 ///
 /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
@@ -28,23 +25,14 @@ pub(super) fn renamed(
 ) -> Vec<String> {
     let is_ours = |old: &&History| ours.iter().any(|ours| ours.name == old.handler);
     let is_reported = |old: &&History| waiting.iter().any(|row| row.handler == old.handler);
-    let is_new = |ours: &&Ours<'_>| !histories.iter().any(|known| known.has_processed && known.handler == ours.name);
-    let is_needed = |old: &&History| {
-        let needs = |ours: &Ours<'_>| old.has_claims && !ours.is_natural || old.has_versions && ours.advances;
-        ours.iter().filter(is_new).any(needs)
-    };
+    let is_new = |ours: &&Ours<'_>| !histories.iter().any(|known| known.handler == ours.name);
+    let is_needed = |old: &&History| old.has_claims && ours.iter().filter(is_new).any(|ours| !ours.is_natural);
     let text = |old: &History| {
         let History { handler, seen, .. } = old;
-        let what = match (old.has_claims, old.has_versions) {
-            (true, true) => "claims and latest versions",
-            (true, false) => "claims",
-            (false, _) => "latest versions",
-        };
-        let versions = if old.has_versions { ", and a late message replaces a newer state" } else { "" };
         format!(
-            "{consumer:?} has {what} of the handler {handler:?}, which this worker does not have and which a worker had {} ago. \
+            "{consumer:?} has claims of the handler {handler:?}, which this worker does not have and which a worker had {} ago. \
              If a handler of this worker is that one under another name, its messages count as new: one that was processed runs \
-             again if it is delivered again{versions}. Then stop the worker before it processes a message, and give the \
+             again if it is delivered again. Then stop the worker before it processes a message, and give the \
              handler its old name, `#[idempotent(formerly = {handler:?})]`. If the handler was removed or belongs to another \
              worker, no action is needed",
             ago(*seen),
@@ -65,7 +53,7 @@ mod tests {
     }
 
     fn ours(name: &str) -> Ours<'_> {
-        Ours { name, is_natural: false, advances: false }
+        Ours { name, is_natural: false }
     }
 
     #[test]
@@ -76,23 +64,14 @@ mod tests {
         for part in ["\"billing\"", "\"refunds\"", "3m ago", "formerly = \"refunds\"", "count as new"] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
-        assert!(!text.contains("version") && !text.contains("invoices"), "{text}");
+        assert!(!text.contains("invoices"), "{text}");
     }
 
     #[test]
-    fn a_natural_handler_needs_the_latest_versions_of_another_one_and_no_claims() {
-        let versions = History { has_versions: true, ..history("refunds", false) };
-        for (advances, old, expected) in [
-            (false, history("refunds", true), 0),
-            (true, history("refunds", true), 0),
-            (false, versions.clone(), 0),
-            (true, versions, 1),
-        ] {
-            let ours = [ours("orders"), Ours { is_natural: true, advances, ..ours("invoices") }];
-            let texts = renamed("billing", &ours, &[history("orders", true), old.clone()], &[]);
-            assert_eq!(texts.len(), expected, "{advances} {old:?}");
-            assert!(texts.iter().all(|text| text.contains("newer state")));
-        }
+    fn a_natural_handler_needs_no_claims_of_another_one() {
+        let ours = [ours("orders"), Ours { is_natural: true, ..ours("invoices") }];
+        let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], &[]);
+        assert_eq!(texts, Vec::<String>::new());
     }
 
     #[test]

@@ -25,12 +25,6 @@ impl World {
         why(store.register_outbox("billing").await)
     }
 
-    /// The error of something that uses latest versions.
-    async fn advances(&self) -> Option<String> {
-        let store = Postgres::options(&self.url).schema(&self.schema).verify_only().connect().await.unwrap();
-        why(store.latest_versions().await)
-    }
-
     /// The error of something that uses the namespaces of calls.
     async fn calls(&self) -> Option<String> {
         let store = Postgres::options(&self.url).schema(&self.schema).verify_only().connect().await.unwrap();
@@ -73,10 +67,9 @@ async fn a_missing_column_is_named_at_the_start() {
     assert!(columns.len() > 25, "{columns:?}");
     for (table, column) in columns {
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
-        let is_optional = table.starts_with("outbox") || table == "latest_versions" || table == "call_namespaces";
+        let is_optional = table.starts_with("outbox") || table == "call_namespaces";
         assert_eq!(world.starts().await.is_none(), is_optional, "whether a worker without an outbox needs {table}");
         let refused = match table.as_str() {
-            "latest_versions" => world.advances().await,
             "call_namespaces" => world.calls().await,
             _ if is_optional => world.stages().await,
             _ => world.starts().await,

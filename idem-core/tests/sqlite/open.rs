@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_core::store::{ClaimState, Claims, Transactions};
 use idem_core::{Error, Sqlite};
 
-use crate::optional_tables::{advances, calls, stages};
+use crate::optional_tables::{calls, stages};
 use crate::world::{Dir, LONG, World, lent};
 
 /// Asserts that the error contains all of these.
@@ -245,11 +245,9 @@ async fn a_missing_column_is_named_at_the_start() {
     assert!(columns.len() > 25, "{columns:?}");
     for (table, column) in columns {
         world.sql(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
-        let is_optional = table.starts_with("idem_outbox")
-            || ["idem_latest_versions", "idem_call_namespaces"].contains(&table.as_str());
+        let is_optional = table.starts_with("idem_outbox") || table == "idem_call_namespaces";
         assert_eq!(starts(&world.dir).await.is_none(), is_optional, "whether a worker without an outbox needs {table}");
         let refused = match table.as_str() {
-            "idem_latest_versions" => advances(&world.dir).await,
             "idem_call_namespaces" => calls(&world.dir).await,
             _ if is_optional => stages(&world.dir).await,
             _ => starts(&world.dir).await,

@@ -1,4 +1,4 @@
-//! The tables that only some workers need: those of the outbox, of latest versions, and of the namespaces of calls.
+//! The tables that only some workers need: those of the outbox, and of the namespaces of calls.
 
 use idem_core::store::{CallRows, Claims, OutboxRows};
 use idem_core::{Error, Sqlite};
@@ -10,16 +10,6 @@ use crate::world::Dir;
 pub(crate) async fn stages(dir: &Dir) -> Option<String> {
     let store = Sqlite::options(dir.url()).verify_only().connect().await.unwrap();
     match store.register_outbox("billing").await {
-        Ok(_) => None,
-        Err(Error::Config(why)) => Some(why),
-        Err(other) => panic!("not refused: {other:?}"),
-    }
-}
-
-/// The error of something that uses latest versions.
-pub(crate) async fn advances(dir: &Dir) -> Option<String> {
-    let store = Sqlite::options(dir.url()).verify_only().connect().await.unwrap();
-    match store.latest_versions().await {
         Ok(_) => None,
         Err(Error::Config(why)) => Some(why),
         Err(other) => panic!("not refused: {other:?}"),
@@ -42,7 +32,7 @@ async fn first_migration() -> (Dir, sqlx::SqliteConnection) {
     let dir = Dir::new();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
-    let [first, _, _, calls, _, names] = Sqlite::migrations() else { panic!("there are more migrations") };
+    let [first, _, calls, _, names] = Sqlite::migrations() else { panic!("there are more migrations") };
     let sql = sqlx::AssertSqlSafe(format!("PRAGMA journal_mode = WAL; {} {} {}", first.sql, calls.sql, names.sql));
     sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
     (dir, connection)
@@ -64,10 +54,6 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
             assert!(why.contains(part), "{part} is not in {why}");
         }
     }
-    let Err(Error::Config(why)) = store.latest_versions().await else { panic!("not refused") };
-    for part in ["orders.db", "0003", "takes `Latest`", "without verify_only()", "Sqlite::migrations()"] {
-        assert!(why.contains(part), "{part} is not in {why}");
-    }
     let why = calls(&dir).await.unwrap();
     for part in ["orders.db", "0005", "external call", "without verify_only()", "Sqlite::migrations()"] {
         assert!(why.contains(part), "{part} is not in {why}");
@@ -75,19 +61,6 @@ async fn a_worker_without_an_outbox_needs_no_second_migration() {
     Sqlite::connect(&dir.url()).await.unwrap();
     assert_eq!(calls(&dir).await, None);
     store.register_outbox("billing").await.unwrap();
-    store.latest_versions().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_foreign_table_with_the_name_of_that_of_latest_versions_is_left_alone() {
-    let (dir, mut connection) = first_migration().await;
-    sqlx::raw_sql("CREATE TABLE idem_latest_versions (mine)").execute(&mut connection).await.unwrap();
-    assert_eq!(starts(&dir).await, None, "nothing takes `Latest`");
-    let why = advances(&dir).await.unwrap();
-    for part in ["orders.db", "\"idem_latest_versions\"", "0003", ".prefix(..)", "rename"] {
-        assert!(why.contains(part), "{part} is not in {why}");
-    }
-    assert_eq!(stages(&dir).await, None, "the outbox has its tables");
 }
 
 #[tokio::test]

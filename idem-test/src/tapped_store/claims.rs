@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{
-    ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket,
-};
-use idem_core::{Error, Key, Store};
+use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
+use idem_core::{Key, Store};
 
 use crate::harness::Crash;
 use crate::trace::Step;
@@ -143,10 +141,6 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
             self.tap.before("known", identity.key.as_bytes()).await?;
         }
         self.tap.statement(self.within.unlocked_claims(&mut txn.within, ids)).await
-    }
-
-    async fn latest_versions(&self) -> Result<LatestVersions, Error> {
-        self.within.latest_versions().await
     }
 
     async fn reopen(

@@ -23,7 +23,6 @@ impl<P, T> Through<P, T> {
 
 impl<P: Param, T: StoreTap> Param for Through<P, T> {
     const STAGES: bool = P::STAGES;
-    const ADVANCES: bool = P::ADVANCES;
     const NEEDS_CALL: bool = P::NEEDS_CALL;
     const CALLS: usize = P::CALLS;
 }

@@ -18,7 +18,7 @@
 //! is searched: messages, and how many failures of each kind may come. `property` lists what must hold.
 //!
 //! Left out, because a smaller model says nothing about them or they have tests of their own: rows without a key, replay
-//! under another key, delivery to several handlers, batches of rows, local messages, the versions of `Latest`, the levels from
+//! under another key, delivery to several handlers, batches of rows, local messages, the levels from
 //! which a relay reads, the keys that its reads leave out, destinations that hang, and every delay. A worker that waits may wait
 //! for ever here, so that no order of steps is left out.
 

@@ -6,6 +6,5 @@ use tokio::sync::OnceCell;
 #[derive(Default)]
 pub(super) struct Checked {
     pub(super) outbox: OnceCell<()>,
-    pub(super) latest: OnceCell<()>,
     pub(super) call_namespaces: OnceCell<()>,
 }

@@ -5,11 +5,8 @@ use std::time::Duration;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::tables::LATEST;
-use crate::store::{
-    ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket,
-};
-use crate::{Error, Fingerprint, Key};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
+use crate::{Fingerprint, Key};
 
 use super::answer::About;
 use super::rows::{duration, time};
@@ -175,11 +172,6 @@ impl Claims for Postgres {
         ids: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         many::read_many(txn, ids, &self.sql().known).await
-    }
-
-    async fn latest_versions(&self) -> Result<LatestVersions, Error> {
-        self.check_optional(&LATEST, &self.0.checked.latest).await?;
-        Ok(LatestVersions::new(self.sql().advance.as_str()))
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key, left_by: &Ticket) -> Result<bool, StoreError> {

@@ -81,12 +81,6 @@ pub(super) const STANDS: &str = "
     SELECT FROM {schema}.processed_messages
     WHERE handler_id = $1 AND key = $2 AND xmin = ($3::text::pg_catalog.xid8)::pg_catalog.xid";
 
-/// Raises the version of an entity.
-pub(super) const ADVANCE: &str = "
-    INSERT INTO {schema}.latest_versions AS latest (handler_id, entity, version) VALUES ($1, $2, $3)
-    ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version WHERE latest.version < excluded.version
-    RETURNING 1";
-
 /// Inserts a row and deletes it again.
 pub(super) const PING: &str = "
     INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint) VALUES (0, $1, '');

@@ -16,7 +16,7 @@ use super::cure::{CURE, grants, place};
 use super::limits::OWN;
 use super::statement::quoted;
 
-/// All migrations, in order. The files write the ledger themselves, so that they can be run by
+/// All migrations, in order; no file has the number 3. The files write the ledger themselves, so that they can be run by
 /// hand. Old and new versions of idem run side by side during a rolling deploy, so each migration keeps the previous
 /// version working, and records that in the ledger (`supports`).
 pub(super) const MIGRATIONS: &[Migration] = &[
@@ -29,11 +29,6 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         version: 2,
         name: "0002_outbox.sql",
         sql: include_str!("../../../migrations/postgres/0002_outbox.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "0003_latest.sql",
-        sql: include_str!("../../../migrations/postgres/0003_latest.sql"),
     },
     Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/postgres/0004_calls.sql") },
     Migration {

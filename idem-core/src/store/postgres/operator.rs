@@ -29,8 +29,7 @@ impl Operator for Postgres {
 
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
         let schema = statement::quoted(self.schema());
-        let versions = self.0.checked.latest.initialized();
-        Cures::new(|table| format!("{schema}.{table}"), "now()", versions, [consumer, handler, new])
+        Cures::new(|table| format!("{schema}.{table}"), "now()", [consumer, handler, new])
     }
 
     async fn consumers(&self) -> Result<Vec<String>, StoreError> {

@@ -14,19 +14,13 @@ use super::session::literal;
 use super::statement::quoted;
 
 pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<History>, StoreError> {
-    let statement = match store.0.checked.latest.initialized() {
-        true => &store.sql().histories_with_versions,
-        false => &store.sql().histories,
-    };
-    let rows = store.ask(statement.query().bind(consumer)).await?;
+    let rows = store.ask(store.sql().histories.query().bind(consumer)).await?;
     let history = |row: &PgRow| {
         Ok(History {
             handler: row.try_get(0)?,
             seen: duration(row.try_get(1)?),
             has_claims: row.try_get(2)?,
-            has_versions: row.try_get(3)?,
-            has_processed: row.try_get(4)?,
-            formerly: row.try_get(5)?,
+            formerly: row.try_get(3)?,
         })
     };
     Ok(rows.iter().map(history).collect::<Result<_, sqlx::Error>>()?)
@@ -83,11 +77,7 @@ pub(super) async fn rename(store: &Postgres, consumer: &str, old: &str, new: &st
 
 /// Deletes a handler to which nothing belongs. Returns whether it has done so.
 async fn forget(store: &Postgres, id: HandlerId) -> Result<bool, StoreError> {
-    let statement = match store.0.checked.latest.initialized() {
-        true => &store.sql().forget_with_versions,
-        false => &store.sql().forget,
-    };
-    Ok(!store.ask(statement.query().bind(id.0)).await?.is_empty())
+    Ok(!store.ask(store.sql().forget.query().bind(id.0)).await?.is_empty())
 }
 
 pub(super) async fn retention(store: &Postgres, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {

@@ -46,27 +46,13 @@ pub(super) const RENAME: &str = "
 pub(super) const ADD_FORMER_NAME: &str = "
     INSERT INTO {schema}.former_names (handler_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 
-/// Deletes a handler to which nothing belongs. `has_versions` is the expression for whether it has latest versions.
-fn forget(has_versions: &str) -> String {
-    format!(
-        "DELETE FROM {{schema}}.handlers AS h
-        WHERE id = $1 AND pruned_through IS NULL AND NOT {has_versions}
-          AND NOT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id)
-          AND NOT EXISTS (SELECT FROM {{schema}}.inbox_messages AS i WHERE i.handler_id = h.id)
-        RETURNING id"
-    )
-}
-
-/// Where the table of latest versions may be missing.
-pub(super) fn forget_alone() -> String {
-    forget("false")
-}
-
-pub(super) fn forget_with_versions() -> String {
-    forget(HAS_VERSIONS)
-}
-
-const HAS_VERSIONS: &str = "EXISTS (SELECT FROM {schema}.latest_versions AS v WHERE v.handler_id = h.id)";
+/// Deletes a handler to which nothing belongs.
+pub(super) const FORGET: &str = "
+    DELETE FROM {schema}.handlers AS h
+    WHERE id = $1 AND pruned_through IS NULL
+      AND NOT EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)
+      AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
+    RETURNING id";
 
 /// The other names of a handler.
 const FORMER_NAMES: &str = "ARRAY(SELECT f.name FROM {schema}.former_names AS f WHERE f.handler_id = h.id)";
@@ -95,25 +81,14 @@ pub(super) const RECORD_HISTORY: &str = "
     UPDATE {schema}.handlers SET pruned_through = 'epoch' WHERE id = $1 AND pruned_through IS NULL";
 
 /// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
-/// claims. Uses the indexes, for each handler. `has_versions` is the expression for that.
-fn histories(has_versions: &str) -> String {
+/// claims. Uses the indexes, for each handler.
+pub(super) fn histories() -> String {
     format!(
         "
-    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, has_versions,
-           has_claims OR pruned_through IS NOT NULL, {FORMER_NAMES}
+    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims, {FORMER_NAMES}
     FROM {{schema}}.handlers AS h,
-        LATERAL (SELECT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id),
-                        {has_versions}) AS has (has_claims, has_versions)
-    WHERE consumer = $1 AND (has_claims OR pruned_through IS NOT NULL OR has_versions)
+        LATERAL (SELECT EXISTS (SELECT FROM {{schema}}.processed_messages AS p WHERE p.handler_id = h.id)) AS has (has_claims)
+    WHERE consumer = $1 AND (has_claims OR pruned_through IS NOT NULL)
     ORDER BY name"
     )
-}
-
-/// Where the table of latest versions may be missing.
-pub(super) fn histories_alone() -> String {
-    histories("false")
-}
-
-pub(super) fn histories_with_versions() -> String {
-    histories(HAS_VERSIONS)
 }

@@ -9,12 +9,9 @@ use sqlx::{AssertSqlSafe, Row as _};
 
 use super::file::Answer;
 use super::sql::{duration, time};
-use super::{Sqlite, Txn, begin, migrate, register, txn};
-use crate::store::tables::LATEST;
-use crate::store::{
-    ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, LatestVersions, StoreError, Ticket,
-};
-use crate::{Error, Fingerprint, Key};
+use super::{Sqlite, Txn, begin, register, txn};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
+use crate::{Fingerprint, Key};
 
 /// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses each
 /// COMMIT that a handler awaits, so a claim is reopened only if the handler has not awaited one, or has removed the
@@ -24,12 +21,6 @@ UPDATE "idem_processed_messages" SET processed_at = NULL
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
 
 const COMMITTED: &str = r#"SELECT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)"#;
-
-/// Raises the version of an entity.
-const ADVANCE: &str = r#"
-INSERT INTO "idem_latest_versions" AS latest (handler_id, entity, version) VALUES (?1, ?2, ?3)
-ON CONFLICT (handler_id, entity) DO UPDATE SET version = excluded.version WHERE latest.version < excluded.version
-RETURNING 1"#;
 
 pub(super) async fn claim_many(
     store: &Sqlite,
@@ -193,15 +184,6 @@ impl Claims for Sqlite {
         state: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
         claim_many(self, txn, ids, state).await
-    }
-
-    async fn latest_versions(&self) -> Result<LatestVersions, Error> {
-        let failed = |fault: StoreError| Error::database("could not check the table of latest versions", fault);
-        let mut connection = self.file.writer().await.map_err(failed)?;
-        let (path, prefix) = (self.file.path(), &self.prefix);
-        self.latest_checked.get_or_try_init(|| migrate::optional(connection.raw(), path, prefix, &LATEST)).await?;
-        connection.give_back();
-        Ok(LatestVersions::new(self.prefix.sql(ADVANCE).0))
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key, _: &Ticket) -> Result<bool, StoreError> {

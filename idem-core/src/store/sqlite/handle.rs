@@ -59,8 +59,6 @@ pub struct Sqlite {
     pub(super) clock: Arc<Clock>,
     /// Whether the tables of the outbox were found.
     pub(super) outbox_checked: Arc<OnceCell<()>>,
-    /// Whether the table of latest versions was found.
-    pub(super) latest_checked: Arc<OnceCell<()>>,
     /// Whether the table of the namespaces of external calls was found.
     pub(super) namespaces_checked: Arc<OnceCell<()>>,
 }

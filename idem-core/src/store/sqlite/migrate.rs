@@ -14,8 +14,8 @@ use crate::store::Migration;
 use crate::store::ledger::{self, Applied};
 use crate::store::tables::{self, LEAVE_ANSWER, OptionalTables, TABLES, Table};
 
-/// All migrations, in order. Old and new versions of idem run side by side during a rollout, so each migration has to
-/// keep the previous version working, and records that in the ledger (`supports`).
+/// All migrations, in order; no file has the number 3. Old and new versions of idem run side by side during a rollout, so
+/// each migration has to keep the previous version working, and records that in the ledger (`supports`).
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 1,
@@ -23,7 +23,6 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/sqlite/0001_claims_and_inbox.sql"),
     },
     Migration { version: 2, name: "0002_outbox.sql", sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
-    Migration { version: 3, name: "0003_latest.sql", sql: include_str!("../../../migrations/sqlite/0003_latest.sql") },
     Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/sqlite/0004_calls.sql") },
     Migration {
         version: 5,

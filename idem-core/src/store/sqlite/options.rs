@@ -128,7 +128,6 @@ impl SqliteOptions {
             bell: Bell::default(),
             clock: Arc::new(clock),
             outbox_checked: Arc::default(),
-            latest_checked: Arc::default(),
             namespaces_checked: Arc::default(),
         })
     }

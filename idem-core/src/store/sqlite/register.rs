@@ -35,9 +35,9 @@ ON CONFLICT DO NOTHING"#;
 const ADD_FORMER_NAME: &str = r#"
 INSERT INTO "idem_former_names" (handler_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
 
-/// Deletes a handler to which nothing belongs. `{versions}` is the expression for whether it has latest versions.
+/// Deletes a handler to which nothing belongs.
 const FORGET: &str = r#"
-DELETE FROM "idem_handlers" AS h WHERE id = ?1 AND pruned_through IS NULL AND NOT {versions}
+DELETE FROM "idem_handlers" AS h WHERE id = ?1 AND pruned_through IS NULL
     AND NOT EXISTS (SELECT 1 FROM "idem_processed_messages" AS p WHERE p.handler_id = h.id)
     AND NOT EXISTS (SELECT 1 FROM "idem_inbox_messages" AS i WHERE i.handler_id = h.id)"#;
 
@@ -63,8 +63,7 @@ async fn rename_in(
     let find = |name| sqlx::query_scalar::<_, i32>(store.prefix.sql(NUMBER)).bind(consumer).bind(name);
     let before = find(old).fetch_optional(&mut *connection).await?;
     let after = find(new).fetch_optional(&mut *connection).await?;
-    let forget = FORGET.replace("{versions}", versions(store));
-    let forget = |id: i32| sqlx::query(store.prefix.sql(&forget)).bind(id);
+    let forget = |id: i32| sqlx::query(store.prefix.sql(FORGET)).bind(id);
     let (id, is_old) = match (before, after) {
         (Some(before), Some(after)) if before == after => return Ok(true),
         (Some(before), Some(after)) => {
@@ -87,11 +86,6 @@ async fn rename_in(
     sqlx::query(store.prefix.sql(KEEP_NAME)).bind(id).execute(&mut *connection).await?;
     sqlx::query(store.prefix.sql(RENAME)).bind(id).bind(new).execute(connection).await?;
     Ok(true)
-}
-
-/// The expression for whether the handler `h` has latest versions, whose table may be missing.
-fn versions(store: &Sqlite) -> &'static str {
-    if store.latest_checked.initialized() { HAS_VERSIONS } else { "0" }
 }
 
 pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
@@ -189,7 +183,7 @@ pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<Handle
 
 pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) -> Cures {
     let table = |table: &str| format!("\"{}{table}\"", store.prefix.as_str());
-    Cures::new(table, NOW, store.latest_checked.initialized(), [consumer, handler, new])
+    Cures::new(table, NOW, [consumer, handler, new])
 }
 
 /// A date that is before every message shows that the handler has processed messages, and makes none of them too old.
@@ -201,28 +195,25 @@ pub(super) async fn record_history(store: &Sqlite, handler: HandlerId) -> Result
 }
 
 /// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
-/// claims. `{versions}` is the expression for whether it has latest versions.
+/// claims.
 const HISTORIES: &str = r#"
-SELECT name, seen, has_claims, has_versions, has_claims OR pruned_through IS NOT NULL, former_names FROM (
+SELECT name, seen, has_claims, former_names FROM (
     SELECT name, pruned_through, {now} - seen_at AS seen, {former_names} AS former_names,
-        EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims,
-        {versions} AS has_versions
+        EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims
     FROM "idem_handlers" AS h WHERE consumer = ?1
-) WHERE has_claims OR pruned_through IS NOT NULL OR has_versions
+) WHERE has_claims OR pruned_through IS NOT NULL
 ORDER BY name"#;
-
-const HAS_VERSIONS: &str = r#"EXISTS (SELECT 1 FROM "idem_latest_versions" WHERE handler_id = h.id)"#;
 
 pub(super) async fn histories(store: &Sqlite, consumer: &str) -> Result<Vec<History>, StoreError> {
     let mut reader = store.file.reader().await?;
-    let text = HISTORIES.replace("{versions}", versions(store)).replace("{former_names}", FORMER_NAMES);
+    let text = HISTORIES.replace("{former_names}", FORMER_NAMES);
     let query = sqlx::query_as(store.prefix.sql(&text)).bind(consumer);
-    let rows: Vec<(String, i64, bool, bool, bool, String)> =
+    let rows: Vec<(String, i64, bool, String)> =
         query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    let history = |(handler, seen, has_claims, has_versions, has_processed, formerly): (_, _, _, _, _, String)| {
+    let history = |(handler, seen, has_claims, formerly): (_, _, _, String)| {
         let (seen, formerly) = (duration(seen), serde_json::from_str(&formerly).unwrap_or_default());
-        History { handler, seen, has_claims, has_versions, has_processed, formerly }
+        History { handler, seen, has_claims, formerly }
     };
     Ok(rows.into_iter().map(history).collect())
 }

@@ -27,7 +27,7 @@ struct Tenant;
 async fn handler(_: Event, _: Headers, _: Tenant, _: &mut PgConnection) -> Result<(), BoxError> {
 //~             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ a handler cannot take `Tenant`
 //~ label: not an extractor
-//~ note: the first parameter is the message, the one `&mut` is the connection, and the others are extractors: `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, `IdempotencyKey`, `Outbox`, `Latest`; with `call = ..` also `Called<T>` and `OutboundKey`
+//~ note: the first parameter is the message, the one `&mut` is the connection, and the others are extractors: `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, `IdempotencyKey`, `Outbox`; with `call = ..` also `Called<T>` and `OutboundKey`
     Ok(())
 }
 

@@ -1,17 +1,15 @@
-//! Natural handlers that keep the latest version of an entity and stage a message for it: whatever is committed of a message
-//! without the rest of it is lost, since a second run finds its version.
+//! Natural handlers that do nothing if they find their own effect, and otherwise stage a message: whatever is committed of a
+//! message without the rest of it is lost, since a second run finds the effect.
 
-use std::future::ready;
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Operator, Replayed};
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Latest, Outbox, Reason, ReplayWindow, State, Worker};
-use tracing::instrument::WithSubscriber;
+use idem_core::store::Operator;
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outbox, Reason, ReplayWindow, State, Worker};
 
 use crate::soon;
 use crate::store::World;
-use idem_test::{Publication, captured};
+use idem_test::Publication;
 
 use super::desk::Desk;
 use super::line::Line;
@@ -21,40 +19,33 @@ use super::settings::Settings;
 use super::staging::Staging;
 
 pub(super) const NATURAL: u8 = 0;
-/// Under another name.
-pub(super) const RENAMED: u8 = 1;
 /// It is not natural.
-const CLAIMING: u8 = 2;
+const CLAIMING: u8 = 1;
 
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// A handler that acts once for each entity: it advances the version, writes an effect, stages a message, and then does what
-/// the order says.
-pub(super) struct Versions<W, const KIND: u8>(PhantomData<fn() -> W>);
+/// A handler that acts once for each order: it writes an effect unless it is there, stages a message, and then does what the
+/// order says.
+pub(super) struct Once<W, const KIND: u8>(PhantomData<fn() -> W>);
 
-impl<W: World, const KIND: u8> Handler for Versions<W, KIND> {
-    const NAME: &'static str = if KIND == RENAMED { "renamed" } else { "versions" };
+impl<W: World, const KIND: u8> Handler for Once<W, KIND> {
+    const NAME: &'static str = "once";
     const NATURAL: bool = KIND != CLAIMING;
 
     type Message = Order;
     type Input = Order;
-    type Params = (State<Desk>, Latest, Outbox);
+    type Params = (State<Desk>, Outbox);
     type Connection = W::Connection;
 
     fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
         Key::of(&order.id)
     }
 
-    async fn handle(
-        order: Order,
-        (State(desk), latest, outbox): Self::Params,
-        tx: &mut W::Connection,
-    ) -> Result<(), BoxError> {
+    async fn handle(order: Order, (State(desk), outbox): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         let run = desk.run(&order.id);
-        if !W::advance(&latest, tx, &order.id, 1).await? {
+        if !W::changes(tx, &desk.insert_if_new(&order.id)).await? {
             return Ok(());
         }
-        desk.write::<W>(&[&order.id], tx).await?;
         outbox.publish("orders.changed", &order.id)?;
         match order.does(run) {
             Act::Ok => Ok(()),
@@ -65,26 +56,11 @@ impl<W: World, const KIND: u8> Handler for Versions<W, KIND> {
 
 fn worker<W: World, const KIND: u8>(line: &Line<W>, settings: Settings) -> Running {
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<Versions<W, KIND>>(), settings)
-}
-
-/// Starts and ends a worker without messages, and returns its log and whether it has started.
-async fn start<W: World, const KIND: u8>(line: &Line<W>) -> (String, bool) {
-    let worker = Worker::new("billing", line.store.clone(), line.broker.queue("none")).state(line.desk.clone());
-    let (text, subscriber) = captured();
-    let started = worker.handler::<Versions<W, KIND>>().run_until(ready(())).with_subscriber(subscriber).await;
-    (text.to_string(), started.is_ok())
-}
-
-/// Returns the log of a worker that starts.
-pub(super) async fn log_of<W: World, const KIND: u8>(line: &Line<W>) -> String {
-    let (log, has_started) = start::<W, KIND>(line).await;
-    assert!(has_started, "{log}");
-    log
+    line.run_until_stopped(worker.handler::<Once<W, KIND>>(), settings)
 }
 
 /// Runs the orders until they are settled, none is scheduled, and there are so many dead letters.
-pub(super) async fn run<W: World, const KIND: u8>(
+async fn run<W: World, const KIND: u8>(
     line: &Line<W>,
     settings: Settings,
     orders: impl IntoIterator<Item = Order>,
@@ -103,7 +79,7 @@ pub(super) async fn run<W: World, const KIND: u8>(
 }
 
 /// The others have run before it and after it, and each has its effect and its message. Its own message is a dead letter,
-/// although a second run of it would find its version and do nothing.
+/// although a second run of it would find its effect and do nothing.
 pub async fn a_commit_beside_natural_messages_loses_nothing_that_they_have_staged<W: World>(world: W) {
     let staging = Staging::new(world).await;
     let line = &staging.0;
@@ -128,7 +104,7 @@ pub async fn a_commit_beside_natural_messages_loses_nothing_that_they_have_stage
     }
 }
 
-/// A second run would find its version, so how the first one ended must be known.
+/// A second run would find its effect, so how the first one ended must be known.
 pub async fn a_natural_message_that_is_cut_off_behind_its_commit_is_dead<W: World>(world: W) {
     let line = Line::new(world).await;
     let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };
@@ -146,42 +122,6 @@ pub async fn a_natural_message_that_is_cut_off_behind_its_commit_is_dead<W: Worl
     line.desk.go.send_replace(true);
     run::<W, NATURAL>(&line, hasty, [], dead + 1).await;
     assert_eq!((line.dead().await.len(), line.desk.runs("waits")), (dead + 1, 1));
-}
-
-/// Where the COMMIT of a handler was not refused, its version stands, and a run of a replay does nothing, and so stages nothing,
-/// until an operator has deleted the version as the dead letter says: with a claim, and without one.
-pub async fn a_replay_by_force_stages_once_the_version_of_its_entity_is_deleted<W: World>(world: W) {
-    let staging = Staging::new(world).await;
-    replays::<W, NATURAL>(&staging).await;
-    replays::<W, CLAIMING>(&staging).await;
-}
-
-async fn replays<W: World, const KIND: u8>(staging: &Staging<W>) {
-    let line = &staging.0;
-    for deletes in [false, true] {
-        let id = format!("{KIND} {deletes}");
-        run::<W, KIND>(line, Settings::default(), [Order::new(&id, &[Act::Commit, Act::Ok])], 1).await;
-        let row = line.one_dead().await;
-        assert_eq!(row.error.contains("`latest_versions`"), !W::FEATURES.refuses_commit, "{}", row.error);
-        if deletes {
-            line.world.run(&format!("DELETE FROM {}", line.world.own("latest_versions"))).await;
-        }
-        assert_eq!(line.inbox().replay_by_force(row.id).await.unwrap(), Replayed::Due);
-        run::<W, KIND>(line, Settings::default(), [], 0).await;
-        let staged = staging.staged().await.iter().filter(|staged| **staged == id).count();
-        let expected = usize::from(deletes || W::FEATURES.refuses_commit);
-        assert_eq!((line.dead().await.len(), staged), (0, expected), "{id}");
-    }
-}
-
-/// Without them, each entity would begin anew, and a late message would replace a newer state.
-pub async fn latest_versions_of_a_handler_that_is_gone_are_named_with_the_former_name<W: World>(world: W) {
-    let line = Line::new(world).await;
-    run::<W, NATURAL>(&line, Settings::default(), [Order::ok("a")], 0).await;
-    let log = log_of::<W, RENAMED>(&line).await;
-    for part in ["WARN", "\"versions\"", "latest versions", "newer state", "formerly = \"versions\""] {
-        assert!(log.contains(part), "{part:?} is not in {log:?}");
-    }
 }
 
 /// Nothing tells that it ran, also if claims that the handler had before were pruned. The guide says so.
