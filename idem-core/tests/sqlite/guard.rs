@@ -155,7 +155,7 @@ async fn a_begin_with_which_makes_sqlx_roll_back_is_found() {
     let world = World::new().await;
     let mut txn = world.claimed("k").await;
     assert!(lent(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
-    assert!(matches!(world.store.commit(txn).await, CommitResult::RolledBack));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Refused(_)));
     world.process("k").await;
 }
 

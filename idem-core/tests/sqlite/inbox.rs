@@ -42,8 +42,9 @@ async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_c
         .sql(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 89)
              INSERT INTO idem_inbox_messages (created_at, due_at, handler_id, state, key, fingerprint, envelope, payload)
-             SELECT 0, 1000 - i, {} + i % 3, 'scheduled', CAST('k' || i AS BLOB), x'', x'', x'' FROM n",
-            ids[0].0
+             SELECT 0, 1000 - i, CASE i % 3 WHEN 0 THEN {} WHEN 1 THEN {} ELSE {} END, 'scheduled',
+                    CAST('k' || i AS BLOB), x'', x'', x'' FROM n",
+            ids[0].0, ids[1].0, ids[2].0
         ))
         .await;
     let token = Uuid::new_v4();
