@@ -183,7 +183,7 @@ mod connections {
         let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
         let mut workers = Workers::new();
         for name in ["one", "two", "three"] {
-            (0..20).for_each(|id| broker.publish_json(name, &Event { id }).unwrap());
+            (1..=20).for_each(|id| broker.publish_json(name, &Event { id }).unwrap());
             let worker = Worker::new(name, store.clone(), broker.queue(name)).state(calls.clone()).handler::<slow>();
             workers = workers.add(worker);
         }
@@ -210,7 +210,7 @@ mod connections {
         let Some(url) = idem_test::server("DATABASE_URL") else { return };
         let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
         let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
-        (0..4).for_each(|id| broker.publish_json("slower", &Event { id }).unwrap());
+        (1..=4).for_each(|id| broker.publish_json("slower", &Event { id }).unwrap());
         let worker = Worker::new("slower", store, broker.queue("slower")).state(calls.clone()).handler::<slower>();
         let (done, shutdown) = oneshot::channel::<()>();
         let worker = worker.inbox().lease_duration(LEASE).run_until(async { drop(shutdown.await) });

@@ -197,7 +197,7 @@ fn the_fingerprint_is_that_of_the_payload_unless_it_is_replaced() {
     let delivery = delivery().with_event_type(Some("paid".to_owned()));
     assert_eq!(string::fingerprint(&delivery), Fingerprint::of(b"{}"));
     assert_eq!(replaced::fingerprint(&delivery), Fingerprint::of(b"paid"));
-    assert_eq!((string::RECIPE, replaced::RECIPE, switched_off::RECIPE), ("", "by_type", "fingerprints::off"));
+    assert_eq!((string::RECIPE, replaced::RECIPE, switched_off::RECIPE), ("", "by_type", "off"));
     assert_eq!(switched_off::fingerprint(&delivery), Fingerprint::none());
 }
 
@@ -209,13 +209,12 @@ fn header_key<H: Handler<Message = OrderPaid>>(value: &str) -> Result<Key, KeyEr
 #[test]
 fn an_absent_value_of_a_header_is_no_key_and_no_part_of_one() {
     // A broker's adapter shows a header that is no text as JSON.
-    for value in ["null", "true", "false", "{}", "[]", r#"{"id":7}"#, " ", "\u{a0}", "NULL", "undefined", "None", "nil"]
-    {
+    for value in ["null", "true", "false", "{}", "[]", r#"{"id":7}"#, "nil"] {
         let why = header_key::<header_value>(value).map_err(|error| error.to_string());
         assert!(why.as_ref().is_err_and(|why| why.contains("absent")), "{value:?}: {why:?}");
         assert!(header_key::<composite_of_headers>(value).is_err(), "{value:?}");
     }
-    for value in ["0", "00000000-0000-0000-0000-000000000000"] {
+    for value in ["0", " ", "\u{a0}", "NULL", "undefined", "None", "00000000-0000-0000-0000-000000000000"] {
         assert!(header_key::<header_value>(value).is_err(), "{value:?}");
     }
     for value in ["7", "nullable", "{7}", "a b", "00000000-0000-0000-0000-000000000001"] {

@@ -145,7 +145,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Reports a row that the inbox has made dead because processes ended on it.
     pub(super) async fn report_crashed(&self, row: &Row) {
-        let error = row.error.clone();
+        // A run would name the key in its span; here none has begun.
+        let error = format!("the message with the key {}: {}", row.identity.key, row.error);
         let result = RowResult::Dead { reason: Reason::Crashed, error };
         self.report_row(row, async { rejected(row, true, result) }).await;
     }

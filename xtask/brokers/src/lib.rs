@@ -18,7 +18,7 @@ pub use nats::Nats;
 pub use rabbitmq::RabbitMq;
 
 /// How long a broker with a limit keeps messages, unless another time is given.
-const KEPT: Duration = Duration::from_secs(3600);
+const KEPT: Duration = Duration::from_secs(48 * 3600);
 
 /// The maximum number of unconfirmed messages.
 const WINDOW: usize = 500;
