@@ -107,7 +107,8 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     let is_scheduled = async |identity| stage.store.is_scheduled(identity).await.unwrap();
     assert!(!is_scheduled(&a).await);
     stage.schedule("a").await;
-    assert!(is_scheduled(&a).await && !is_scheduled(&other).await && !is_scheduled(&b).await);
+    // A copy may have a fingerprint by another recipe.
+    assert!(is_scheduled(&a).await && is_scheduled(&other).await && !is_scheduled(&b).await);
     let row = stage.take_one(RowKind::Ordinary).await;
     assert!(is_scheduled(&a).await);
     let mut txn = stage.begin().await;
