@@ -51,12 +51,14 @@ async fn main() -> Result<(), BoxError> {
     let url = format!("sqlite://{}", directory.path().join("shop.db").display());
     let (store, mut db) = (Sqlite::connect(&url).await?, SqliteConnection::connect(&url).await?);
     sqlx::raw_sql("CREATE TABLE history (order_id INTEGER, step TEXT)").execute(&mut db).await?;
+    let mut tx = db.begin().await?;
     for name in STEPS {
         for order_id in 0..ORDERS {
             let step = Outgoing::json(queue_of(order_id), &Step { order_id, name: name.to_owned() })?;
-            store.outbox("shop").stage(&mut db, [step.key(order_id)]).await?;
+            store.outbox("shop").stage(&mut tx, [step.key(order_id)]).await?;
         }
     }
+    tx.commit().await?;
     // The routing key of the default exchange is the name of a queue.
     let relay = Relay::new("shop", store.clone(), rabbit.exchange(""));
     let retry = RetryPolicy::new().min_delay(Duration::from_millis(50)).max_delay(Duration::from_millis(200));

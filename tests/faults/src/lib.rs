@@ -12,7 +12,6 @@
 //! | `relay` | a relay between a source and its server, which can be cut |
 //! | `unacked` | a source whose acks are counted and withheld |
 //! | `process` | a worker in a separate process |
-//! | `limited` | a RabbitMQ queue with a delivery limit |
 //! | `lines` | counts log lines |
 //! | `panics` | says at once why a test failed |
 //! | `threads` | long runs that begin together |
@@ -20,7 +19,6 @@
 //! | `witness` | a source that looks into the database at each ack |
 
 mod journal;
-mod limited;
 mod lines;
 mod mode;
 mod order;
@@ -38,7 +36,6 @@ mod world;
 
 pub use idem_brokers::Broker;
 pub use journal::Journal;
-pub use limited::limited;
 pub use lines::Lines;
 pub use mode::Mode;
 pub use order::{Act, Order, act};

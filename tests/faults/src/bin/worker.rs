@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem::{Source, Store, Worker};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
-use idem_faults::{Mode, Setting, Stage, World, limited};
+use idem_faults::{Setting, Stage, World};
 use idem_test::harness::TracedProcess;
 use idem_test::trace::Trace;
 
@@ -14,9 +14,6 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let setting = Setting::from_env();
     match setting.broker {
-        RabbitMq::NAME if setting.mode == Mode::Order => {
-            work(&setting, limited(&setting.address, &setting.name).await?).await
-        }
         RabbitMq::NAME => of::<RabbitMq>(&setting).await,
         Nats::NAME => of::<Nats>(&setting).await,
         Kafka::NAME => of::<Kafka>(&setting).await,

@@ -14,7 +14,6 @@ mod everywhere;
 mod example;
 mod handlers;
 mod killer;
-mod limit;
 mod long_outage;
 mod outage;
 mod outbox;

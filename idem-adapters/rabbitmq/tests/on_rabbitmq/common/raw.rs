@@ -45,11 +45,6 @@ impl Raw {
         self.declare(queue, &[single, limit].concat()).await;
     }
 
-    /// Declares a quorum queue that drops a message when it is returned more often than this.
-    pub(crate) async fn declare_limited(&mut self, queue: &str, returns: u8) {
-        self.declare(queue, &limit(returns.into())).await;
-    }
-
     /// Declares a quorum queue with these further arguments.
     async fn declare(&mut self, queue: &str, arguments: &[u8]) {
         let arguments = [&b"\x0cx-queue-typeS\0\0\0\x06quorum"[..], arguments].concat();
