@@ -196,7 +196,7 @@ mod connections {
         for part in [
             "16 for `.concurrency(16)`, 4 for `.inbox_concurrency(4)`, 2 to store deliveries and 3 of its own",
             "`.connections(75)`",
-            "each can use `concurrency` + `inbox_concurrency` + 5",
+            "all workers of this store together 75",
         ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }

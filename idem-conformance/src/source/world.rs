@@ -30,7 +30,7 @@ use idem_test::Publication;
 ///     async fn ready(&self) -> usize { self.0.queue("orders").counts().ready }
 /// }
 ///
-/// idem_test::source_suite!(InProcess);
+/// idem_conformance::source_suite!(InProcess);
 /// ```
 pub trait World: Sized + Send + Sync + 'static {
     /// The source under test.
