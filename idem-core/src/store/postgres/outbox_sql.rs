@@ -1,13 +1,12 @@
 //! The statements of the outbox.
 
 /// Inserts the name with the number $3 if it is new, and those of its lanes that are missing, and returns its number and
-/// namespace. No row: another process inserts it now, or another name has the number. It fails while a backup is restored, as
-/// that of handlers does.
+/// namespace. No row: another process inserts it now, or another name has the number.
 pub(super) const REGISTER: &str = "
     WITH made AS (
         INSERT INTO {schema}.outboxes (id, name) OVERRIDING SYSTEM VALUE
-        SELECT $3::int, $1::text WHERE NOT EXISTS (SELECT FROM {schema}.outboxes WHERE name = $1::text OR id = $3::int)
-        ON CONFLICT (name) DO NOTHING RETURNING id, namespace
+        SELECT $3::int, $1::text WHERE NOT EXISTS (SELECT FROM {schema}.outboxes WHERE name = $1::text)
+        ON CONFLICT DO NOTHING RETURNING id, namespace
     ), known AS (
         SELECT id, namespace FROM made UNION ALL SELECT id, namespace FROM {schema}.outboxes WHERE name = $1
     ), lanes AS (

@@ -1,16 +1,15 @@
 //! The statements of handlers.
 
-/// Leaves out the names that have a number, and those whose number another name has. It names the columns of the conflict, so that
-/// it fails while a backup is restored: the rows of the backup come before its unique indexes.
+/// Leaves out the names that have a number, and those whose number another name has. It names no columns of the conflict: of two
+/// workers that register a name at once, one would fail at the other index.
 pub(super) const INTERN: &str = "
     INSERT INTO {schema}.handlers (id, consumer, name, retention) OVERRIDING SYSTEM VALUE
     SELECT new.id, $1, new.name, $3::float8 * interval '1 second' FROM unnest($2::text[], $4::int[]) AS new (name, id)
     WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = new.name)
       AND NOT EXISTS (SELECT FROM {schema}.handlers AS h JOIN {schema}.former_names AS f ON f.handler_id = h.id
                       WHERE h.consumer = $1 AND f.name = new.name)
-      AND NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.id = new.id)
     ORDER BY new.name
-    ON CONFLICT (consumer, name) DO NOTHING";
+    ON CONFLICT DO NOTHING";
 
 /// The greater value wins. Null means forever, so it is never replaced. Rows are locked in the order of their ids, as
 /// prune locks them.
