@@ -44,6 +44,7 @@ impl<S: Store> Trial<S> {
 }
 
 /// Defines `number` for the trials of a store.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 macro_rules! number {
     ($store:ty, $connection:ty) => {
         impl Trial<$store> {
