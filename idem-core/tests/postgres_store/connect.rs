@@ -160,3 +160,30 @@ async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_
     }
     world.end().await;
 }
+
+/// `pg_restore` makes the indexes behind the rows. A name that is registered before them would be there twice, and prevent them.
+#[tokio::test]
+async fn no_name_is_registered_while_a_restore_has_not_made_the_indexes() {
+    let Some(mut world) = world().await else { return };
+    let tables = [
+        ("handlers", "handlers_consumer_name_key", "consumer, name", "'billing', 'refunds'"),
+        ("outboxes", "outboxes_name_key", "name", "'shop'"),
+    ];
+    for (table, index, columns, restored) in tables {
+        let lost = format!("ALTER TABLE {table} DROP CONSTRAINT {index}");
+        world.other.execute(sqlx::raw_sql(AssertSqlSafe(lost))).await.unwrap();
+        match table {
+            "handlers" => drop(world.store.register("billing", &["refunds"]).await.unwrap_err()),
+            _ => drop(world.store.register_outbox("shop").await.unwrap_err()),
+        }
+        // The index could not be made if the name had a row already.
+        let add = format!(
+            "INSERT INTO {table} ({columns}) VALUES ({restored});
+             ALTER TABLE {table} ADD CONSTRAINT {index} UNIQUE ({columns})"
+        );
+        world.other.execute(sqlx::raw_sql(AssertSqlSafe(add))).await.unwrap();
+        world.store.register("billing", &["refunds"]).await.unwrap();
+    }
+    world.store.register_outbox("shop").await.unwrap();
+    world.end().await;
+}

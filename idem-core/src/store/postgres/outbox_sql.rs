@@ -3,7 +3,11 @@
 /// Inserts the name with the number $3 if it is new, and those of its lanes that are missing, and returns its number and
 /// namespace. No row: another process inserts it now, or another name has the number.
 pub(super) const REGISTER: &str = "
-    WITH made AS (
+    WITH by_id AS (
+        INSERT INTO {schema}.outboxes (name) SELECT '' WHERE false ON CONFLICT (id) DO NOTHING
+    ), by_name AS (
+        INSERT INTO {schema}.outboxes (name) SELECT '' WHERE false ON CONFLICT (name) DO NOTHING
+    ), made AS (
         INSERT INTO {schema}.outboxes (id, name) OVERRIDING SYSTEM VALUE
         SELECT $3::int, $1::text WHERE NOT EXISTS (SELECT FROM {schema}.outboxes WHERE name = $1::text)
         ON CONFLICT DO NOTHING RETURNING id, namespace

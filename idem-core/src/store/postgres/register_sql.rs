@@ -1,8 +1,14 @@
 //! The statements of handlers.
 
-/// Leaves out the names that have a number, and those whose number another name has. It names no columns of the conflict: of two
-/// workers that register a name at once, one would fail at the other index.
+/// Leaves out the names that have a number, and those whose number another name has. The INSERT itself names no columns of the
+/// conflict: of two workers that register a name at once, one would fail at the other index. The two that insert nothing name
+/// them, so the statement fails while a restore has not made the indexes yet, which a second row of a handler would prevent.
 pub(super) const INTERN: &str = "
+    WITH by_id AS (
+        INSERT INTO {schema}.handlers (consumer, name) SELECT '', '' WHERE false ON CONFLICT (id) DO NOTHING
+    ), by_name AS (
+        INSERT INTO {schema}.handlers (consumer, name) SELECT '', '' WHERE false ON CONFLICT (consumer, name) DO NOTHING
+    )
     INSERT INTO {schema}.handlers (id, consumer, name, retention) OVERRIDING SYSTEM VALUE
     SELECT new.id, $1, new.name, $3::float8 * interval '1 second' FROM unnest($2::text[], $4::int[]) AS new (name, id)
     WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = new.name)
