@@ -1,5 +1,6 @@
 //! The id of a handler in the database.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use sha2::{Digest, Sha256};
 
 /// (consumer, handler), interned as a small integer in the table `handlers`.

@@ -91,6 +91,7 @@ pub(crate) use own_claim::check_transaction;
 pub use replayed::{Page, Replayed, ReplayedAll};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use retention::tell_of_retention;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use row::CRASHED;
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};

@@ -259,6 +259,7 @@ pub const MAX_BREAKS: u32 = 10;
 pub const MAX_STARTS: u32 = 4;
 
 /// The error of a row that was started so often; that of its last failed attempt follows.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const CRASHED: &str = "the process ended 4 times while this message ran, the last two times while nothing ran beside it: \
                                   replay it if the process was killed from outside";
 const _: () = assert!(MAX_STARTS == 4);
