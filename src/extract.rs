@@ -1,6 +1,5 @@
 //! The parameters of a handler beside its message and its transaction.
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use idem_core::{
     CloudEvent, Extract, Extraction, FromRef, Headers, IdempotencyKey, Outbox, Param, PartitionKey, State, Subject,
 };
