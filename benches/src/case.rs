@@ -13,6 +13,8 @@ pub(crate) enum Side {
     Idem,
     /// C with a natural handler, which has no claims.
     Natural,
+    /// C with `.inbox()`: each message is stored, acked, and run from its row.
+    Inbox,
     /// D: idem in batches of this size, with the handler unchanged.
     Batch(usize),
     /// E: idem in batches of this size, with a batch handler.
@@ -21,8 +23,8 @@ pub(crate) enum Side {
     Raw,
     /// pgbench with B's statements.
     Pgbench,
-    /// Another library, by its index among the options.
-    Peer(usize),
+    /// Another library.
+    Peer,
     /// C on SQLite.
     Sqlite,
     /// B on SQLite.
@@ -33,7 +35,7 @@ pub(crate) enum Side {
     ByHandBroker(Broker),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
 pub(crate) enum Broker {
     #[value(name = "rabbitmq")]
     RabbitMq,
@@ -59,16 +61,14 @@ pub(crate) enum Work {
 pub(crate) enum Size {
     /// None.
     Empty,
-    /// A tenth of the requested number.
-    Tenth,
     /// The requested number.
     Full,
     /// The requested number, with keys that grow (UUIDv7), as those of the new messages do. The others are random.
     Growing,
 }
 
-/// How many messages a worker on Kafka processes before it is measured. It stores the first 256 messages (the default
-/// window) of each of the four partitions and runs them from the inbox, and then runs as many directly.
+/// How many messages a worker on a broker processes before it is measured. On Kafka it stores the first 256 messages (the
+/// default window) of each of the four partitions and runs them from the inbox, and then runs as many directly.
 pub(crate) const WARM_UP: usize = 2_048;
 
 /// How many messages are measured behind the warm-up, at least: ten thousand of each partition. When the clock starts, the
@@ -99,11 +99,19 @@ impl Case {
         self
     }
 
+    /// Returns the broker that it needs.
+    pub(crate) fn broker(&self) -> Option<Broker> {
+        match self.side {
+            Side::Broker(broker, _) | Side::ByHandBroker(broker) => Some(broker),
+            _ => None,
+        }
+    }
+
     /// Returns the number of messages of the first round; the others process as many as fit into their time.
     pub(crate) fn first(&self) -> usize {
         match self.side {
             Side::Raw | Side::BatchHandler(_) => 20_000,
-            Side::Batch(2..) | Side::Broker(_, 2..) | Side::Broker(Broker::Kafka, _) => 10_000,
+            Side::Batch(_) | Side::Broker(..) => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
         }
@@ -112,7 +120,7 @@ impl Case {
     /// Returns how many messages have to be processed before it is measured.
     pub(crate) fn warm_up(&self) -> usize {
         match self.side {
-            Side::Broker(Broker::Kafka, _) => WARM_UP,
+            Side::Broker(..) => WARM_UP,
             _ => 0,
         }
     }
@@ -136,7 +144,7 @@ impl Case {
         };
         let least = match (self.side, self.work) {
             // The first deadlock takes a second, and must happen before the clock starts.
-            (Side::Batch(2..), Work::Hot) => 10_000,
+            (Side::Batch(_), Work::Hot) => 10_000,
             (Side::Broker(Broker::Kafka, _), _) => FROM_KAFKA,
             _ => 40 * self.lanes * self.together(),
         };
@@ -144,11 +152,7 @@ impl Case {
     }
 
     /// Returns its name in tables and files.
-    pub(crate) fn label(&self, peers: &[String]) -> String {
-        let side = match self.side {
-            Side::Peer(at) => peers.get(at).cloned().unwrap_or_default(),
-            side => side.to_string(),
-        };
+    pub(crate) fn label(&self) -> String {
         let work = match self.work {
             Work::Fresh => "",
             Work::Duplicates => ", duplicates",
@@ -157,12 +161,11 @@ impl Case {
         };
         let size = match self.size {
             Size::Empty => "",
-            Size::Tenth => ", a tenth of the claims",
             Size::Full => ", all claims",
             Size::Growing => ", all claims, growing keys",
         };
-        let lanes = self.lanes;
-        format!("{side}{work}{size}, {lanes} lane{}", if lanes == 1 { "" } else { "s" })
+        let Self { side, lanes, .. } = self;
+        format!("{side}{work}{size}, {lanes} lane{}", if *lanes == 1 { "" } else { "s" })
     }
 }
 
@@ -178,12 +181,52 @@ impl fmt::Display for Side {
             Self::ByHand => "B by hand",
             Self::Idem => "C idem",
             Self::Natural => "C idem, natural",
+            Self::Inbox => "C idem, .inbox()",
             Self::Raw => "F raw SQL, 1000 at once",
             Self::Pgbench => "pgbench",
-            Self::Peer(_) => "peer",
+            Self::Peer => "backbone-outbox",
             Self::Sqlite => "C idem, SQLite",
             Self::SqliteByHand => "B by hand, SQLite",
         })
+    }
+}
+
+/// Evaluates this with the client of a broker as a type.
+macro_rules! on_broker {
+    ($broker:expr, $client:ident => $evaluated:expr) => {
+        match $broker {
+            $crate::case::Broker::RabbitMq => {
+                type $client = idem_brokers::RabbitMq;
+                $evaluated
+            }
+            $crate::case::Broker::Nats => {
+                type $client = idem_brokers::Nats;
+                $evaluated
+            }
+            $crate::case::Broker::Kafka => {
+                type $client = idem_brokers::Kafka;
+                $evaluated
+            }
+        }
+    };
+}
+pub(crate) use on_broker;
+
+impl Broker {
+    pub(crate) const ALL: [Self; 3] = [Self::RabbitMq, Self::Nats, Self::Kafka];
+
+    /// Returns the environment variable with its address.
+    pub(crate) fn variable(self) -> &'static str {
+        on_broker!(self, Client => <Client as idem_brokers::Broker>::VARIABLE)
+    }
+
+    /// Starts a private server.
+    pub(crate) fn start(self) -> anyhow::Result<idem_services::Instance> {
+        match self {
+            Self::RabbitMq => idem_services::RabbitMq::start(),
+            Self::Nats => idem_services::Nats::start(),
+            Self::Kafka => idem_services::Kafka::start(),
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use percent_encoding::percent_decode_str;
 use tokio::process::Command;
 use url::Url;
 
-use crate::by_hand::SESSION;
 use crate::message::PGBENCH;
 
 /// The baseline's statements, each a round trip. A prepared BEGIN cannot carry settings, so they are set once per
@@ -25,10 +24,9 @@ fn script() -> String {
     )
 }
 
-/// The settings, in the form that libpq reads from the environment.
-fn settings() -> String {
-    SESSION.iter().map(|(name, value)| format!("-c {name}={value} ")).collect()
-}
+/// The settings of the loop by hand, in the form that libpq reads from the environment.
+const SETTINGS: &str = "-c lock_timeout=1000 -c statement_timeout=30000 -c idle_in_transaction_session_timeout=40000 \
+    -c synchronous_commit=on";
 
 /// pgbench with its script, against one database.
 pub(crate) struct Pgbench {
@@ -42,7 +40,7 @@ impl Pgbench {
     /// Finds the program.
     pub(crate) fn new(url: &str) -> Result<Self> {
         let program = program().context("pgbench is not installed: on Debian it comes with the package postgresql")?;
-        let script = crate::report::directory()?.join("single.pgbench");
+        let script = crate::servers::directory()?.join("by_hand.pgbench");
         std::fs::write(&script, self::script())?;
         let mut target = Url::parse(url).context("DATABASE_URL cannot be read")?;
         let password = percent_decode_str(target.password().unwrap_or_default()).decode_utf8()?.into_owned();
@@ -63,7 +61,7 @@ impl Pgbench {
             .arg(&self.script)
             .arg(self.target.as_str())
             .env("PGPASSWORD", &self.password)
-            .env("PGOPTIONS", settings())
+            .env("PGOPTIONS", SETTINGS)
             .output()
             .await?;
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));

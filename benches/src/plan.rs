@@ -2,22 +2,17 @@
 
 use crate::case::{Broker, Case, Side, Size, Work};
 
-/// Returns all cases, with this number of peers.
-pub(crate) fn cases(peers: usize) -> Vec<Case> {
+/// Returns all cases.
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for lanes in [1, 16] {
-        let sides = [Side::Natural, Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench];
+        let sides = [Side::Natural, Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench, Side::Peer];
         cases.extend(sides.map(|side| Case::new(side, lanes)));
-        cases.extend((0..peers).map(|peer| Case::new(Side::Peer(peer), lanes)));
     }
     for lanes in [1, 4, 16] {
-        cases.extend(
-            [Side::Batch(100), Side::Batch(1000), Side::BatchHandler(1000), Side::Raw]
-                .map(|side| Case::new(side, lanes)),
-        );
+        cases.extend([Side::Batch(100), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, lanes)));
     }
-    // Batches of one must cost nothing.
-    cases.push(Case::new(Side::Batch(1), 16));
+    cases.push(Case::new(Side::Inbox, 16));
     for work in [Work::Duplicates, Work::Hot] {
         for side in [Side::ByHand, Side::Idem] {
             cases.extend([1, 16].map(|lanes| Case::new(side, lanes).work(work)));
@@ -27,32 +22,18 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
     for side in [Side::ByHand, Side::Idem, Side::Batch(100)] {
         cases.push(Case::new(side, 16).work(Work::Staged));
     }
-    for size in [Size::Tenth, Size::Full] {
-        cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(size)));
-        cases.extend([Side::Batch(100), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, 4).on(size)));
-    }
+    cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(Size::Full)));
+    let sides = [Side::Batch(100), Side::BatchHandler(1000), Side::Raw];
+    cases.extend(sides.map(|side| Case::new(side, 4).on(Size::Full)));
     cases.push(Case::new(Side::Batch(100), 4).on(Size::Growing));
     for side in [Side::SqliteByHand, Side::Sqlite] {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
     }
-    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
+    for broker in Broker::ALL {
         cases.push(Case::new(Side::ByHandBroker(broker), 16));
         cases.extend([(1, 16), (100, 4)].map(|(batch, lanes)| Case::new(Side::Broker(broker, batch), lanes)));
     }
     cases
-}
-
-/// The peers that do the same work: the claim and the handler's row in one transaction.
-const SAME_WORK: [&str; 2] = ["backbone-outbox", "distributed"];
-
-/// Returns a line for each peer that does the same work, or for each that does not.
-fn beside_peers(peers: &[String], same_work: bool, least: f64) -> impl Iterator<Item = Line> {
-    let idem = Case::new(Side::Idem, 16);
-    let asked = move |(_, name): &(usize, &String)| SAME_WORK.contains(&name.as_str()) == same_work;
-    let line = move |(at, name): (usize, &String)| {
-        Line::new(&format!("single, 16 lanes / {name}"), idem, Case::new(Side::Peer(at), 16), least)
-    };
-    peers.iter().enumerate().filter(asked).map(line)
 }
 
 /// A ratio or rate with its threshold.
@@ -71,7 +52,7 @@ impl Line {
 }
 
 /// Returns the required thresholds; `rows` is the number of claims in the large tables.
-pub(crate) fn lines(peers: &[String], rows: usize) -> Vec<Line> {
+pub(crate) fn lines(rows: usize) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
     let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.3)];
     let natural = Case::new(Side::Natural, 16);
@@ -102,7 +83,7 @@ pub(crate) fn lines(peers: &[String], rows: usize) -> Vec<Line> {
     let (sqlite, by_hand) = (Case::new(Side::Sqlite, 16), Case::new(Side::SqliteByHand, 16));
     lines.push(Line::new("SQLite, 16 lanes / B", sqlite, by_hand, 1.0));
     lines.extend(from_brokers());
-    lines.extend(beside_peers(peers, true, 1.05));
+    lines.push(Line::new("single, 16 lanes / backbone-outbox", idem, Case::new(Side::Peer, 16), 1.05));
     lines
 }
 
@@ -132,7 +113,7 @@ pub(crate) fn credible() -> Vec<Line> {
 }
 
 /// Returns informative ratios without a threshold.
-pub(crate) fn others(peers: &[String]) -> Vec<Line> {
+pub(crate) fn others() -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
     let hot = |side| case(side, 16).work(Work::Hot);
@@ -147,24 +128,20 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
             case(Side::BatchHandler(1000), 4),
             case(Side::Autocommit, 16),
         ),
-        line("batch of 1 / single, 16 lanes", case(Side::Batch(1), 16), case(Side::Idem, 16)),
-        line("batch 1000 / batch 100, 4 lanes", case(Side::Batch(1000), 4), case(Side::Batch(100), 4)),
+        line("inbox / single, 16 lanes", case(Side::Inbox, 16), case(Side::Idem, 16)),
         line(
             "batch handler of 1000, all claims / empty",
             case(Side::BatchHandler(1000), 4).on(Size::Full),
             case(Side::BatchHandler(1000), 4),
         ),
-        line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
-        line("single natural, 1 lane / A", case(Side::Natural, 1), case(Side::Autocommit, 1)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
         line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
         line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
     ];
-    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
+    for broker in Broker::ALL {
         let what = format!("{broker}, single, 16 lanes / B");
         lines.push(line(&what, case(Side::Broker(broker, 1), 16), case(Side::ByHandBroker(broker), 16)));
     }
-    lines.extend(beside_peers(peers, false, 0.0));
     lines
 }

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgPool};
-use tokio::task::JoinSet;
 
 use crate::message::{Claims, OrderPaid, RAW};
 use crate::queue::Queue;
@@ -28,30 +27,14 @@ pub(crate) async fn run(pool: &PgPool, claims: &Claims, lanes: usize, messages: 
          ON CONFLICT DO NOTHING RETURNING key"
     )
     .into();
-    let queue = Queue::new(messages);
-    let mut tasks = JoinSet::new();
-    for _ in 0..lanes {
-        let (pool, queue, claim) = (pool.clone(), queue.clone(), claim.clone());
-        tasks.spawn(async move {
-            loop {
-                let payloads = queue.pop_many(BATCH);
-                if payloads.is_empty() {
-                    return anyhow::Ok(());
-                }
-                process(&pool, &claim, &payloads).await?;
-                payloads.iter().for_each(|_| queue.ack());
-            }
-        });
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    queue.rate().context("the loop ended before its queue was empty")
+    let pool = pool.clone();
+    let process = move |payloads| process(pool.clone(), claim.clone(), payloads);
+    Queue::new(messages).process(lanes, BATCH, process).await
 }
 
-async fn process(pool: &PgPool, claim: &Arc<str>, payloads: &[Bytes]) -> Result<()> {
+async fn process(pool: PgPool, claim: Arc<str>, payloads: Vec<Bytes>) -> Result<()> {
     let mut events = Vec::with_capacity(payloads.len());
-    for payload in payloads {
+    for payload in &payloads {
         let event: OrderPaid = serde_json::from_slice(payload)?;
         events.push((event, Sha256::digest(payload)));
     }
@@ -60,7 +43,7 @@ async fn process(pool: &PgPool, claim: &Arc<str>, payloads: &[Bytes]) -> Result<
     let keys: Vec<&[u8]> = events.iter().map(|(event, ..)| &event.event_id.as_bytes()[..]).collect();
     let fingerprints: Vec<&[u8]> = events.iter().map(|(_, hash)| &hash[..16]).collect();
     let mut tx = pool.begin().await?;
-    let new = sqlx::query(AssertSqlSafe(claim.clone())).bind(&keys).bind(&fingerprints).fetch_all(&mut *tx).await?;
+    let new = sqlx::query(AssertSqlSafe(claim)).bind(&keys).bind(&fingerprints).fetch_all(&mut *tx).await?;
     ensure!(new.len() == keys.len(), "fresh messages were taken for duplicates");
     let orders: Vec<i64> = events.iter().map(|(event, ..)| event.order_id).collect();
     let amounts: Vec<i64> = events.iter().map(|(event, ..)| event.amount).collect();

@@ -65,6 +65,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// Returns the lowest and the highest value.
+pub(crate) fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::MAX, 0.0), |(low, high): (f64, f64), value| (low.min(value), high.max(value)))
+}
+
 /// Returns the smallest value that is not below this part of the sorted values; NaN if there are none.
 pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let rank = (sorted.len() as f64 * part).ceil() as usize;

@@ -6,12 +6,10 @@ mod ci;
 mod demo;
 mod failures;
 mod matrix;
-mod measured;
 mod model;
 mod mutants;
 mod program;
 mod services;
-mod soak;
 mod suites;
 mod test;
 mod tree;
@@ -37,7 +35,7 @@ enum Chore {
     /// Measure idem side by side with its alternatives.
     Bench(bench::Options),
     /// Run a worker for an hour at half of its load, and print what grows.
-    Soak(soak::Options),
+    Soak(bench::Options),
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
@@ -55,8 +53,8 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
-        Chore::Bench(options) => bench::run(&options),
-        Chore::Soak(options) => soak::soak(&options),
+        Chore::Bench(options) => bench::measure(&[], &options),
+        Chore::Soak(options) => bench::measure(&["soak"], &options),
         Chore::Test(options) => test::test(&options),
         Chore::Ci(options) => ci::run_all(&options),
         Chore::Demo(options) => demo::demo(&options),

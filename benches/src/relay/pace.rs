@@ -1,4 +1,4 @@
-//! From commit to confirm at a fixed rate, in one process; and from publish to confirm, without a database.
+//! From commit to confirm at a fixed rate, in one process.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -42,25 +42,6 @@ pub(super) async fn relay<B: Client>(sides: &mut Sides, address: &str, (rate, se
     sides.verify().await?;
     client.delete().await?;
     sample(committed, &confirms.times(), reached)
-}
-
-/// Publishes a message at each tick.
-pub(super) async fn bare<B: Client>(sides: &mut Sides, address: &str, (rate, seconds): (f64, f64)) -> Result<Sample> {
-    let client = sides.prepare::<B>(address).await?;
-    let messages = (rate * seconds).ceil() as usize;
-    let confirms = Confirms::new(messages);
-    let publish = |number| {
-        let (client, confirms) = (&client, &confirms);
-        async move {
-            let (id, begun) = (Uuid::new_v4(), Instant::now());
-            client.publish(&[payload(number)]).await?;
-            confirms.add(id);
-            Ok((id, begun))
-        }
-    };
-    let (published, reached) = at_rate(rate, messages, publish).await?;
-    client.delete().await?;
-    sample(published, &confirms.times(), reached)
 }
 
 /// Stages a message in a transaction. Returns its id, and when COMMIT was answered.

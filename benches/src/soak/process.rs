@@ -32,10 +32,11 @@ pub(crate) struct Memory {
 }
 
 impl Process {
-    pub(crate) fn start(broker: Broker) -> Result<Self> {
-        let broker = broker.to_possible_value().context("the broker has no name")?;
+    pub(crate) fn start(broker: Broker, url: &str, address: &str) -> Result<Self> {
+        let name = broker.to_possible_value().context("the broker has no name")?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["soak-worker", "--broker", broker.get_name()]);
+        command.args(["soak-worker", "--broker", name.get_name()]);
+        command.env("DATABASE_URL", url).env(broker.variable(), address);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let pid = child.id().context("the worker has ended")?;
         let mut lines = BufReader::new(child.stdout.take().context("the worker has no output")?).lines();
