@@ -43,16 +43,11 @@ pub fn pooler() -> Result<()> {
     program("pgbouncer")
 }
 
-/// Looks for debootstrap, which makes another Debian in a directory, and installs it as root on Debian or Ubuntu.
+/// Looks for a program, and installs the package of this name as root on Debian or Ubuntu.
 ///
 /// # Errors
 /// It cannot be installed although packages can.
-pub fn debootstrap() -> Result<()> {
-    program("debootstrap")
-}
-
-/// Installs the package of this program if that is possible and the program is missing.
-fn program(name: &str) -> Result<()> {
+pub fn program(name: &str) -> Result<()> {
     let is_here = process::which(name, &["/usr/sbin"]).is_some();
     if is_here || !apt::is_possible() { Ok(()) } else { apt::add(&[name]) }
 }
