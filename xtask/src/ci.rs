@@ -62,7 +62,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
         linted
     })?;
     // All the following checks share the servers.
-    let servers = Up::new(false)?;
+    let servers = Up::new()?;
     if options.full {
         demo::small()?;
         demo::small_relays()?;

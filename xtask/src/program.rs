@@ -1,6 +1,6 @@
 //! Test programs, as cargo has built them.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -46,20 +46,17 @@ impl Program {
         tests.map(program).collect()
     }
 
-    /// Returns the same program under another name in this directory, where the next build does not replace it: a linker
-    /// writes a new file. Fails if the directory is on another file system.
-    pub(crate) fn kept_in(&self, dir: &Path) -> Result<Self> {
-        fs::create_dir_all(dir)?;
-        let executable = dir.join(self.executable.file_name().context("cargo named no executable")?);
-        fs::hard_link(&self.executable, &executable)
-            .with_context(|| format!("cannot link {}", executable.display()))?;
-        Ok(Self { executable, package: self.package.clone() })
-    }
-
     /// Returns the command that runs the program as cargo does. The path of shared libraries, which the tests of macros
     /// need, is inherited: `cargo run` has set it for this program.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(&self.executable);
+        self.command_by(&[])
+    }
+
+    /// As [`command`](Self::command), run by this program.
+    pub(crate) fn command_by(&self, runner: &[&str]) -> Command {
+        let mut words = runner.iter().map(OsStr::new).chain([self.executable.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
             command.env_remove(name);
         }

@@ -11,9 +11,6 @@ use crate::suites;
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Leave the servers running.
-    #[arg(long)]
-    keep: bool,
     /// Arguments for `cargo test`; then only those tests run.
     #[arg(last = true)]
     args: Vec<String>,
@@ -48,7 +45,7 @@ pub(crate) fn test(options: &Options) -> Result<()> {
 pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     idem_services::prepare()?;
     idem_services::pooler()?;
-    let servers = Up::new(options.keep)?;
+    let servers = Up::new()?;
     let mut env = servers.env.clone();
     if env::var_os(THREADS).is_none() {
         // Tests wait for servers more than they compute.
