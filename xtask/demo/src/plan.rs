@@ -6,7 +6,7 @@ use anyhow::Result;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::fate::{End, Fate};
+use crate::fate::Fate;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,12 +115,6 @@ impl Plan {
             groups.entry((order.key.as_str(), alone)).or_default().push(order);
         }
         groups
-    }
-
-    /// Returns how many messages must have an effect.
-    pub(crate) fn effects(&self) -> u64 {
-        let has_effect = |group: &&Vec<&Order>| group.iter().any(|order| order.fate.end() == End::Effect);
-        self.by_key().values().filter(has_effect).count() as u64
     }
 }
 
