@@ -21,8 +21,6 @@ pub(crate) enum Side {
     BatchHandler(usize),
     /// F: the best the database can do: a thousand messages with two statements.
     Raw,
-    /// pgbench with B's statements.
-    Pgbench,
     /// Another library.
     Peer,
     /// C on SQLite.
@@ -31,8 +29,6 @@ pub(crate) enum Side {
     SqliteByHand,
     /// C from a real broker, or D if batches are larger than one.
     Broker(Broker, usize),
-    /// B from a real broker, by its own client.
-    ByHandBroker(Broker),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
@@ -102,7 +98,7 @@ impl Case {
     /// Returns the broker that it needs.
     pub(crate) fn broker(&self) -> Option<Broker> {
         match self.side {
-            Side::Broker(broker, _) | Side::ByHandBroker(broker) => Some(broker),
+            Side::Broker(broker, _) => Some(broker),
             _ => None,
         }
     }
@@ -139,7 +135,7 @@ impl Case {
     pub(crate) fn round(&self, messages: f64) -> usize {
         let most = match self.side {
             // They are published first, which is not measured and takes longer.
-            Side::Broker(..) | Side::ByHandBroker(_) => 50_000,
+            Side::Broker(..) => 50_000,
             _ => 500_000,
         };
         let least = match (self.side, self.work) {
@@ -175,7 +171,6 @@ impl fmt::Display for Side {
             Self::Batch(most) => return write!(f, "D idem, batches of {most}"),
             Self::Broker(broker, 1) => return write!(f, "C idem, {broker}"),
             Self::Broker(broker, most) => return write!(f, "D idem, {broker}, batches of {most}"),
-            Self::ByHandBroker(broker) => return write!(f, "B by hand, {broker}"),
             Self::BatchHandler(most) => return write!(f, "E batch handler of {most}"),
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",
@@ -183,7 +178,6 @@ impl fmt::Display for Side {
             Self::Natural => "C idem, natural",
             Self::Inbox => "C idem, .inbox()",
             Self::Raw => "F raw SQL, 1000 at once",
-            Self::Pgbench => "pgbench",
             Self::Peer => "backbone-outbox",
             Self::Sqlite => "C idem, SQLite",
             Self::SqliteByHand => "B by hand, SQLite",

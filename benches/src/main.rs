@@ -6,10 +6,10 @@
 //! | `all`, `plan` | the rounds of all sides; the cases and thresholds |
 //! | `case`, `sides` | one case; all sides, ready to run |
 //! | `autocommit` | A: no dedup |
-//! | `by_hand`, `consumers` | B, the baseline: a loop written with sqlx; the same from each broker |
+//! | `by_hand` | B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite`, `steady` | C, D and E: idem on PostgreSQL, on SQLite, from each broker |
 //! | `raw` | F: the best the database can do |
-//! | `pgbench`, `peers` | PostgreSQL's own client, which validates the baseline; another library, a separate program |
+//! | `peers` | another library, a separate program |
 //! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
@@ -25,7 +25,6 @@ mod autocommit;
 mod by_hand;
 mod calls;
 mod case;
-mod consumers;
 mod framework;
 mod idle;
 mod idle_worker;
@@ -35,7 +34,6 @@ mod nothing;
 mod options;
 mod outcome;
 mod peers;
-mod pgbench;
 mod plan;
 mod prune;
 mod queue;

@@ -32,7 +32,6 @@ pub(crate) fn hot_row(event: &OrderPaid) -> i64 {
 /// The `side` column of each side's effects.
 pub(crate) const IDEM: i32 = 1;
 pub(crate) const BY_HAND: i32 = 2;
-pub(crate) const PGBENCH: i32 = 3;
 pub(crate) const AUTOCOMMIT: i32 = 5;
 pub(crate) const RAW: i32 = 6;
 
@@ -95,7 +94,7 @@ pub(crate) struct Claims {
 /// The schema of idem's tables.
 pub(crate) const SCHEMA: &str = "idem_bench_worker";
 
-/// Recreates the tables. The claims of the baseline and of pgbench, and the outbox of the baseline, are in tables like
+/// Recreates the tables. The claims and the outbox of the baseline are in tables like
 /// idem's, because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune. The
 /// claims have an index on the date, by which a loop by hand finds what to prune. idem has none: it walks through the table.
 pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
@@ -118,10 +117,9 @@ pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
              destination bytea NOT NULL, key bytea NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
              envelope bytea NOT NULL, payload bytea NOT NULL, error bytea NOT NULL DEFAULT '',
              PRIMARY KEY (outbox_id, lane, id));
-         {} {} {}",
+         {} {}",
         claims("by_hand"),
         claims("again"),
-        claims("pgbench"),
     );
     sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await?;
     Ok(())

@@ -69,14 +69,10 @@ impl Outcome {
         ]
     }
 
-    /// Returns 0 if each measured line reaches its threshold and none is above its limit, 1 if one does not, 2 if the
-    /// baseline is not credible and nothing follows.
+    /// Returns 0 if each measured line reaches its threshold and none is above its limit, else 1.
     pub(crate) fn verdict(&self) -> u8 {
         let above = self.limits().iter().any(|limit| limit.reached.is_some_and(|reached| reached > limit.most));
-        match (self.below(&plan::credible()), self.below(&plan::lines(self.rows))) {
-            (true, _) => 2,
-            (false, below) => u8::from(below || above),
-        }
+        u8::from(above || self.below(&plan::lines(self.rows)))
     }
 
     /// Writes `target/bench/bench.json`.
@@ -89,7 +85,7 @@ impl Outcome {
         let json = json!({
             "command": self.command, "machine": self.machine, "rounds": self.rounds, "load_at_end": self.load_at_end,
             "cases": self.samples.iter().map(case).collect::<Vec<_>>(), "must_reach": lines(plan::lines(self.rows)),
-            "limits": self.limits(), "credible": lines(plan::credible()), "others": lines(plan::others()),
+            "limits": self.limits(), "others": lines(plan::others()),
             "bytes": self.bytes, "prune": self.prune, "framework": self.framework, "missing": self.missing,
             "exit_code": self.verdict(),
         });

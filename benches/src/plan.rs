@@ -6,7 +6,7 @@ use crate::case::{Broker, Case, Side, Size, Work};
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for lanes in [1, 16] {
-        let sides = [Side::Natural, Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench, Side::Peer];
+        let sides = [Side::Natural, Side::Autocommit, Side::ByHand, Side::Idem, Side::Peer];
         cases.extend(sides.map(|side| Case::new(side, lanes)));
     }
     for lanes in [1, 4, 16] {
@@ -30,7 +30,6 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
     }
     for broker in Broker::ALL {
-        cases.push(Case::new(Side::ByHandBroker(broker), 16));
         cases.extend([(1, 16), (100, 4)].map(|(batch, lanes)| Case::new(Side::Broker(broker, batch), lanes)));
     }
     cases
@@ -102,22 +101,12 @@ fn from_brokers() -> Vec<Line> {
     lines.into_iter().flatten().collect()
 }
 
-/// Returns the thresholds of the baseline relative to pgbench. Below them, the baseline is not credible and the run
-/// proves nothing.
-pub(crate) fn credible() -> Vec<Line> {
-    let line = |lanes| {
-        let what = format!("B / pgbench, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
-        Line::new(&what, Case::new(Side::ByHand, lanes), Case::new(Side::Pgbench, lanes), 0.6)
-    };
-    vec![line(1), line(16)]
-}
-
 /// Returns informative ratios without a threshold.
 pub(crate) fn others() -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
     let hot = |side| case(side, 16).work(Work::Hot);
-    let mut lines = vec![
+    vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
         line("batch 100 / B, 1 lane", case(Side::Batch(100), 1), case(Side::ByHand, 1)),
@@ -138,10 +127,5 @@ pub(crate) fn others() -> Vec<Line> {
         line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
         line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
-    ];
-    for broker in Broker::ALL {
-        let what = format!("{broker}, single, 16 lanes / B");
-        lines.push(line(&what, case(Side::Broker(broker, 1), 16), case(Side::ByHandBroker(broker), 16)));
-    }
-    lines
+    ]
 }

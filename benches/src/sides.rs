@@ -13,13 +13,12 @@ use crate::case::{Case, Side, Size, Work, on_broker};
 use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
-use crate::pgbench::Pgbench;
 use crate::samples::Sample;
 use crate::servers::Servers;
 use crate::sqlite::Files;
 use crate::tables::{Table, log, run};
 use crate::worker::{Handler, How};
-use crate::{autocommit, consumers, peers, raw, steady};
+use crate::{autocommit, peers, raw, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -34,7 +33,6 @@ pub(crate) struct Sides<'a> {
     /// The pool of the sides without idem.
     pool: PgPool,
     pub(crate) tables: Vec<Table>,
-    pgbench: Option<Pgbench>,
     peer: Option<PathBuf>,
     sqlite: Files,
     /// Messages that idem and the loop have already processed, with claims in separate tables.
@@ -72,8 +70,7 @@ impl<'a> Sides<'a> {
             idem(Work::Fresh, LANES).run(&twice.store, seen.clone()).await?;
             ByHand::new(&pool, &again(), Work::Fresh).run(LANES, seen.clone()).await?;
         }
-        let (pgbench, sqlite) = (Pgbench::new(url).ok(), Files::new()?);
-        Ok(Self { servers, conn, pool, tables, pgbench, peer, sqlite, seen, twice })
+        Ok(Self { servers, conn, pool, tables, peer, sqlite: Files::new()?, seen, twice })
     }
 
     pub(crate) fn table(&self, size: Size) -> Result<&Table> {
@@ -92,7 +89,7 @@ impl<'a> Sides<'a> {
             self.verify(case, count).await?;
             return Ok(sample);
         }
-        let children = matches!(case.side, Side::Pgbench | Side::Peer);
+        let children = case.side == Side::Peer;
         let (before, time) = (log(&mut self.conn).await?, cpu(children)?);
         let rate = self.run(case, messages).await?;
         let (time, log) = (cpu(children)?.saturating_sub(time), log(&mut self.conn).await? - before);
@@ -121,17 +118,12 @@ impl<'a> Sides<'a> {
                 How { batch, handler: Handler::Whole, ..idem }.run(&self.store(case)?.store, messages).await
             }
             Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
-            Side::Pgbench => self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await,
             Side::Peer => {
                 let program = self.peer.as_ref().context("backbone-outbox was not built")?;
                 peers::run(program, &self.servers.database, lanes, count).await
             }
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
-            Side::ByHandBroker(broker) => {
-                let by_hand = ByHand::new(&self.pool, &self.by_hand(case)?, work);
-                consumers::run((broker, self.servers.address(broker)?), &by_hand, lanes, messages).await
-            }
             Side::Broker(..) => bail!("a side from a broker is measured behind its warm-up"),
         }
     }
@@ -155,7 +147,7 @@ impl<'a> Sides<'a> {
     /// Removes the previous side's rows. Large tables keep the added rows, which are few.
     async fn clean(&mut self, case: &Case) -> Result<()> {
         let text = format!(
-            "TRUNCATE idem_bench.effects, idem_bench.by_hand, idem_bench.pgbench, {SCHEMA}.processed_messages,
+            "TRUNCATE idem_bench.effects, idem_bench.by_hand, {SCHEMA}.processed_messages,
                  idem_bench.by_hand_outbox, {SCHEMA}.outbox_messages;
              TRUNCATE idem_bench.hot; INSERT INTO idem_bench.hot SELECT generate_series(0, 199)"
         );
@@ -175,8 +167,8 @@ impl<'a> Sides<'a> {
         let (effects, counted, staged): (i64, i64, i64) =
             sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
         let due = match (case.side, case.work) {
-            // pgbench runs whole transactions for each client; the others count for themselves.
-            (Side::Pgbench | Side::Peer | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
+            // They count for themselves.
+            (Side::Peer | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
             (_, Work::Fresh) => (messages as i64, 0, 0),
             (_, Work::Hot) => (0, messages as i64, 0),
             (_, Work::Staged) => (messages as i64, 0, messages as i64),
