@@ -23,7 +23,7 @@ const SPARE: usize = 5;
 /// Longer than any expected delay: a retry waits for less than 2 s, and the lease of a dead process is 1 s.
 const QUIET: Duration = Duration::from_secs(40);
 /// The limit for a run that never comes to rest.
-const LONGEST: Duration = Duration::from_secs(240);
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// A run.
 pub(crate) struct Scene<'a, B> {

@@ -38,6 +38,7 @@ mod verdict;
 mod watched;
 mod worker;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -81,10 +82,7 @@ enum Command {
     /// PostgreSQL and Apache Kafka.
     Kafka(Options),
     /// Pay for orders at a provider outside of the transaction, and kill the workers.
-    External(external::Settings),
-    /// Run one of the workers that pay.
-    #[command(hide = true)]
-    Payer { how: external::How, provider: std::net::SocketAddr },
+    External(Common),
     /// Run one of the processes.
     #[command(hide = true)]
     Worker {
@@ -92,6 +90,8 @@ enum Command {
         broker: String,
         #[arg(long)]
         journal: PathBuf,
+        #[arg(long)]
+        provider: Option<SocketAddr>,
         #[command(flatten)]
         mode: Mode,
     },
@@ -150,12 +150,11 @@ async fn work(command: Command) -> Result<()> {
         Command::Rabbitmq(options) => play(&[options.common.run(RabbitMq::NAME, options.relay)]).await,
         Command::Nats(options) => play(&[options.common.run(Nats::NAME, options.relay)]).await,
         Command::Kafka(options) => play(&[options.common.run(Kafka::NAME, options.relay)]).await,
-        Command::External(settings) => external::run(&settings, any()).await,
-        Command::Payer { how, provider } => external::pay(how, provider).await,
-        Command::Worker { role, broker, journal, mode } => match broker.as_str() {
-            RabbitMq::NAME => worker::run::<RabbitMq>(role, &journal, mode).await,
-            Nats::NAME => worker::run::<Nats>(role, &journal, mode).await,
-            Kafka::NAME => worker::run::<Kafka>(role, &journal, mode).await,
+        Command::External(Common { load, mode, seed }) => external::run(&load, mode, seed.unwrap_or_else(any)).await,
+        Command::Worker { role, broker, journal, provider, mode } => match broker.as_str() {
+            RabbitMq::NAME => worker::run::<RabbitMq>(role, &journal, mode, provider).await,
+            Nats::NAME => worker::run::<Nats>(role, &journal, mode, provider).await,
+            Kafka::NAME => worker::run::<Kafka>(role, &journal, mode, provider).await,
             other => bail!("there is no broker {other}"),
         },
     }

@@ -50,6 +50,11 @@ impl Order {
     }
 }
 
+/// Returns the number of the message with this key, unless it has the key of another one.
+pub(crate) fn number(key: &str) -> Option<u64> {
+    key.strip_prefix("order-")?.parse().ok()
+}
+
 /// Every message that is JSON has a number.
 #[derive(Deserialize)]
 struct Numbered {

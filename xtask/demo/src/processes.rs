@@ -68,6 +68,11 @@ impl Processes {
         })
     }
 
+    /// Gives each process these arguments, too.
+    pub(crate) fn give(&mut self, args: &[&str]) {
+        self.call.extend(args.iter().map(ToString::to_string));
+    }
+
     /// Starts a worker.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.started += 1;

@@ -100,7 +100,7 @@ impl Tables {
         }
     }
 
-    async fn row(&mut self, sql: &'static str, arguments: &[&str]) -> Result<PgRow> {
+    pub(crate) async fn row(&mut self, sql: &'static str, arguments: &[&str]) -> Result<PgRow> {
         self.rows(sql, arguments).await?.pop().context("a query without an answer")
     }
 

@@ -1,5 +1,6 @@
 //! The processes of the runs: workers and relays as a user writes them, with short timeouts and instrumentation.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use idem_test::Tapped;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
+use crate::external::handlers::{Payer, called, naive};
+use crate::external::provider::Bank;
 use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
 use crate::mode::Mode;
@@ -27,7 +30,7 @@ use crate::watched::{Watch, id};
 /// The name of the queue, stream or topic. Only one demo runs on a database at a time, so the name need not be unique.
 pub(crate) const NAME: &str = "idem-demo";
 /// The name of the consumer.
-const CONSUMER: &str = "demo";
+pub(crate) const CONSUMER: &str = "demo";
 /// The maximum number of attempts. Three would suffice for messages that fail twice, but a handler that is late on a
 /// busy machine may also use up an attempt.
 const ATTEMPTS: u32 = 4;
@@ -41,6 +44,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum Role {
     /// A worker whose handlers may be careless.
     Pay,
+    /// A worker that pays at a provider by external calls.
+    Call,
+    /// A worker that pays at a provider in its transactions.
+    Naive,
     /// The worker that stages a message for each event.
     Stage,
     /// A relay.
@@ -53,6 +60,8 @@ impl Role {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pay => "pay",
+            Self::Call => "call",
+            Self::Naive => "naive",
             Self::Stage => "stage",
             Self::Relay => "relay",
             Self::Take => "take",
@@ -61,7 +70,7 @@ impl Role {
 }
 
 /// Runs until its standard input ends.
-pub(crate) async fn run<B: Broker>(role: Role, journal: &Path, mode: Mode) -> Result<()> {
+pub(crate) async fn run<B: Broker>(role: Role, journal: &Path, mode: Mode, provider: Option<SocketAddr>) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
     let (database, broker) = (read(DATABASE)?, read(B::VARIABLE)?);
@@ -78,6 +87,15 @@ pub(crate) async fn run<B: Broker>(role: Role, journal: &Path, mode: Mode) -> Re
             return Ok(relay(store, sink).run_until(ended).await?);
         }
         let source = Tapped::new(B::source(&broker, name).await?, watch.clone());
+        if let Some(address) = provider {
+            let worker = Worker::new(CONSUMER, store, source);
+            let worker = worker.state(Payer { watch: watch.clone(), bank: Bank(address) });
+            let worker = match role {
+                Role::Naive => tune(worker.handler::<naive>(), mode, watch),
+                _ => tune(worker.handler::<called>(), mode, watch),
+            };
+            return Ok(worker.run_until(ended).await?);
+        }
         let worker =
             Worker::new(if role == Role::Take { "taker" } else { CONSUMER }, store, source).state(watch.clone());
         let worker = match role {
@@ -92,11 +110,11 @@ pub(crate) async fn run<B: Broker>(role: Role, journal: &Path, mode: Mode) -> Re
 }
 
 /// Sets short timeouts, so that what takes minutes in production takes seconds here.
-fn tune<Src: Source>(
-    worker: Worker<Postgres, Src, Watch, Json, WithHandlers>,
+fn tune<Src: Source, St>(
+    worker: Worker<Postgres, Src, St, Json, WithHandlers>,
     mode: Mode,
     watch: &Watch,
-) -> Worker<Postgres, Src, Watch, Json, WithHandlers> {
+) -> Worker<Postgres, Src, St, Json, WithHandlers> {
     let journal = watch.journal.clone();
     let worker = worker
         .retry(RetryPolicy::new().max_attempts(ATTEMPTS).min_delay(Duration::from_millis(100)).factor(2.0))
