@@ -16,7 +16,7 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
 use crate::case::Work;
-use crate::message::{BY_HAND, Claims, EFFECT, HEAT, OrderPaid, TO, hot_row};
+use crate::message::{BY_HAND, Claims, EFFECT, OrderPaid, TO};
 use crate::queue::Queue;
 
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
@@ -68,7 +68,7 @@ pub(crate) struct ByHand {
 }
 
 impl ByHand {
-    /// Creates the loop. The handler does this work: inserts a row, also stages a message, or increments a counter.
+    /// Creates the loop. The handler does this work: inserts a row, or also stages a message.
     pub(crate) fn new(pool: &PgPool, claims: &Claims, work: Work) -> Self {
         let (claim, existing) = (claim(&claims.table).into(), existing(&claims.table).into());
         Self { pool: pool.clone(), work, handler: claims.handler, claim, existing }
@@ -76,20 +76,15 @@ impl ByHand {
 
     /// Processes the messages with `lanes` tasks; returns the messages per second.
     pub(crate) async fn run(self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
-        let process = move |payloads: Vec<Bytes>| {
+        let process = move |payload: Bytes| {
             let this = self.clone();
-            async move {
-                for payload in payloads {
-                    this.process(&payload).await?;
-                }
-                Ok(())
-            }
+            async move { this.process(&payload).await }
         };
-        Queue::new(messages).process(lanes, 1, process).await
+        Queue::new(messages).process(lanes, process).await
     }
 
     /// Processes one message, up to and including the commit.
-    pub(crate) async fn process(&self, payload: &[u8]) -> Result<()> {
+    async fn process(&self, payload: &[u8]) -> Result<()> {
         let event: OrderPaid = serde_json::from_slice(payload)?;
         let fingerprint = Sha256::digest(payload);
         let (key, fingerprint) = (&event.event_id.as_bytes()[..], &fingerprint[..16]);
@@ -112,12 +107,7 @@ impl ByHand {
     }
 
     async fn handle(&self, event: OrderPaid, tx: &mut PgConnection) -> Result<()> {
-        let query = match self.work {
-            Work::Hot => sqlx::query(HEAT).bind(hot_row(&event)),
-            Work::Fresh | Work::Duplicates | Work::Staged => {
-                sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount)
-            }
-        };
+        let query = sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount);
         query.execute(&mut *tx).await?;
         if self.work == Work::Staged {
             self.stage(&event, tx).await?;

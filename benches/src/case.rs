@@ -19,8 +19,6 @@ pub(crate) enum Side {
     Batch(usize),
     /// E: idem in batches of this size, with a batch handler.
     BatchHandler(usize),
-    /// F: the best the database can do: a thousand messages with two statements.
-    Raw,
     /// Another library.
     Peer,
     /// C on SQLite.
@@ -46,8 +44,6 @@ pub(crate) enum Work {
     Fresh,
     /// All messages have been processed before.
     Duplicates,
-    /// All messages are new; the handler updates one of 200 rows.
-    Hot,
     /// All messages are new; the handler inserts a row, and stages a message for a relay.
     Staged,
 }
@@ -106,7 +102,7 @@ impl Case {
     /// Returns the number of messages of the first round; the others process as many as fit into their time.
     pub(crate) fn first(&self) -> usize {
         match self.side {
-            Side::Raw | Side::BatchHandler(_) => 20_000,
+            Side::BatchHandler(_) => 20_000,
             Side::Batch(_) | Side::Broker(..) => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
@@ -126,7 +122,6 @@ impl Case {
         match self.side {
             // Two batches per task are enough for a thousand messages.
             Side::Batch(most) | Side::BatchHandler(most) | Side::Broker(_, most) => (most / 20).max(1),
-            Side::Raw => crate::raw::BATCH / 20,
             _ => 1,
         }
     }
@@ -138,10 +133,8 @@ impl Case {
             Side::Broker(..) => 50_000,
             _ => 500_000,
         };
-        let least = match (self.side, self.work) {
-            // The first deadlock takes a second, and must happen before the clock starts.
-            (Side::Batch(_), Work::Hot) => 10_000,
-            (Side::Broker(Broker::Kafka, _), _) => FROM_KAFKA,
+        let least = match self.side {
+            Side::Broker(Broker::Kafka, _) => FROM_KAFKA,
             _ => 40 * self.lanes * self.together(),
         };
         (messages as usize).clamp(least, most) + self.warm_up()
@@ -152,7 +145,6 @@ impl Case {
         let work = match self.work {
             Work::Fresh => "",
             Work::Duplicates => ", duplicates",
-            Work::Hot => ", hot rows",
             Work::Staged => ", one outgoing",
         };
         let size = match self.size {
@@ -177,7 +169,6 @@ impl fmt::Display for Side {
             Self::Idem => "C idem",
             Self::Natural => "C idem, natural",
             Self::Inbox => "C idem, .inbox()",
-            Self::Raw => "F raw SQL, 1000 at once",
             Self::Peer => "backbone-outbox",
             Self::Sqlite => "C idem, SQLite",
             Self::SqliteByHand => "B by hand, SQLite",

@@ -1,13 +1,12 @@
 //! The time that idem itself takes per message, in addition to that of the database and the broker.
 
 use std::fmt;
-use std::time::Instant;
 
 use anyhow::Result;
 use nix::sys::resource::UsageWho;
 use serde::Serialize;
 
-use crate::idle::run;
+use crate::idle::{numbers, run};
 use crate::machine::used;
 
 /// The results.
@@ -16,8 +15,6 @@ pub(crate) struct Framework {
     /// Nanoseconds of CPU time per message, by concurrency: the minimum of the repetitions, because disturbances only
     /// add time.
     pub(crate) nanos: Vec<(usize, f64)>,
-    /// The part of it for the fingerprint: SHA-256 of a payload of 97 bytes.
-    pub(crate) fingerprint: f64,
     /// Allocations per message, counted by a separate program.
     pub(crate) allocations: Option<f64>,
 }
@@ -53,13 +50,14 @@ pub(crate) async fn measure(messages: usize) -> Result<Framework> {
             let mut times = Vec::new();
             for _ in 0..REPETITIONS {
                 // This thread does all the work: other load on the machine does not count.
+                let queue = numbers(messages);
                 let before = used(UsageWho::RUSAGE_THREAD)?;
-                runtime.block_on(run(in_flight, messages))?;
+                runtime.block_on(run(in_flight, queue))?;
                 times.push((used(UsageWho::RUSAGE_THREAD)? - before).as_secs_f64() * 1e9 / messages as f64);
             }
             nanos.push((in_flight, times.into_iter().fold(f64::INFINITY, f64::min)));
         }
-        Ok(Framework { nanos, fingerprint: fingerprint(messages), allocations: allocations() })
+        Ok(Framework { nanos, allocations: allocations() })
     })
     .await?
 }
@@ -71,25 +69,15 @@ fn allocations() -> Option<f64> {
     String::from_utf8(ran.stdout).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-fn fingerprint(messages: usize) -> f64 {
-    let payload = [7; 97];
-    let begun = Instant::now();
-    for _ in 0..messages {
-        std::hint::black_box(idem::Fingerprint::of(std::hint::black_box(&payload)));
-    }
-    begun.elapsed().as_secs_f64() * 1e9 / messages as f64
-}
-
 impl fmt::Display for Framework {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "framework alone, processor time of a message:")?;
         for (in_flight, nanos) in &self.nanos {
             write!(f, " {nanos:.0} ns with {in_flight} in flight,")?;
         }
-        write!(f, " of which {:.0} ns are the fingerprint's", self.fingerprint)?;
         match self.allocations {
-            Some(allocations) => write!(f, "; {allocations:.1} allocations")?,
-            None => write!(f, "; the allocations could not be counted")?,
+            Some(allocations) => write!(f, " {allocations:.1} allocations")?,
+            None => write!(f, " the allocations could not be counted")?,
         }
         let (nanos, allocations) = MOST;
         let verdict = if self.is_lean() { "within" } else { "ABOVE" };

@@ -8,7 +8,6 @@
 //! | `autocommit` | A: no dedup |
 //! | `by_hand` | B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite`, `steady` | C, D and E: idem on PostgreSQL, on SQLite, from each broker |
-//! | `raw` | F: the best the database can do |
 //! | `peers` | another library, a separate program |
 //! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
 //! | `calls` | external calls at once, with few connections |
@@ -37,7 +36,6 @@ mod peers;
 mod plan;
 mod prune;
 mod queue;
-mod raw;
 mod relay;
 mod samples;
 mod servers;

@@ -10,20 +10,18 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.extend(sides.map(|side| Case::new(side, lanes)));
     }
     for lanes in [1, 4, 16] {
-        cases.extend([Side::Batch(100), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, lanes)));
+        cases.extend([Side::Batch(100), Side::BatchHandler(1000)].map(|side| Case::new(side, lanes)));
     }
     cases.push(Case::new(Side::Inbox, 16));
-    for work in [Work::Duplicates, Work::Hot] {
-        for side in [Side::ByHand, Side::Idem] {
-            cases.extend([1, 16].map(|lanes| Case::new(side, lanes).work(work)));
-        }
-        cases.extend([1, 4].map(|lanes| Case::new(Side::Batch(100), lanes).work(work)));
+    for side in [Side::ByHand, Side::Idem] {
+        cases.extend([1, 16].map(|lanes| Case::new(side, lanes).work(Work::Duplicates)));
     }
+    cases.extend([1, 4].map(|lanes| Case::new(Side::Batch(100), lanes).work(Work::Duplicates)));
     for side in [Side::ByHand, Side::Idem, Side::Batch(100)] {
         cases.push(Case::new(side, 16).work(Work::Staged));
     }
     cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(Size::Full)));
-    let sides = [Side::Batch(100), Side::BatchHandler(1000), Side::Raw];
+    let sides = [Side::Batch(100), Side::BatchHandler(1000)];
     cases.extend(sides.map(|side| Case::new(side, 4).on(Size::Full)));
     cases.push(Case::new(Side::Batch(100), 4).on(Size::Growing));
     for side in [Side::SqliteByHand, Side::Sqlite] {
@@ -61,16 +59,11 @@ pub(crate) fn lines(rows: usize) -> Vec<Line> {
     let beside = Case::new(Side::Batch(100), 16);
     lines.push(Line::new("batch 100 / B, 16 lanes", beside, Case::new(Side::ByHand, 16), 5.0));
     lines.push(Line::new("batch 100 / A, 16 lanes", beside, Case::new(Side::Autocommit, 16), 2.5));
-    for lanes in [1, 4] {
-        let what = format!("batch handler of 1000 / F, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
-        lines.push(Line::new(&what, Case::new(Side::BatchHandler(1000), lanes), Case::new(Side::Raw, lanes), 0.9));
-    }
     let again = |side| Case::new(side, 16).work(Work::Duplicates);
     lines.push(Line::new("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand), 1.1));
-    let (copies, hot) = (batch.work(Work::Duplicates), batch.work(Work::Hot));
+    let copies = batch.work(Work::Duplicates);
     let a_second = "duplicates a second, batch 100, 4 lanes".to_owned();
     lines.push(Line { what: a_second, case: copies, to: None, least: 100_000.0 });
-    lines.push(Line::new("hot rows, batch 100, 4 lanes / single, 16", hot, idem.work(Work::Hot), 1.0));
     let staged = |side| Case::new(side, 16).work(Work::Staged);
     lines.push(Line::new("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::ByHand), 1.3));
     lines.push(Line::new("one outgoing, batch 100, 16 lanes / B", staged(Side::Batch(100)), staged(Side::ByHand), 4.0));
@@ -105,27 +98,16 @@ fn from_brokers() -> Vec<Line> {
 pub(crate) fn others() -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
-    let hot = |side| case(side, 16).work(Work::Hot);
     vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
-        line("batch 100 / B, 1 lane", case(Side::Batch(100), 1), case(Side::ByHand, 1)),
-        line("batch 100, 4 lanes / B, 16 lanes", case(Side::Batch(100), 4), case(Side::ByHand, 16)),
-        line("batch 100, 4 lanes / A, 16 lanes", case(Side::Batch(100), 4), case(Side::Autocommit, 16)),
-        line(
-            "batch handler of 1000, 4 lanes / A, 16 lanes",
-            case(Side::BatchHandler(1000), 4),
-            case(Side::Autocommit, 16),
-        ),
         line("inbox / single, 16 lanes", case(Side::Inbox, 16), case(Side::Idem, 16)),
         line(
             "batch handler of 1000, all claims / empty",
             case(Side::BatchHandler(1000), 4).on(Size::Full),
             case(Side::BatchHandler(1000), 4),
         ),
-        line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
         line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
-        line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
     ]
 }

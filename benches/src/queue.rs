@@ -57,20 +57,16 @@ impl Queue {
         }))
     }
 
-    /// Returns the next payloads, at most `most`.
-    fn pop(&self, most: usize) -> Vec<Bytes> {
-        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = most.min(waiting.len());
-        waiting.drain(..count).collect()
+    /// Returns the next payload, if one is left.
+    fn pop(&self) -> Option<Bytes> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    /// Processes everything with `lanes` tasks, each of which takes `most` payloads at a time; returns the messages per
-    /// second.
+    /// Processes everything with `lanes` tasks; returns the messages per second.
     pub(crate) async fn process<F>(
         self,
         lanes: usize,
-        most: usize,
-        process: impl Fn(Vec<Bytes>) -> F + Clone + Send + 'static,
+        process: impl Fn(Bytes) -> F + Clone + Send + 'static,
     ) -> Result<f64>
     where
         F: Future<Output = Result<()>> + Send + 'static,
@@ -79,15 +75,11 @@ impl Queue {
         for _ in 0..lanes {
             let (queue, process) = (self.clone(), process.clone());
             tasks.spawn(async move {
-                loop {
-                    let payloads = queue.pop(most);
-                    if payloads.is_empty() {
-                        return anyhow::Ok(());
-                    }
-                    let count = payloads.len();
-                    process(payloads).await?;
-                    (0..count).for_each(|_| queue.ack());
+                while let Some(payload) = queue.pop() {
+                    process(payload).await?;
+                    queue.ack();
                 }
+                anyhow::Ok(())
             });
         }
         while let Some(ended) = tasks.join_next().await {
@@ -193,7 +185,7 @@ impl Source for Deliveries {
     async fn next(&mut self) -> Result<(Delivery, Ack), BoxError> {
         // An acker returns the permit.
         self.room.acquire().await?.forget();
-        match self.queue.pop(1).pop() {
+        match self.queue.pop() {
             Some(payload) => {
                 let ack = Ack { queue: self.counts.then(|| self.queue.clone()), room: self.room.clone() };
                 Ok((Delivery::new(self.name.clone(), payload), ack))

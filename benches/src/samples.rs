@@ -104,6 +104,6 @@ mod tests {
             samples.add(other, Sample { rate: by_hand, client: 0.0, wal: 0.0 });
         }
         assert_eq!(samples.ratio(&one, &other), Some(2.0));
-        assert_eq!(samples.ratio(&one, &Case::new(Side::Raw, 1)), None);
+        assert_eq!(samples.ratio(&one, &Case::new(Side::Batch(100), 1)), None);
     }
 }

@@ -18,7 +18,7 @@ use crate::servers::Servers;
 use crate::sqlite::Files;
 use crate::tables::{Table, log, run};
 use crate::worker::{Handler, How};
-use crate::{autocommit, peers, raw, steady};
+use crate::{autocommit, peers, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -103,7 +103,7 @@ impl<'a> Sides<'a> {
         let messages = match case.work {
             Work::Duplicates => message::repeated(&self.seen, count),
             Work::Fresh if case.size == Size::Growing => message::growing(count)?,
-            Work::Fresh | Work::Hot | Work::Staged => message::fresh(count)?,
+            Work::Fresh | Work::Staged => message::fresh(count)?,
         };
         let lanes = case.lanes;
         let idem = idem(work, lanes);
@@ -117,7 +117,6 @@ impl<'a> Sides<'a> {
             Side::BatchHandler(batch) => {
                 How { batch, handler: Handler::Whole, ..idem }.run(&self.store(case)?.store, messages).await
             }
-            Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
             Side::Peer => {
                 let program = self.peer.as_ref().context("backbone-outbox was not built")?;
                 peers::run(program, &self.servers.database, lanes, count).await
@@ -131,7 +130,7 @@ impl<'a> Sides<'a> {
     fn store(&self, case: &Case) -> Result<&Table> {
         match case.work {
             Work::Duplicates => Ok(&self.twice),
-            Work::Fresh | Work::Hot | Work::Staged => self.table(case.size),
+            Work::Fresh | Work::Staged => self.table(case.size),
         }
     }
 
@@ -148,8 +147,7 @@ impl<'a> Sides<'a> {
     async fn clean(&mut self, case: &Case) -> Result<()> {
         let text = format!(
             "TRUNCATE idem_bench.effects, idem_bench.by_hand, {SCHEMA}.processed_messages,
-                 idem_bench.by_hand_outbox, {SCHEMA}.outbox_messages;
-             TRUNCATE idem_bench.hot; INSERT INTO idem_bench.hot SELECT generate_series(0, 199)"
+                 idem_bench.by_hand_outbox, {SCHEMA}.outbox_messages"
         );
         run(&mut self.conn, text).await?;
         if case.side == Side::Peer {
@@ -161,24 +159,19 @@ impl<'a> Sides<'a> {
     /// Checks that no side skipped work: each message has its effect, once.
     async fn verify(&mut self, case: &Case, messages: usize) -> Result<()> {
         let text = format!(
-            "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot),
+            "SELECT (SELECT count(*) FROM idem_bench.effects),
                  (SELECT count(*) FROM idem_bench.by_hand_outbox) + (SELECT count(*) FROM {SCHEMA}.outbox_messages)"
         );
-        let (effects, counted, staged): (i64, i64, i64) =
-            sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
+        let (effects, staged): (i64, i64) = sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
         let due = match (case.side, case.work) {
             // They count for themselves.
             (Side::Peer | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
-            (_, Work::Fresh) => (messages as i64, 0, 0),
-            (_, Work::Hot) => (0, messages as i64, 0),
-            (_, Work::Staged) => (messages as i64, 0, messages as i64),
-            (_, Work::Duplicates) => (0, 0, 0),
+            (_, Work::Fresh) => (messages as i64, 0),
+            (_, Work::Staged) => (messages as i64, messages as i64),
+            (_, Work::Duplicates) => (0, 0),
         };
-        if (effects, counted, staged) != due {
-            bail!(
-                "{messages} messages made {effects} rows, were counted {counted} times and staged {staged} messages: \
-                 {due:?} is right"
-            );
+        if (effects, staged) != due {
+            bail!("{messages} messages made {effects} rows and staged {staged} messages: {due:?} is right");
         }
         let claims = match case.side {
             _ if case.size != Size::Empty || case.work == Work::Duplicates => return Ok(()),

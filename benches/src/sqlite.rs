@@ -57,16 +57,11 @@ impl Files {
             CREATE INDEX dated ON claims (processed_at) WHERE processed_at IS NOT NULL";
         sqlx::raw_sql(table).execute(&mut conn).await?;
         let writer = Arc::new(Mutex::new(open(&self.by_hand).await?));
-        let process = move |payloads: Vec<Bytes>| {
+        let process = move |payload: Bytes| {
             let writer = writer.clone();
-            async move {
-                for payload in payloads {
-                    process(&mut *writer.lock().await, &payload).await?;
-                }
-                Ok(())
-            }
+            async move { process(&mut *writer.lock().await, &payload).await }
         };
-        let rate = Queue::new(messages).process(lanes, 1, process).await?;
+        let rate = Queue::new(messages).process(lanes, process).await?;
         verify(&mut conn, count).await?;
         Ok(rate)
     }

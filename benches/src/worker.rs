@@ -9,7 +9,7 @@ use idem::{Batch, Outcome, Source, Store};
 use sqlx::PgConnection;
 
 use crate::case::Work;
-use crate::message::{IDEM, OrderPaid, order_counted, order_natural, order_paid, order_staged};
+use crate::message::{EFFECTS, IDEM, OrderPaid, order_natural, order_paid, order_staged};
 use crate::queue::{Deliveries, Queue};
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 async fn orders_paid(events: Batch<OrderPaid>, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
     let orders: Vec<i64> = events.iter().map(|event| event.order_id).collect();
     let amounts: Vec<i64> = events.iter().map(|event| event.amount).collect();
-    sqlx::query(crate::raw::WRITE).bind(IDEM).bind(&orders).bind(&amounts).execute(tx).await?;
+    sqlx::query(EFFECTS).bind(IDEM).bind(&orders).bind(&amounts).execute(tx).await?;
     Ok(())
 }
 
@@ -50,7 +50,6 @@ impl How {
         let worker = Worker::new("bench", store.clone(), source);
         let worker = match self.handler {
             Handler::Of(Work::Fresh | Work::Duplicates) => worker.handler::<order_paid>(),
-            Handler::Of(Work::Hot) => worker.handler::<order_counted>(),
             Handler::Of(Work::Staged) => worker.handler::<order_staged>(),
             Handler::Natural => worker.handler::<order_natural>(),
             Handler::Whole => worker.handler::<orders_paid>(),

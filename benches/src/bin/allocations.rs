@@ -6,6 +6,9 @@
 mod idle;
 #[path = "../nothing.rs"]
 mod nothing;
+#[path = "../queue.rs"]
+#[allow(dead_code, reason = "the other program uses all of it")]
+mod queue;
 
 use anyhow::Result;
 
@@ -18,8 +21,9 @@ const MESSAGES: usize = 20_000;
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let count = |messages: usize| {
+        let queue = idle::numbers(messages);
         let before = dhat::HeapStats::get().total_blocks;
-        runtime.block_on(idle::run(IN_FLIGHT, messages))?;
+        runtime.block_on(idle::run(IN_FLIGHT, queue))?;
         anyhow::Ok(dhat::HeapStats::get().total_blocks - before)
     };
     let _profiler = dhat::Profiler::builder().testing().build();
