@@ -5,26 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
+use serde_json::Value;
 
 /// A test program.
 pub(crate) struct Program {
     pub(crate) executable: PathBuf,
     /// The directory of its package, in which cargo runs it.
     pub(crate) package: PathBuf,
-}
-
-/// The part of cargo's messages about an executable that is needed here.
-#[derive(Deserialize)]
-struct Artifact {
-    manifest_path: PathBuf,
-    executable: PathBuf,
-    profile: Profile,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
 }
 
 impl Program {
@@ -37,13 +24,13 @@ impl Program {
 
     /// Returns the test programs that cargo's messages name.
     fn named(messages: &str) -> Vec<Self> {
-        let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
-        let tests = artifacts.filter(|artifact| artifact.profile.test);
-        let program = |artifact: Artifact| Self {
-            executable: artifact.executable,
-            package: artifact.manifest_path.parent().map(Path::to_owned).unwrap_or_default(),
+        let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let tests = messages.filter(|message| message["profile"]["test"] == true);
+        let program = |message: Value| {
+            let package = Path::new(message["manifest_path"].as_str()?).parent()?;
+            Some(Self { executable: message["executable"].as_str()?.into(), package: package.to_owned() })
         };
-        tests.map(program).collect()
+        tests.filter_map(program).collect()
     }
 
     /// Returns the command that runs the program as cargo does. The path of shared libraries, which the tests of macros

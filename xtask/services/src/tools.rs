@@ -17,17 +17,16 @@ const PACKAGES: &[&str] = &["gcc", "g++", "make", "pkg-config", "zlib1g-dev", "l
 /// # Errors
 /// They are missing and cannot be installed; the text lists them.
 pub fn tools() -> Result<()> {
-    let program = |name: &&&str| process::which(name, &[]).is_none();
-    let library = |name: &&&str| !has(name);
-    let missing: Vec<&str> = PROGRAMS.iter().filter(program).chain(LIBRARIES.iter().filter(library)).copied().collect();
-    if missing.is_empty() {
+    let is_here = |name: &&str| process::which(name, &[]).is_some();
+    if PROGRAMS.iter().all(is_here) && LIBRARIES.iter().all(|name| has(name)) {
         return Ok(());
     }
     if !apt::is_possible() {
         bail!(
-            "not here: {}, which it takes to build librdkafka. Install them (on Debian or Ubuntu: apt-get install {}; as \
-             root this command does that by itself)",
-            missing.join(", "),
+            "it takes {} with {} to build librdkafka. Install them (on Debian or Ubuntu: apt-get install {}; as root this \
+             command does that by itself)",
+            PROGRAMS.join(", "),
+            LIBRARIES.join(" and "),
             PACKAGES.join(" ")
         );
     }

@@ -33,8 +33,10 @@ const SUITES: [(&str, &str); 4] = [
     ("demo", "demo --all --small"),
 ];
 
+type Get = fn() -> Vec<Found>;
+
 /// The sets of servers.
-const SETS: [(&str, fn() -> Vec<Found>); 2] = [("installed", newest::installed), ("newest", newest::get)];
+const SETS: [(&str, Get); 2] = [("installed", newest::installed), ("newest", newest::get)];
 
 /// The addresses of servers that already run.
 const ADDRESSES: [&str; 4] = ["DATABASE_URL", "AMQP_URL", "NATS_URL", "KAFKA_BROKERS"];

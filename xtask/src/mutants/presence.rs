@@ -54,13 +54,19 @@ fn names(listed: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
+    /// Returns a mutant that changes nothing.
+    fn mutant(suite: &[&str], test: &str) -> Mutant {
+        let text = format!("name = 'a'\nproves = 'b'\nfile = 'c'\nedits = []\nsuite = {suite:?}\ntest = {test:?}");
+        toml::from_str(&text).unwrap()
+    }
+
     #[test]
     fn a_test_that_is_named_in_part_or_is_in_another_program_does_not_exist() {
         let tests = Tests::from([
             (target("stores-0123456789abcdef").to_owned(), names("a::b: test\na::c: bench\n").collect()),
             ("pipeline".to_owned(), names("a::d: test\n").collect()),
         ]);
-        let exists = |suite, test| exists(&Mutant::of(suite, test), &tests);
+        let exists = |suite, test| exists(&mutant(suite, test), &tests);
         assert!(exists(&["--test", "stores"], "a::b") && exists(&["--lib"], "a::d"));
         assert!(!exists(&["--test", "stores"], "b"), "in part");
         assert!(!exists(&["--test", "stores"], "a::c"), "no test");

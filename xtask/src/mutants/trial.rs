@@ -1,6 +1,6 @@
 //! Builds the suite of a mutant in a copy of the repository, and runs the named test.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::process::{Command, Stdio};
 
@@ -63,27 +63,20 @@ impl Workshop {
         verdict(programs.iter().map(|program| self.run(program, &[&mutant.test], PATIENCE)))
     }
 
-    /// The control: fails unless the tests of these mutants exist, and pass without a defect.
-    pub(crate) fn check_sound(&self, mutants: &[Mutant]) -> Result<()> {
-        eprintln!("\nwithout a defect");
-        let mut suites = BTreeMap::<_, Vec<&Mutant>>::new();
-        for mutant in mutants {
-            suites.entry(mutant.suite()).or_default().push(mutant);
+    /// The control: fails unless the tests of these mutants of one suite exist, and pass without a defect.
+    pub(crate) fn check_sound(&self, suite: &[&str], mutants: &[Mutant]) -> Result<()> {
+        eprintln!("\n{} without a defect", suite.join(" "));
+        let programs = self.build(suite)?.context("the tests do not compile without a defect either")?;
+        let missing = absent(mutants.iter(), &programs)?;
+        if !missing.is_empty() {
+            bail!("these tests do not exist:\n{}", missing.join("\n"));
         }
-        for (suite, mutants) in suites {
-            let programs = self.build(&suite)?.context("the tests do not compile without a defect either")?;
-            let missing = absent(mutants.iter().copied(), &programs)?;
-            if !missing.is_empty() {
-                bail!("these tests do not exist:\n{}", missing.join("\n"));
-            }
-            let mut tests: Vec<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
-            tests.sort_unstable();
-            tests.dedup();
-            for program in &programs {
-                let (passed, said) = self.run(program, &tests, PATIENCE * 20)?;
-                if !passed {
-                    bail!("these do not pass without a defect either:\n{}", failures(&said));
-                }
+        let tests: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
+        let tests: Vec<&str> = tests.into_iter().collect();
+        for program in &programs {
+            let (passed, said) = self.run(program, &tests, PATIENCE * 20)?;
+            if !passed {
+                bail!("these do not pass without a defect either:\n{}", failures(&said));
             }
         }
         Ok(())
