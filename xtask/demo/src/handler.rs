@@ -14,7 +14,7 @@ pub(crate) async fn pay(order: Order, watch: State<Watch>, tx: &mut PgConnection
     watch.0.signals.wait().await;
     write(std::slice::from_ref(&order), tx).await?;
     careless::act(&order, &watch.0, tx).await?;
-    watch.0.returned.add(order.id);
+    watch.0.returned(order.id);
     Ok(())
 }
 
@@ -27,7 +27,7 @@ pub(crate) async fn pay_many(orders: Batch<Order>, watch: State<Watch>, tx: &mut
     for order in &orders {
         careless::act(order, &watch.0, tx).await?;
     }
-    orders.iter().for_each(|order| watch.0.returned.add(order.id));
+    orders.iter().for_each(|order| watch.0.returned(order.id));
     Ok(())
 }
 

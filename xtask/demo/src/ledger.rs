@@ -31,7 +31,7 @@ pub(crate) async fn of<B: Broker>(scene: &mut Scene<'_, B>, took: Duration) -> R
     must(astray == 0, format!("{astray} accounts have another balance than their effects come to"));
     let amounts = found.effects.iter().map(|(id, effects)| {
         let order = usize::try_from(*id).ok().and_then(|id| plan.orders.get(id));
-        order.map_or(0, |order| order.amount) * i64::try_from(effects.rows).unwrap_or(0)
+        order.map_or(0, |order| order.amount) * i64::try_from(*effects).unwrap_or(0)
     });
     let due: i64 = amounts.sum();
     must(due == balance, format!("the balance is {balance}, and that of the messages is {due}"));
@@ -44,7 +44,7 @@ pub(crate) async fn of<B: Broker>(scene: &mut Scene<'_, B>, took: Duration) -> R
         0 => String::new(),
         count => format!(", {count} killed behind its own COMMIT"),
     };
-    let effects: u64 = found.effects.values().map(|effects| effects.rows).sum();
+    let effects: u64 = found.effects.values().sum();
     let line = format!(
         "{} events, {} copies, {effects} effects, lost {}, doubled {}, dead {} ({}){unwritten}, balance {balance} {agrees}, \
          {} process deaths ({} before their ack), {} server faults, {:.0} msg/s, {:.0} s",

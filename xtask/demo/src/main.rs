@@ -42,75 +42,34 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use clap::{Parser, Subcommand};
+use anyhow::Result;
+use clap::Parser;
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
 use crate::campaign::{BROKERS, Run, play};
 use crate::mode::{Load, Mode};
 use crate::worker::Role;
 
+/// Workers that are killed, and a ledger of what became of each message.
 #[derive(Parser)]
-#[command(name = "cargo xtask demo", about = "Workers that are killed, and a ledger of what became of each message.")]
+#[command(name = "cargo xtask demo", arg_required_else_help = true)]
 struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
+    /// One broker, or `external`: pay for orders at a provider outside of the transaction.
+    #[arg(value_parser = ["rabbitmq", "nats", "kafka", "external"])]
+    what: Option<String>,
     /// Run every broker in every mode, and print one line each.
-    #[command(long_flag = "all")]
-    All {
-        /// A few hundred messages, a few kills and one server fault per run.
-        #[arg(long)]
-        small: bool,
-        /// Only the runs whose lines begin with this, for example "nats batch".
-        #[arg(long, default_value = "")]
-        only: String,
-        /// The seed; the same seed gives the same random choices.
-        #[arg(long)]
-        seed: Option<u64>,
-    },
-    /// Run the outbox on every broker, and print one line each.
-    #[command(long_flag = "relay")]
-    Relay(Common),
-    /// PostgreSQL and RabbitMQ.
-    Rabbitmq(Options),
-    /// PostgreSQL and NATS JetStream.
-    Nats(Options),
-    /// PostgreSQL and Apache Kafka.
-    Kafka(Options),
-    /// Pay for orders at a provider outside of the transaction, and kill the workers.
-    External(Common),
-    /// Run one of the processes.
-    #[command(hide = true)]
-    Worker {
-        role: Role,
-        broker: String,
-        #[arg(long)]
-        journal: PathBuf,
-        #[arg(long)]
-        provider: Option<SocketAddr>,
-        #[command(flatten)]
-        mode: Mode,
-    },
-}
-
-/// The settings of one run.
-#[derive(Debug, Clone, clap::Args)]
-struct Options {
+    #[arg(long)]
+    all: bool,
+    /// With `--all`: a few hundred messages, a few kills and one server fault per run.
+    #[arg(long)]
+    small: bool,
+    /// Only the runs whose lines begin with this, for example "nats batch".
+    #[arg(long, default_value = "")]
+    only: String,
     /// Kill the relays of an outbox instead: events, a worker that stages a message for each, relays, and a second
     /// consumer.
     #[arg(long)]
     relay: bool,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// The settings of one run, of workers or of relays.
-#[derive(Debug, Clone, clap::Args)]
-struct Common {
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -118,17 +77,18 @@ struct Common {
     /// The seed; the same seed gives the same random choices.
     #[arg(long)]
     seed: Option<u64>,
-}
-
-impl Common {
-    fn run(&self, broker: &'static str, relay: bool) -> Run {
-        Run::new(broker, self.mode, relay, &self.load, self.seed.unwrap_or_else(any))
-    }
+    /// Run one of the processes, which writes to this journal.
+    #[arg(long, hide = true, requires = "journal")]
+    role: Option<Role>,
+    #[arg(long, hide = true)]
+    journal: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    provider: Option<SocketAddr>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let done = work(Arguments::parse().command).await;
+    let done = work(Arguments::parse()).await;
     match done {
         Ok(()) => ExitCode::SUCCESS,
         // One line, without the backtrace that `RUST_BACKTRACE` would add.
@@ -139,27 +99,25 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn work(command: Command) -> Result<()> {
-    match command {
-        Command::All { small, only, seed } => {
-            let mut runs = Run::all(small, seed.unwrap_or_else(any));
-            runs.retain(|run| run.name().starts_with(&only));
-            play(&runs).await
-        }
-        Command::Relay(options) => play(&BROKERS.map(|broker| options.run(broker, true))).await,
-        Command::Rabbitmq(options) => play(&[options.common.run(RabbitMq::NAME, options.relay)]).await,
-        Command::Nats(options) => play(&[options.common.run(Nats::NAME, options.relay)]).await,
-        Command::Kafka(options) => play(&[options.common.run(Kafka::NAME, options.relay)]).await,
-        Command::External(Common { load, mode, seed }) => external::run(&load, mode, seed.unwrap_or_else(any)).await,
-        Command::Worker { role, broker, journal, provider, mode } => match broker.as_str() {
-            RabbitMq::NAME => worker::run::<RabbitMq>(role, &journal, mode, provider).await,
-            Nats::NAME => worker::run::<Nats>(role, &journal, mode, provider).await,
-            Kafka::NAME => worker::run::<Kafka>(role, &journal, mode, provider).await,
-            other => bail!("there is no broker {other}"),
-        },
+async fn work(arguments: Arguments) -> Result<()> {
+    let Arguments { what, all, small, only, relay, load, mode, seed, role, journal, provider } = arguments;
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    let is_asked = |broker: &&str| what.as_deref().is_none_or(|what| what == *broker);
+    if let (Some(role), Some(journal)) = (role, journal) {
+        return match what.as_deref() {
+            Some(RabbitMq::NAME) => worker::run::<RabbitMq>(role, &journal, mode, provider).await,
+            Some(Nats::NAME) => worker::run::<Nats>(role, &journal, mode, provider).await,
+            _ => worker::run::<Kafka>(role, &journal, mode, provider).await,
+        };
     }
-}
-
-fn any() -> u64 {
-    fastrand::u64(..1_000_000)
+    if what.as_deref() == Some("external") {
+        return external::run(&load, mode, seed).await;
+    }
+    let asked = BROKERS.into_iter().filter(is_asked);
+    let mut runs = match all {
+        true => Run::all(small, seed),
+        false => asked.map(|broker| Run::new(broker, mode, relay, &load, seed)).collect(),
+    };
+    runs.retain(|run| run.name().starts_with(&only));
+    play(&runs).await
 }

@@ -31,7 +31,7 @@ pub(crate) struct WorkerProcess {
 /// All processes of one kind, including dead ones.
 pub(crate) struct Processes {
     /// What they do.
-    kind: &'static str,
+    kind: String,
     dir: PathBuf,
     /// The arguments of each, and the addresses of its servers.
     call: Vec<String>,
@@ -52,7 +52,7 @@ impl Processes {
     pub(crate) fn new<B: Broker>(role: Role, mode: Mode, dir: &Path, servers: &Servers) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let call = ["worker", role.name(), B::NAME].map(str::to_owned).into_iter().chain(mode.args()).collect();
+        let call = [B::NAME.to_owned(), format!("--role={}", role.name())].into_iter().chain(mode.args()).collect();
         let env = [(DATABASE, servers.database().to_owned()), (B::VARIABLE, servers.broker().to_owned())];
         Ok(Self {
             kind: role.name(),

@@ -57,15 +57,9 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pay => "pay",
-            Self::Call => "call",
-            Self::Naive => "naive",
-            Self::Stage => "stage",
-            Self::Relay => "relay",
-            Self::Take => "take",
-        }
+    /// Returns its name in arguments and files.
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) async fn naive(order: Order, State(payer): State<Payer>, tx: &mut PgC
         return Err(format!("the status {status}").into());
     }
     write(&order, &number, tx).await?;
-    payer.watch.returned.add(order.id);
+    payer.watch.returned(order.id);
     Ok(())
 }
 

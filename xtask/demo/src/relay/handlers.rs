@@ -37,7 +37,7 @@ pub(crate) async fn stage(
     );
     let place = place.bind(order.account).bind(i64::try_from(order.id)?).fetch_one(tx).await?;
     outbox.publish(RELAYED, &Paid { id: order.id, account: order.account, place })?.key(order.account);
-    watch.0.returned.add(order.id);
+    watch.0.returned(order.id);
     Ok(())
 }
 

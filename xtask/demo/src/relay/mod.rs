@@ -68,7 +68,7 @@ pub(crate) async fn run<B: Broker>(run: &Run, servers: &mut Servers) -> Result<L
     let directory = |role: &str| directory(&format!("{} {role}", run.name()));
     let mut processes = Vec::new();
     for (role, count) in [(Role::Relay, run.load.workers), (Role::Stage, 1), (Role::Take, 1)] {
-        processes.push((Processes::new::<B>(role, run.mode, &directory(role.name()), servers)?, count));
+        processes.push((Processes::new::<B>(role, run.mode, &directory(&role.name()), servers)?, count));
     }
     let (kills, faults) = (run.load.kills.unwrap_or(KILLS), [Event::Freeze, Event::Restart]);
     let mut scene = Scene {
