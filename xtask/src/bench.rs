@@ -3,20 +3,11 @@
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use clap::Args;
 
 use crate::cargo::{cargo, root, run};
 
-#[derive(Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Options {
-    /// As `cargo xtask bench --help` shows them.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) args: Vec<String>,
-}
-
 /// Runs the measurement as a release build. Exits with the exit code of the measurement.
-pub(crate) fn measure(before: &[&str], Options { args }: &Options) -> Result<()> {
+pub(crate) fn measure(before: &[&str], args: &[String]) -> Result<()> {
     idem_services::tools()?;
     run(&mut cargo(["build", "--release", "--package", "idem-bench", "--bins"]))?;
     let mut bench = Command::new(root().join("target/release/idem-bench"));

@@ -52,7 +52,7 @@ fn minute_of_suspects(servers: &Up) -> Result<()> {
 /// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
-    model::search(&model::Options::small())?;
+    model::search(&["--small".to_owned()])?;
     idem_services::tools()?;
     thread::scope(|scope| {
         // The servers' packages come from the network, while the compiler has work.
