@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use idem::{Postgres, Source, Worker};
 use idem_brokers::Broker as Client;
 use sqlx::{Connection, PgConnection};
@@ -20,14 +20,16 @@ const TRANSACTIONS: f64 = 2.0;
 /// Percent of a core.
 const PROCESSOR: f64 = 0.1;
 
-/// How long after its start a worker is measured: by then it has connected and prepared its statements.
-const SETTLE: Duration = Duration::from_secs(5);
+/// How long after its start a worker is measured: by then it has connected and prepared its statements, and sessions have
+/// reported that, which they put off by up to ten seconds (`PGSTAT_IDLE_INTERVAL`).
+const SETTLE: Duration = Duration::from_secs(15);
 
 /// The name of the queue, stream or topic.
 const NAME: &str = "idem-bench-idle";
 
 /// Measures and prints the results. Returns 0 if all targets are reached, 1 if one is not.
 pub(crate) async fn measure(servers: &Servers, options: &Idle) -> Result<u8> {
+    ensure!(servers.owns_database, "transactions of other users would count: unset DATABASE_URL");
     let url = &servers.database;
     let mut conn = PgConnection::connect(url).await?;
     message::tables(&mut conn).await?;
