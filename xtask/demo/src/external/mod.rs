@@ -44,7 +44,7 @@ const NAIVE: &str = "SELECT (SELECT count(DISTINCT message) FROM demo.payments),
     (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead'),
     (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead')";
 
-/// Runs workers with external calls, and fewer with a naive handler. Fails as [`judge`] does, or if a kill did not happen.
+/// Runs workers with external calls, and fewer with a naive handler. Fails as [`judge()`] does, or if a kill did not happen.
 pub(crate) async fn run(load: &Load, mode: Mode, seed: u64) -> Result<()> {
     println!("seed {seed}");
     let mut servers = Servers::start::<Nats>().await?;
