@@ -2,43 +2,52 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::case::{Case, Size};
+use crate::case::{Case, Side, Size};
 use crate::machine::{Machine, load};
 use crate::options::Options;
 use crate::outcome::Outcome;
 use crate::samples::Samples;
+use crate::servers::{Servers, build_peer};
 use crate::sides::Sides;
 use crate::tables::run;
-use crate::{framework, plan, prune};
+use crate::{framework, prune};
 
-/// Measures everything.
-pub(crate) async fn measure(options: &Options) -> Result<Outcome> {
-    let url = std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench`")?;
+/// Measures what the options ask for.
+pub(crate) async fn measure(servers: &Servers, options: &Options) -> Result<Outcome> {
     let framework = match options.wants("framework") {
         true => Some(framework::measure((200_000.0 * options.seconds) as usize).await?),
         false => None,
     };
-    let built = options.peer.iter().filter(|(_, program)| program.is_some());
-    let peers: Vec<String> = built.map(|(name, _)| name.clone()).collect();
-    let mut cases = plan::cases(peers.len());
-    cases.retain(|case| options.wants(&case.label(&peers)));
-    let mut sides = Sides::new(&url, options, sizes(&cases, options)).await?;
+    let mut cases = options.cases();
+    let mut missing = Vec::new();
+    let mut peer = None;
+    if cases.iter().any(|case| case.side == Side::Peer) {
+        match build_peer() {
+            Ok(program) => peer = Some(program),
+            Err(error) => {
+                missing.push(format!("{error:#}"));
+                cases.retain(|case| case.side != Side::Peer);
+            }
+        }
+    }
+    let mut sides = Sides::new(servers, options, sizes(&cases, options), peer).await?;
     let machine = Machine::look(&mut sides.conn).await?;
-    let mut missing: Vec<String> = sides.brokers.missing();
-    let unbuilt = options.peer.iter().filter(|(_, program)| program.is_none());
-    missing.extend(unbuilt.map(|(name, _)| format!("{name} does not build, see target/bench/{name}.log")));
-    cases.retain(|case| sides.brokers.has(case));
-    let samples = rounds(&mut sides, cases, options, &peers, &mut missing).await?;
+    let samples = rounds(&mut sides, cases, options, &mut missing).await?;
     let mut bytes = Vec::new();
     for table in &sides.tables {
         bytes.extend(table.bytes(&mut sides.conn).await?);
     }
-    let prune = if options.wants("prune") { Some(prune::measure(&url, &mut sides, options).await?) } else { None };
-    let (rounds, rows, command) = (options.rounds, options.rows, options.command.clone());
+    let prune = match options.wants("prune") {
+        true => Some(prune::measure(&servers.database, &mut sides, options).await?),
+        false => None,
+    };
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let command = format!("cargo xtask bench {}", args.join(" "));
+    let (rounds, rows) = (options.rounds, options.rows);
     let (whole, load_at_end) = (options.only.is_empty() && !options.no_brokers, load());
-    Ok(Outcome { command, machine, peers, rounds, rows, whole, load_at_end, samples, bytes, prune, framework, missing })
+    Ok(Outcome { command, machine, rounds, rows, whole, load_at_end, samples, bytes, prune, framework, missing })
 }
 
 /// Returns the sizes of the tables that are needed: a large one takes minutes to fill.
@@ -46,16 +55,15 @@ fn sizes(cases: &[Case], options: &Options) -> BTreeSet<Size> {
     let mut sizes: BTreeSet<Size> = cases.iter().map(|case| case.size).collect();
     sizes.insert(Size::Empty);
     if options.wants("prune") {
-        sizes.insert(Size::Tenth);
+        sizes.insert(Size::Full);
     }
     sizes
 }
 
 async fn rounds(
-    sides: &mut Sides,
+    sides: &mut Sides<'_>,
     mut cases: Vec<Case>,
     options: &Options,
-    peers: &[String],
     missing: &mut Vec<String>,
 ) -> Result<Samples> {
     let (mut samples, mut counts) = (Samples::default(), BTreeMap::<Case, usize>::new());
@@ -64,7 +72,7 @@ async fn rounds(
         cases.reverse();
         let mut failed = Vec::new();
         for (at, case) in cases.iter().enumerate() {
-            let label = case.label(peers);
+            let label = case.label();
             eprint!("\r\x1b[Kround {round} of {}, {} of {}: {label} ", options.rounds, at + 1, cases.len());
             let count = *counts.entry(*case).or_insert_with(|| case.first());
             match sides.measure(case, count).await {

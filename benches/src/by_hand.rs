@@ -9,39 +9,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
-use tokio::task::JoinSet;
 
 use crate::case::Work;
-use crate::message::{BY_HAND, Claims, EFFECT, HEAT, OrderPaid, TO, hot_row};
+use crate::message::{BY_HAND, Claims, EFFECT, OrderPaid, TO};
 use crate::queue::Queue;
-
-/// The variants of the loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// BEGIN with its settings in one string, claim, handler, guard, COMMIT.
-    Guarded,
-    /// The same, but the settings are set once per connection. A handler that runs `SET` changes them for all later
-    /// messages.
-    Session,
-    /// The first without the guard: a handler that swallows a SQL error loses its message.
-    Unguarded,
-}
 
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
     SET LOCAL idle_in_transaction_session_timeout = 40000; SET LOCAL synchronous_commit = on";
-
-/// The same settings for the lifetime of a connection.
-pub(crate) const SESSION: [(&str, &str); 4] = [
-    ("lock_timeout", "1000"),
-    ("statement_timeout", "30000"),
-    ("idle_in_transaction_session_timeout", "40000"),
-    ("synchronous_commit", "on"),
-];
 
 fn claim(table: &str) -> String {
     format!(
@@ -68,71 +47,48 @@ const ENVELOPE: &[u8] = br#"{"content_type":"application/json"}"#;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Creates a pool with all its connections open.
-pub(crate) async fn pool(options: &PgConnectOptions, shape: Shape, lanes: u32) -> Result<PgPool> {
-    let options = options.clone();
-    let options = if shape == Shape::Session { options.options(SESSION) } else { options };
+pub(crate) async fn pool(url: &str, lanes: u32) -> Result<PgPool> {
     let pool = PgPoolOptions::new()
         .min_connections(lanes)
         .max_connections(lanes)
         .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None);
-    Ok(pool.connect_with(options).await?)
+    Ok(pool.connect(url).await?)
 }
 
 /// The loop, with its table and its work.
 #[derive(Clone)]
 pub(crate) struct ByHand {
     pool: PgPool,
-    shape: Shape,
     work: Work,
     handler: i32,
     claim: Arc<str>,
     existing: Arc<str>,
 }
 
-/// Runs the loop with the table of `single`.
-pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
-    let claims = Claims { table: "idem_bench.by_hand".to_owned(), handler: 1 };
-    ByHand::new(pool, shape, &claims, Work::Fresh).run(lanes, messages).await
-}
-
 impl ByHand {
-    /// Creates the loop. The handler does this work: inserts a row, also stages a message, or increments a counter.
-    pub(crate) fn new(pool: &PgPool, shape: Shape, claims: &Claims, work: Work) -> Self {
+    /// Creates the loop. The handler does this work: inserts a row, or also stages a message.
+    pub(crate) fn new(pool: &PgPool, claims: &Claims, work: Work) -> Self {
         let (claim, existing) = (claim(&claims.table).into(), existing(&claims.table).into());
-        Self { pool: pool.clone(), shape, work, handler: claims.handler, claim, existing }
+        Self { pool: pool.clone(), work, handler: claims.handler, claim, existing }
     }
 
     /// Processes the messages with `lanes` tasks; returns the messages per second.
     pub(crate) async fn run(self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
-        let queue = Queue::new(messages);
-        let mut tasks = JoinSet::new();
-        for _ in 0..lanes {
-            let (this, queue) = (self.clone(), queue.clone());
-            tasks.spawn(async move {
-                while let Some(payload) = queue.pop() {
-                    this.process(&payload).await?;
-                    queue.ack();
-                }
-                anyhow::Ok(())
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
-        queue.rate().context("the loop ended before its queue was empty")
+        let process = move |payload: Bytes| {
+            let this = self.clone();
+            async move { this.process(&payload).await }
+        };
+        Queue::new(messages).process(lanes, process).await
     }
 
     /// Processes one message, up to and including the commit.
-    pub(crate) async fn process(&self, payload: &[u8]) -> Result<()> {
+    async fn process(&self, payload: &[u8]) -> Result<()> {
         let event: OrderPaid = serde_json::from_slice(payload)?;
         let fingerprint = Sha256::digest(payload);
         let (key, fingerprint) = (&event.event_id.as_bytes()[..], &fingerprint[..16]);
-        let mut tx = match self.shape {
-            Shape::Session => self.pool.begin().await?,
-            Shape::Guarded | Shape::Unguarded => self.pool.begin_with(BEGIN).await?,
-        };
+        let mut tx = self.pool.begin_with(BEGIN).await?;
         let claim =
             sqlx::query_scalar(AssertSqlSafe(self.claim.clone())).bind(self.handler).bind(key).bind(fingerprint);
         let claimed: Option<String> = claim.fetch_optional(&mut *tx).await?;
@@ -144,21 +100,14 @@ impl ByHand {
             return Ok(());
         };
         tokio::time::timeout(DEADLINE, self.handle(event, &mut tx)).await??;
-        if self.shape != Shape::Unguarded {
-            let now: Option<String> = sqlx::query_scalar(GUARD).fetch_one(&mut *tx).await?;
-            ensure!(now == Some(claimed), "the handler ended the transaction");
-        }
+        let now: Option<String> = sqlx::query_scalar(GUARD).fetch_one(&mut *tx).await?;
+        ensure!(now == Some(claimed), "the handler ended the transaction");
         tx.commit().await?;
         Ok(())
     }
 
     async fn handle(&self, event: OrderPaid, tx: &mut PgConnection) -> Result<()> {
-        let query = match self.work {
-            Work::Hot => sqlx::query(HEAT).bind(hot_row(&event)),
-            Work::Fresh | Work::Duplicates | Work::Staged => {
-                sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount)
-            }
-        };
+        let query = sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount);
         query.execute(&mut *tx).await?;
         if self.work == Work::Staged {
             self.stage(&event, tx).await?;

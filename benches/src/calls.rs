@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use idem::prelude::*;
 use sqlx::{Connection, PgConnection};
 
-use crate::inbox::until_processed;
 use crate::message::{self, EFFECT, IDEM, OrderPaid, SCHEMA};
 use crate::queue::{Deliveries, Queue};
+use crate::samples::{median, range};
+use crate::worker;
 
 const ROUNDS: usize = 5;
 
@@ -44,37 +45,37 @@ async fn order_called(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sql
     Ok(())
 }
 
-/// Measures and prints the result, and returns whether the target is reached. `scale` multiplies the number of messages.
-pub(crate) async fn measure(url: &str, scale: f64) -> Result<bool> {
+/// Measures and prints the result, and returns 0 if the target is reached, else 1.
+pub(crate) async fn measure(url: &str, messages: usize) -> Result<u8> {
     let mut conn = PgConnection::connect(url).await?;
     message::tables(&mut conn).await?;
     let store = Postgres::options(url).schema(SCHEMA).connections(CONNECTIONS).connect().await?;
-    let messages = (10_000.0 * scale) as usize;
     let mut rates = Vec::new();
     // The first round warms up.
     for _ in 0..=ROUNDS {
         rates.push(run(&store, messages).await?);
     }
-    let mut rates = rates.split_off(1);
-    rates.sort_by(f64::total_cmp);
-    let (rate, possible) = (rates[rates.len() / 2], AT_ONCE as f64 / LATENCY.as_secs_f64());
+    let rates = rates.split_off(1);
+    let (rate, possible) = (median(rates.clone()), AT_ONCE as f64 / LATENCY.as_secs_f64());
+    let (low, high) = range(rates.iter().copied());
     println!(
         "{AT_ONCE} calls of {LATENCY:?} at once, {CONNECTIONS} connections: {rate:.0} messages a second, median of {ROUNDS} rounds \
-         ({:.0} to {:.0}); of the possible {possible:.0} that is {:.2}, and the target {TARGET}",
-        rates[0],
-        rates[rates.len() - 1],
+         ({low:.0} to {high:.0}); of the possible {possible:.0} that is {:.2}, and the target {TARGET}",
         rate / possible
     );
-    Ok(rate / possible >= TARGET)
+    Ok(u8::from(rate / possible < TARGET))
 }
 
 /// Stores, calls for and completes the messages; returns how many per second, from the first call to the last completion. Calls
 /// may run ahead of completions, and none is left out.
 async fn run(store: &Postgres, messages: usize) -> Result<f64> {
-    let source = Deliveries::of(Queue::new(message::fresh(messages)?));
+    let queue = Queue::new(message::fresh(messages)?);
+    let source = Deliveries::uncounted(&queue);
     let worker = Worker::new("bench", store.clone(), source).handler::<order_called>().concurrency(AT_ONCE);
+    let worker = worker.inbox().inbox_concurrency(16).calls(AT_ONCE);
     *first() = None;
-    let ended = until_processed(worker.inbox().inbox_concurrency(16).calls(AT_ONCE), messages, |_| {}).await?;
-    let began = *first();
-    Ok(messages as f64 / (ended - began.context("no call has begun")?).as_secs_f64())
+    worker::drive(worker::counted(worker, &queue), &queue).await?;
+    let (began, ended) = (*first(), queue.emptied_at());
+    let (began, ended) = began.zip(ended).context("no call has begun")?;
+    Ok(messages as f64 / (ended - began).as_secs_f64())
 }

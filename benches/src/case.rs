@@ -13,27 +13,23 @@ pub(crate) enum Side {
     Idem,
     /// C with a natural handler, which has no claims.
     Natural,
+    /// C with `.inbox()`: each message is stored, acked, and run from its row.
+    Inbox,
     /// D: idem in batches of this size, with the handler unchanged.
     Batch(usize),
     /// E: idem in batches of this size, with a batch handler.
     BatchHandler(usize),
-    /// F: the best the database can do: a thousand messages with two statements.
-    Raw,
-    /// pgbench with B's statements.
-    Pgbench,
-    /// Another library, by its index among the options.
-    Peer(usize),
+    /// Another library.
+    Peer,
     /// C on SQLite.
     Sqlite,
     /// B on SQLite.
     SqliteByHand,
     /// C from a real broker, or D if batches are larger than one.
     Broker(Broker, usize),
-    /// B from a real broker, by its own client.
-    ByHandBroker(Broker),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
 pub(crate) enum Broker {
     #[value(name = "rabbitmq")]
     RabbitMq,
@@ -48,8 +44,6 @@ pub(crate) enum Work {
     Fresh,
     /// All messages have been processed before.
     Duplicates,
-    /// All messages are new; the handler updates one of 200 rows.
-    Hot,
     /// All messages are new; the handler inserts a row, and stages a message for a relay.
     Staged,
 }
@@ -59,16 +53,14 @@ pub(crate) enum Work {
 pub(crate) enum Size {
     /// None.
     Empty,
-    /// A tenth of the requested number.
-    Tenth,
     /// The requested number.
     Full,
     /// The requested number, with keys that grow (UUIDv7), as those of the new messages do. The others are random.
     Growing,
 }
 
-/// How many messages a worker on Kafka processes before it is measured. It stores the first 256 messages (the default
-/// window) of each of the four partitions and runs them from the inbox, and then runs as many directly.
+/// How many messages a worker on a broker processes before it is measured. On Kafka it stores the first 256 messages (the
+/// default window) of each of the four partitions and runs them from the inbox, and then runs as many directly.
 pub(crate) const WARM_UP: usize = 2_048;
 
 /// How many messages are measured behind the warm-up, at least: ten thousand of each partition. When the clock starts, the
@@ -99,11 +91,19 @@ impl Case {
         self
     }
 
+    /// Returns the broker that it needs.
+    pub(crate) fn broker(&self) -> Option<Broker> {
+        match self.side {
+            Side::Broker(broker, _) => Some(broker),
+            _ => None,
+        }
+    }
+
     /// Returns the number of messages of the first round; the others process as many as fit into their time.
     pub(crate) fn first(&self) -> usize {
         match self.side {
-            Side::Raw | Side::BatchHandler(_) => 20_000,
-            Side::Batch(2..) | Side::Broker(_, 2..) | Side::Broker(Broker::Kafka, _) => 10_000,
+            Side::BatchHandler(_) => 20_000,
+            Side::Batch(_) | Side::Broker(..) => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
         }
@@ -112,7 +112,7 @@ impl Case {
     /// Returns how many messages have to be processed before it is measured.
     pub(crate) fn warm_up(&self) -> usize {
         match self.side {
-            Side::Broker(Broker::Kafka, _) => WARM_UP,
+            Side::Broker(..) => WARM_UP,
             _ => 0,
         }
     }
@@ -122,7 +122,6 @@ impl Case {
         match self.side {
             // Two batches per task are enough for a thousand messages.
             Side::Batch(most) | Side::BatchHandler(most) | Side::Broker(_, most) => (most / 20).max(1),
-            Side::Raw => crate::raw::BATCH / 20,
             _ => 1,
         }
     }
@@ -131,38 +130,30 @@ impl Case {
     pub(crate) fn round(&self, messages: f64) -> usize {
         let most = match self.side {
             // They are published first, which is not measured and takes longer.
-            Side::Broker(..) | Side::ByHandBroker(_) => 50_000,
+            Side::Broker(..) => 50_000,
             _ => 500_000,
         };
-        let least = match (self.side, self.work) {
-            // The first deadlock takes a second, and must happen before the clock starts.
-            (Side::Batch(2..), Work::Hot) => 10_000,
-            (Side::Broker(Broker::Kafka, _), _) => FROM_KAFKA,
+        let least = match self.side {
+            Side::Broker(Broker::Kafka, _) => FROM_KAFKA,
             _ => 40 * self.lanes * self.together(),
         };
         (messages as usize).clamp(least, most) + self.warm_up()
     }
 
     /// Returns its name in tables and files.
-    pub(crate) fn label(&self, peers: &[String]) -> String {
-        let side = match self.side {
-            Side::Peer(at) => peers.get(at).cloned().unwrap_or_default(),
-            side => side.to_string(),
-        };
+    pub(crate) fn label(&self) -> String {
         let work = match self.work {
             Work::Fresh => "",
             Work::Duplicates => ", duplicates",
-            Work::Hot => ", hot rows",
             Work::Staged => ", one outgoing",
         };
         let size = match self.size {
             Size::Empty => "",
-            Size::Tenth => ", a tenth of the claims",
             Size::Full => ", all claims",
             Size::Growing => ", all claims, growing keys",
         };
-        let lanes = self.lanes;
-        format!("{side}{work}{size}, {lanes} lane{}", if lanes == 1 { "" } else { "s" })
+        let Self { side, lanes, .. } = self;
+        format!("{side}{work}{size}, {lanes} lane{}", if *lanes == 1 { "" } else { "s" })
     }
 }
 
@@ -172,18 +163,55 @@ impl fmt::Display for Side {
             Self::Batch(most) => return write!(f, "D idem, batches of {most}"),
             Self::Broker(broker, 1) => return write!(f, "C idem, {broker}"),
             Self::Broker(broker, most) => return write!(f, "D idem, {broker}, batches of {most}"),
-            Self::ByHandBroker(broker) => return write!(f, "B by hand, {broker}"),
             Self::BatchHandler(most) => return write!(f, "E batch handler of {most}"),
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",
             Self::Idem => "C idem",
             Self::Natural => "C idem, natural",
-            Self::Raw => "F raw SQL, 1000 at once",
-            Self::Pgbench => "pgbench",
-            Self::Peer(_) => "peer",
+            Self::Inbox => "C idem, .inbox()",
+            Self::Peer => "backbone-outbox",
             Self::Sqlite => "C idem, SQLite",
             Self::SqliteByHand => "B by hand, SQLite",
         })
+    }
+}
+
+/// Evaluates this with the client of a broker as a type.
+macro_rules! on_broker {
+    ($broker:expr, $client:ident => $evaluated:expr) => {
+        match $broker {
+            $crate::case::Broker::RabbitMq => {
+                type $client = idem_brokers::RabbitMq;
+                $evaluated
+            }
+            $crate::case::Broker::Nats => {
+                type $client = idem_brokers::Nats;
+                $evaluated
+            }
+            $crate::case::Broker::Kafka => {
+                type $client = idem_brokers::Kafka;
+                $evaluated
+            }
+        }
+    };
+}
+pub(crate) use on_broker;
+
+impl Broker {
+    pub(crate) const ALL: [Self; 3] = [Self::RabbitMq, Self::Nats, Self::Kafka];
+
+    /// Returns the environment variable with its address.
+    pub(crate) fn variable(self) -> &'static str {
+        on_broker!(self, Client => <Client as idem_brokers::Broker>::VARIABLE)
+    }
+
+    /// Starts a private server.
+    pub(crate) fn start(self) -> anyhow::Result<idem_services::Instance> {
+        match self {
+            Self::RabbitMq => idem_services::RabbitMq::start(),
+            Self::Nats => idem_services::Nats::start(),
+            Self::Kafka => idem_services::Kafka::start(),
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! The machine of the measurement, and the server's settings.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::Result;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use serde::Serialize;
 use sqlx::PgConnection;
 
@@ -26,6 +29,18 @@ pub(crate) fn load() -> String {
     std::fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().to_owned()
 }
 
+/// Returns the CPU time, in user and kernel mode, that this process or its ended children have used so far.
+pub(crate) fn cpu(children: bool) -> Result<Duration> {
+    used(if children { UsageWho::RUSAGE_CHILDREN } else { UsageWho::RUSAGE_SELF })
+}
+
+/// Returns the CPU time that these have used so far.
+pub(crate) fn used(who: UsageWho) -> Result<Duration> {
+    let usage = getrusage(who)?;
+    let micros = |time: TimeVal| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0));
+    Ok(micros(usage.user_time()) + micros(usage.system_time()))
+}
+
 impl Machine {
     pub(crate) async fn look(conn: &mut PgConnection) -> Result<Self> {
         let asked = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"'),
@@ -45,12 +60,6 @@ impl Machine {
             postgresql,
             settings,
         })
-    }
-
-    /// Returns it in one line.
-    pub(crate) fn line(&self) -> String {
-        let Self { date, cores, model, postgresql, .. } = self;
-        format!("{date}, {cores} cores, {model}, PostgreSQL {postgresql}")
     }
 }
 

@@ -1,133 +1,95 @@
-//! Side-by-side measurements of idem. `cargo xtask bench` starts the servers and runs this program.
+//! Side-by-side measurements of idem: `cargo xtask bench` and `cargo xtask soak` run this program as a release build.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `single` | one message per transaction: the rounds, and the verdict; `report` prints it |
-//! | `all` | the rounds of all sides; `plan`: the cases and thresholds; `sides` runs them; `case`: one of them |
+//! | `options`, `servers` | the command line; the servers, and the other library |
+//! | `all`, `plan` | the rounds of all sides; the cases and thresholds |
+//! | `case`, `sides` | one case; all sides, ready to run |
 //! | `autocommit` | A: no dedup |
-//! | `by_hand`, `by_hand_brokers` | B, the baseline: a loop written with sqlx; the same from each broker |
-//! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
-//! | `inbox` | idem with and without `.inbox()`: throughput, and the wait in the inbox |
-//! | `calls` | external calls at once, with few connections |
-//! | `connections` | three workers on one store, with few connections |
-//! | `batches` | D and E: idem in batches, with the unchanged handler or a batch handler |
-//! | `raw` | F: the best the database can do |
-//! | `pgbench` | PostgreSQL's own client, which validates the baseline |
-//! | `peers` | other libraries, which are separate programs |
+//! | `by_hand` | B, the baseline: a loop written with sqlx |
+//! | `worker`, `sqlite`, `steady` | C, D and E: idem on PostgreSQL, on SQLite, from each broker |
+//! | `peers` | another library, a separate program |
 //! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
-//! | `latency` | from publish to commit, at a fixed rate, compared to a loop by hand on each broker |
+//! | `calls` | external calls at once, with few connections |
 //! | `relay` | the relay of an outbox, compared to loops that publish |
-//! | `idle_worker`, `wire` | a worker that has nothing to do; a relay that counts its statements |
+//! | `idle_worker` | a worker that has nothing to do |
 //! | `soak` | a worker at half of its load for an hour: what grows |
 //! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
-//! | `options` | the command line |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
-//! | `limits` | the numbers that must not exceed a limit |
-//! | `outcome`, `table`, `plot` | the results and their file, as a table, as a plot |
+//! | `outcome`, `table` | the results and their file; as a table |
 
 mod all;
 mod autocommit;
-mod batches;
-mod brokers;
 mod by_hand;
-mod by_hand_brokers;
 mod calls;
 mod case;
-mod connections;
 mod framework;
 mod idle;
 mod idle_worker;
-mod inbox;
-mod latency;
-mod limits;
 mod machine;
 mod message;
 mod nothing;
 mod options;
 mod outcome;
 mod peers;
-mod pgbench;
 mod plan;
-mod plot;
 mod prune;
 mod queue;
-mod raw;
 mod relay;
-mod report;
 mod samples;
+mod servers;
 mod sides;
-mod single;
 mod soak;
 mod sqlite;
 mod steady;
 mod table;
 mod tables;
-mod wire;
 mod worker;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 
-use crate::options::{Arguments, What};
+use crate::options::{Arguments, Options, What};
+use crate::servers::Servers;
 
-#[tokio::main]
-async fn main() -> Result<ExitCode> {
-    match Arguments::parse().what {
-        What::Single { scale } => {
-            let report = single::measure(&database("bench single")?, scale).await?;
-            print!("{report}");
-            report.save()?;
-            Ok(ExitCode::from(report.verdict()))
-        }
-        What::Inbox { scale } => {
-            inbox::measure(&database("bench inbox")?, scale).await?;
-            Ok(ExitCode::SUCCESS)
-        }
-        What::Calls { scale } => {
-            let reached = calls::measure(&database("bench calls")?, scale).await?;
-            Ok(ExitCode::from(u8::from(!reached)))
-        }
-        What::Connections { scale } => {
-            connections::measure(&database("bench connections")?, scale).await?;
-            Ok(ExitCode::SUCCESS)
-        }
-        What::All(options) => {
-            let outcome = all::measure(&options).await?;
-            print!("{outcome}");
-            outcome.save()?;
-            plot::save(&outcome)?;
-            Ok(ExitCode::from(outcome.verdict()))
-        }
-        What::Framework => {
-            let framework = framework::measure(200_000).await?;
+fn main() -> Result<ExitCode> {
+    let Arguments { what, all } = Arguments::parse();
+    let runtime = tokio::runtime::Runtime::new()?;
+    // The servers end behind the runtime, so that no worker sees that.
+    Ok(ExitCode::from(match what {
+        None => runtime.block_on(compare(&Servers::start(&all.brokers())?, &all))?,
+        Some(What::Single { rounds }) => runtime.block_on(compare(&Servers::start(&[])?, &Options::single(rounds)))?,
+        Some(What::Calls { messages }) => runtime.block_on(calls::measure(&Servers::start(&[])?.database, messages))?,
+        Some(What::Framework) => {
+            let framework = runtime.block_on(framework::measure(200_000))?;
             println!("{framework}");
-            Ok(ExitCode::from(u8::from(!framework.is_lean())))
+            u8::from(!framework.is_lean())
         }
-        What::Latency(pace) => {
-            let report = latency::measure(&database("bench latency")?, &pace).await?;
+        Some(What::Relay(options)) => {
+            let report = runtime.block_on(relay::measure(&Servers::start(&options.broker)?, &options))?;
             print!("{report}");
-            report.save()?;
-            Ok(ExitCode::from(report.verdict()))
+            servers::save("relay.json", &report)?;
+            report.verdict()
         }
-        What::Relay(options) => {
-            let report = relay::measure(&database("bench relay")?, &options).await?;
-            print!("{report}");
-            report.save()?;
-            Ok(ExitCode::from(report.verdict()))
+        Some(What::Idle(options)) => {
+            runtime.block_on(idle_worker::measure(&Servers::start(&options.broker)?, &options))?
         }
-        What::Idle(options) => Ok(ExitCode::from(idle_worker::measure(&database("bench idle")?, &options).await?)),
-        What::Soak(options) => Ok(ExitCode::from(soak::measure(&database("soak")?, &options).await?)),
-        What::SoakWorker { broker } => {
-            soak::work(&database("soak")?, broker).await?;
-            Ok(ExitCode::SUCCESS)
+        Some(What::Soak(options)) => runtime.block_on(soak::measure(&Servers::start(&[options.broker])?, &options))?,
+        Some(What::SoakWorker { broker }) => {
+            let servers = Servers::start(&[broker])?;
+            runtime.block_on(soak::work(&servers.database, broker, servers.address(broker)?))?;
+            0
         }
-    }
+    }))
 }
 
-/// Returns the server's address.
-fn database(command: &str) -> Result<String> {
-    std::env::var("DATABASE_URL").with_context(|| format!("DATABASE_URL is not set: say `cargo xtask {command}`"))
+/// Compares all sides, or those that the options name.
+async fn compare(servers: &Servers, options: &Options) -> Result<u8> {
+    let outcome = all::measure(servers, options).await?;
+    print!("{outcome}");
+    outcome.save()?;
+    Ok(outcome.verdict())
 }

@@ -19,22 +19,14 @@ pub(crate) struct OrderPaid {
 /// duplicates.
 pub(crate) const EFFECT: &str = "INSERT INTO idem_bench.effects (side, order_id, amount) VALUES ($1, $2, $3)";
 
-/// A handler's contended statement: it increments one of 200 counters.
-pub(crate) const HEAT: &str = "UPDATE idem_bench.hot SET counter = counter + 1 WHERE id = $1";
-
-/// Returns the row for this event.
-pub(crate) fn hot_row(event: &OrderPaid) -> i64 {
-    // The last bytes of the key, because neighbours must not share a row.
-    let [.., high, low] = *event.event_id.as_bytes();
-    i64::from(u16::from_be_bytes([high, low]) % 200)
-}
+/// The same for many rows.
+pub(crate) const EFFECTS: &str = "INSERT INTO idem_bench.effects (side, order_id, amount)
+    SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])";
 
 /// The `side` column of each side's effects.
 pub(crate) const IDEM: i32 = 1;
 pub(crate) const BY_HAND: i32 = 2;
-pub(crate) const PGBENCH: i32 = 3;
 pub(crate) const AUTOCOMMIT: i32 = 5;
-pub(crate) const RAW: i32 = 6;
 
 #[idempotent(key = "event_id", name = "order_paid")]
 pub(crate) async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
@@ -46,12 +38,6 @@ pub(crate) async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Resul
 #[idempotent(key = "event_id", name = "order_natural", natural)]
 pub(crate) async fn order_natural(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query(EFFECT).bind(IDEM).bind(event.order_id).bind(event.amount).execute(tx).await?;
-    Ok(())
-}
-
-#[idempotent(key = "event_id", name = "order_counted")]
-pub(crate) async fn order_counted(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(HEAT).bind(hot_row(&event)).execute(tx).await?;
     Ok(())
 }
 
@@ -95,7 +81,7 @@ pub(crate) struct Claims {
 /// The schema of idem's tables.
 pub(crate) const SCHEMA: &str = "idem_bench_worker";
 
-/// Recreates the tables. The claims of the baseline and of pgbench, and the outbox of the baseline, are in tables like
+/// Recreates the tables. The claims and the outbox of the baseline are in tables like
 /// idem's, because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune. The
 /// claims have an index on the date, by which a loop by hand finds what to prune. idem has none: it walks through the table.
 pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
@@ -110,18 +96,15 @@ pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let text = format!(
         "DROP SCHEMA IF EXISTS idem_bench, {SCHEMA} CASCADE; CREATE SCHEMA idem_bench;
          CREATE TABLE idem_bench.effects (side int NOT NULL, order_id bigint NOT NULL, amount bigint NOT NULL);
-         CREATE TABLE idem_bench.hot (id bigint PRIMARY KEY, counter bigint NOT NULL DEFAULT 0);
-         INSERT INTO idem_bench.hot SELECT generate_series(0, 199);
          CREATE TABLE idem_bench.by_hand_outbox (outbox_id int NOT NULL, lane smallint NOT NULL,
              id bigint GENERATED ALWAYS AS IDENTITY, message_id uuid NOT NULL,
              created_at timestamptz NOT NULL DEFAULT now(), due_at timestamptz, attempts int NOT NULL DEFAULT 0,
              destination bytea NOT NULL, key bytea NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
              envelope bytea NOT NULL, payload bytea NOT NULL, error bytea NOT NULL DEFAULT '',
              PRIMARY KEY (outbox_id, lane, id));
-         {} {} {}",
+         {} {}",
         claims("by_hand"),
         claims("again"),
-        claims("pgbench"),
     );
     sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await?;
     Ok(())

@@ -1,55 +1,43 @@
 //! The command line of a run.
 
-use std::fmt;
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use crate::case::{Broker, Case, Side};
+use crate::plan;
 
-use crate::case::Broker;
-
-/// `cargo xtask bench` starts the servers, builds the peers and runs this program.
+/// Measure idem and everything it is compared to, in turns: prints a table, and writes `target/bench/bench.json`.
+///
+/// Servers that the environment does not name are started. Exit code 0: all required thresholds are met. 1: one is not.
+/// 2: the run proves nothing: messages were not committed at the rate, or the soak was too short.
 #[derive(Parser)]
-#[command(name = "idem-bench")]
+#[command(name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    pub(crate) what: What,
+    pub(crate) what: Option<What>,
+    #[command(flatten)]
+    pub(crate) all: Options,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum What {
-    /// One message per transaction, compared to the handwritten loop and pgbench.
+    /// Only one message per transaction, compared to the handwritten loop, in many short rounds.
     Single {
-        /// Multiplies the number of messages.
-        #[arg(default_value_t = 1.0)]
-        scale: f64,
+        /// Rounds, in addition to the warm-up.
+        #[arg(long, default_value_t = 11)]
+        rounds: usize,
     },
-    /// The worker with `.inbox()`, compared to the same worker without it.
-    Inbox {
-        /// Multiplies the number of messages.
-        #[arg(default_value_t = 1.0)]
-        scale: f64,
-    },
-    /// External calls at once, with few connections.
+    /// External calls: 100 of 50 ms at once, with 20 connections.
     Calls {
-        /// Multiplies the number of messages.
-        #[arg(default_value_t = 1.0)]
-        scale: f64,
+        /// Messages of each round.
+        #[arg(long, default_value_t = 10_000)]
+        messages: usize,
     },
-    /// Three workers on one store, with fewer and fewer connections.
-    Connections {
-        /// Multiplies the number of messages.
-        #[arg(default_value_t = 1.0)]
-        scale: f64,
-    },
-    /// All sides, in turns.
-    All(Options),
-    /// The framework alone: a store and a source that do nothing.
+    /// The framework alone, with a store and a source that do nothing: time and allocations.
     Framework,
-    /// From publish to commit, from each broker, compared to a loop by hand.
-    Latency(Pace),
-    /// The relay of an outbox, to each broker, compared to loops that publish.
+    /// The relay of an outbox on each broker, compared to loops that publish: messages per second, also with one key and
+    /// beside an open transaction, and the time from commit to confirm at a fixed rate.
     Relay(Relayed),
-    /// A worker that has nothing to do.
+    /// A worker that has nothing to do: transactions per second, and processor time.
     Idle(Idle),
     /// A worker at half of the load that it can take, for a long time.
     Soak(Soak),
@@ -61,35 +49,24 @@ pub(crate) enum What {
     },
 }
 
-/// The load of a measurement of latency.
-#[derive(clap::Args, Debug, Clone)]
-pub(crate) struct Pace {
-    /// Messages per second.
-    #[arg(long, default_value_t = 1000.0)]
-    pub(crate) rate: f64,
-    /// Seconds that each side runs in each round.
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) seconds: f64,
-    /// Rounds, in addition to the first one, which only warms up.
-    #[arg(long, default_value_t = 5)]
-    pub(crate) rounds: usize,
-    /// Only this broker.
-    #[arg(long)]
-    pub(crate) broker: Option<Broker>,
-}
-
 /// The work of a measurement of the relay.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Relayed {
     /// Messages of each run as fast as possible.
     #[arg(long, default_value_t = 200_000)]
     pub(crate) messages: usize,
-    /// Name and program of the relay that RabbitMQ is also measured with; without a program, it did not build.
-    #[arg(long, value_parser = peer)]
-    pub(crate) peer: Option<(String, Option<PathBuf>)>,
-    /// The runs at a fixed rate, the rounds and the broker.
-    #[command(flatten)]
-    pub(crate) pace: Pace,
+    /// Messages per second of each run at a fixed rate.
+    #[arg(long, default_value_t = 1000.0)]
+    pub(crate) rate: f64,
+    /// Seconds of each run at a fixed rate.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Rounds, in addition to the first one, which only warms up.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Only this broker; can be given several times.
+    #[arg(long, value_enum, default_values_t = Broker::ALL)]
+    pub(crate) broker: Vec<Broker>,
 }
 
 #[derive(clap::Args, Debug, Clone)]
@@ -97,39 +74,18 @@ pub(crate) struct Idle {
     /// Seconds of each measurement. The worker has tasks that run once a minute.
     #[arg(long, default_value_t = 60.0)]
     pub(crate) seconds: f64,
-    /// Where its messages would come from; can be given several times.
-    #[arg(long, default_values = ["memory", "nats"])]
-    pub(crate) source: Vec<IdleSource>,
-}
-
-/// The source of an idle worker.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum IdleSource {
-    Memory,
-    #[value(name = "rabbitmq")]
-    RabbitMq,
-    Nats,
-    Kafka,
-}
-
-impl fmt::Display for IdleSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Memory => "memory",
-            Self::RabbitMq => "RabbitMQ",
-            Self::Nats => "NATS",
-            Self::Kafka => "Kafka",
-        })
-    }
+    /// Where its messages would come from, beside memory; can be given several times.
+    #[arg(long, value_enum, default_values_t = [Broker::Nats])]
+    pub(crate) broker: Vec<Broker>,
 }
 
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Soak {
-    /// How long it runs. The first ten minutes are not judged.
-    #[arg(long, default_value_t = 60)]
-    pub(crate) minutes: usize,
+    /// How long it runs. The first minute measures the load; the first ten are not judged.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) minutes: u64,
     /// Where the messages come from.
-    #[arg(long, default_value = "nats")]
+    #[arg(long, value_enum, default_value_t = Broker::Nats)]
     pub(crate) broker: Broker,
 }
 
@@ -144,31 +100,56 @@ pub(crate) struct Options {
     /// Claims in the largest table.
     #[arg(long, default_value_t = 10_000_000)]
     pub(crate) rows: usize,
-    /// Name and program of a peer; a peer without a program did not build.
-    #[arg(long, value_parser = peer)]
-    pub(crate) peer: Vec<(String, Option<PathBuf>)>,
-    /// Only the sides whose names contain this; can be given several times.
+    /// Only the sides whose names contain this; can be given several times. Tables that they do not use are not filled.
     #[arg(long)]
     pub(crate) only: Vec<String>,
-    /// The brokers are left out.
+    /// Without backbone-outbox, which takes minutes to build.
+    #[arg(long)]
+    pub(crate) no_peer: bool,
+    /// Without RabbitMQ, NATS and Kafka.
     #[arg(long)]
     pub(crate) no_brokers: bool,
-    /// The server was started for this run, so its checkpoints may be moved out of the measured time.
-    #[arg(long)]
-    pub(crate) own_server: bool,
-    /// The command line, for the output.
-    #[arg(long, default_value = "cargo xtask bench")]
-    pub(crate) command: String,
 }
 
 impl Options {
+    /// Returns the options that measure one message per transaction.
+    pub(crate) fn single(rounds: usize) -> Self {
+        let only = ["C idem, 1", "B by hand, 1"].map(str::to_owned).into();
+        Self { seconds: 0.5, rounds, rows: 0, only, no_peer: true, no_brokers: true }
+    }
+
     /// Returns whether this is to be measured.
     pub(crate) fn wants(&self, label: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
     }
+
+    /// Returns the cases that are to be measured.
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        let mut cases = plan::cases();
+        cases.retain(|case| self.wants(&case.label()) && !(self.no_peer && case.side == Side::Peer));
+        cases.retain(|case| case.broker().is_none() || !self.no_brokers);
+        cases
+    }
+
+    /// Returns the brokers that these need.
+    pub(crate) fn brokers(&self) -> Vec<Broker> {
+        let cases = self.cases();
+        Broker::ALL.into_iter().filter(|broker| cases.iter().any(|case| case.broker() == Some(*broker))).collect()
+    }
 }
 
-fn peer(text: &str) -> Result<(String, Option<PathBuf>), String> {
-    let (name, program) = text.split_once('=').ok_or("a peer is name=program")?;
-    Ok((name.to_owned(), (!program.is_empty()).then(|| program.into())))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_measures_idem_and_the_loop_alone() {
+        let labels: Vec<String> = Options::single(1).cases().iter().map(Case::label).collect();
+        let both = |side: &str| [format!("{side}, 1 lane"), format!("{side}, 16 lanes")];
+        let [mut expected, mut found] = [["B by hand", "C idem"].map(both).concat(), labels];
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected);
+        assert!(Options::single(1).brokers().is_empty());
+    }
 }

@@ -1,20 +1,21 @@
-//! The results, the conclusions, and their file. `table` prints them.
+//! The results of all sides, the conclusions, and their file. `table` prints them.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::case::{Case, Side};
 use crate::framework::Framework;
-use crate::limits::{Limit, limits};
 use crate::machine::Machine;
 use crate::plan::{self, Line};
 use crate::prune::Prune;
 use crate::samples::Samples;
+use crate::servers::save;
 use crate::tables::Bytes;
 
 pub(crate) struct Outcome {
     pub(crate) command: String,
     pub(crate) machine: Machine,
-    pub(crate) peers: Vec<String>,
     pub(crate) rounds: usize,
     /// The claims in the large tables.
     pub(crate) rows: usize,
@@ -28,6 +29,18 @@ pub(crate) struct Outcome {
     /// The measurements that failed, and the reasons.
     pub(crate) missing: Vec<String>,
 }
+
+/// A number that must not exceed its limit, beside the ratios of the plan.
+#[derive(Debug, Serialize)]
+pub(crate) struct Limit {
+    pub(crate) what: &'static str,
+    pub(crate) most: f64,
+    /// `None` if it was not measured.
+    pub(crate) reached: Option<f64>,
+}
+
+/// The claims that a table must have for its size to be judged. In a small one, empty pages count.
+const MANY: i64 = 1_000_000;
 
 impl Outcome {
     /// Returns the result of a line; `None` if one of its cases was not measured.
@@ -43,44 +56,56 @@ impl Outcome {
         lines.iter().any(|line| self.reached(line).map_or(self.whole, |reached| reached < line.least))
     }
 
-    /// Returns the required thresholds.
-    pub(crate) fn lines(&self) -> Vec<Line> {
-        plan::lines(&self.peers, self.rows)
-    }
-
     /// Returns the limits, with what was measured.
-    pub(crate) fn limits(&self) -> Vec<Limit> {
-        limits(&self.samples, &self.bytes, self.prune.as_ref(), self.framework.as_ref())
+    pub(crate) fn limits(&self) -> [Limit; 4] {
+        let log = self.samples.median(&Case::new(Side::Idem, 16), |sample| sample.wal);
+        let nanos = self.framework.as_ref().and_then(Framework::judged);
+        let limit = |what, most, reached| Limit { what, most, reached };
+        [
+            limit("bytes of log per message, single, 16 lanes", 370.0, log),
+            limit("bytes of disk per claim", 130.0, disk(&self.bytes)),
+            limit("percent that a worker loses beside prune", 5.0, self.prune.as_ref().map(Prune::loss)),
+            limit("framework alone, ns per message with 16 in flight", 700.0, nanos),
+        ]
     }
 
-    /// Returns 0 if each measured line reaches its threshold and none is above its limit, 1 if one does not, 2 if the
-    /// baseline is not credible and nothing follows.
+    /// Returns 0 if each measured line reaches its threshold and none is above its limit, else 1.
     pub(crate) fn verdict(&self) -> u8 {
         let above = self.limits().iter().any(|limit| limit.reached.is_some_and(|reached| reached > limit.most));
-        match (self.below(&plan::credible()), self.below(&self.lines())) {
-            (true, _) => 2,
-            (false, below) => u8::from(below || above),
-        }
+        u8::from(above || self.below(&plan::lines(self.rows)))
     }
 
     /// Writes `target/bench/bench.json`.
     pub(crate) fn save(&self) -> Result<()> {
-        let file = crate::report::directory()?.join("bench.json");
-        let cases: Vec<Value> = self
-            .samples
-            .iter()
-            .map(|(case, samples)| json!({ "case": case.label(&self.peers), "samples": samples }))
-            .collect();
+        let case = |(case, samples): (&Case, _)| json!({ "case": case.label(), "samples": samples });
         let lines = |lines: Vec<Line>| -> Vec<Value> {
             let line = |line: &Line| json!({ "what": line.what, "least": line.least, "reached": self.reached(line) });
             lines.iter().map(line).collect()
         };
         let json = json!({
-            "bench": "all", "command": self.command, "machine": self.machine, "rounds": self.rounds, "load_at_end": self.load_at_end, "cases": cases,
-            "must_reach": lines(self.lines()), "limits": self.limits(), "credible": lines(plan::credible()),
-            "others": lines(plan::others(&self.peers)), "bytes": self.bytes, "prune": self.prune, "framework": self.framework,
-            "missing": self.missing, "exit_code": self.verdict(),
+            "command": self.command, "machine": self.machine, "rounds": self.rounds, "load_at_end": self.load_at_end,
+            "cases": self.samples.iter().map(case).collect::<Vec<_>>(), "must_reach": lines(plan::lines(self.rows)),
+            "limits": self.limits(), "others": lines(plan::others()),
+            "bytes": self.bytes, "prune": self.prune, "framework": self.framework, "missing": self.missing,
+            "exit_code": self.verdict(),
         });
-        std::fs::write(&file, format!("{json:#}\n")).with_context(|| format!("cannot write {}", file.display()))
+        save("bench.json", &json)
+    }
+}
+
+/// Returns the bytes of a claim of the large table in which it has most.
+fn disk(bytes: &[Bytes]) -> Option<f64> {
+    bytes.iter().filter(|table| table.claims >= MANY).map(|table| table.total).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_claim_of_a_large_table_is_judged() {
+        let table = |claims, total| Bytes { claims, total, heap: 0.0, primary_key: 0.0 };
+        assert_eq!(disk(&[table(100, 400.0), table(2_000_000, 128.0), table(MANY, 131.5)]), Some(131.5));
+        assert_eq!(disk(&[table(100, 400.0)]), None);
     }
 }

@@ -2,57 +2,35 @@
 
 use crate::case::{Broker, Case, Side, Size, Work};
 
-/// Returns all cases, with this number of peers.
-pub(crate) fn cases(peers: usize) -> Vec<Case> {
+/// Returns all cases.
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for lanes in [1, 16] {
-        let sides = [Side::Natural, Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench];
+        let sides = [Side::Natural, Side::Autocommit, Side::ByHand, Side::Idem, Side::Peer];
         cases.extend(sides.map(|side| Case::new(side, lanes)));
-        cases.extend((0..peers).map(|peer| Case::new(Side::Peer(peer), lanes)));
     }
     for lanes in [1, 4, 16] {
-        cases.extend(
-            [Side::Batch(100), Side::Batch(1000), Side::BatchHandler(1000), Side::Raw]
-                .map(|side| Case::new(side, lanes)),
-        );
+        cases.extend([Side::Batch(100), Side::BatchHandler(1000)].map(|side| Case::new(side, lanes)));
     }
-    // Batches of one must cost nothing.
-    cases.push(Case::new(Side::Batch(1), 16));
-    for work in [Work::Duplicates, Work::Hot] {
-        for side in [Side::ByHand, Side::Idem] {
-            cases.extend([1, 16].map(|lanes| Case::new(side, lanes).work(work)));
-        }
-        cases.extend([1, 4].map(|lanes| Case::new(Side::Batch(100), lanes).work(work)));
+    cases.push(Case::new(Side::Inbox, 16));
+    for side in [Side::ByHand, Side::Idem] {
+        cases.extend([1, 16].map(|lanes| Case::new(side, lanes).work(Work::Duplicates)));
     }
+    cases.extend([1, 4].map(|lanes| Case::new(Side::Batch(100), lanes).work(Work::Duplicates)));
     for side in [Side::ByHand, Side::Idem, Side::Batch(100)] {
         cases.push(Case::new(side, 16).work(Work::Staged));
     }
-    for size in [Size::Tenth, Size::Full] {
-        cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(size)));
-        cases.extend([Side::Batch(100), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, 4).on(size)));
-    }
+    cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(Size::Full)));
+    let sides = [Side::Batch(100), Side::BatchHandler(1000)];
+    cases.extend(sides.map(|side| Case::new(side, 4).on(Size::Full)));
     cases.push(Case::new(Side::Batch(100), 4).on(Size::Growing));
     for side in [Side::SqliteByHand, Side::Sqlite] {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
     }
-    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
-        cases.push(Case::new(Side::ByHandBroker(broker), 16));
+    for broker in Broker::ALL {
         cases.extend([(1, 16), (100, 4)].map(|(batch, lanes)| Case::new(Side::Broker(broker, batch), lanes)));
     }
     cases
-}
-
-/// The peers that do the same work: the claim and the handler's row in one transaction.
-const SAME_WORK: [&str; 2] = ["backbone-outbox", "distributed"];
-
-/// Returns a line for each peer that does the same work, or for each that does not.
-fn beside_peers(peers: &[String], same_work: bool, least: f64) -> impl Iterator<Item = Line> {
-    let idem = Case::new(Side::Idem, 16);
-    let asked = move |(_, name): &(usize, &String)| SAME_WORK.contains(&name.as_str()) == same_work;
-    let line = move |(at, name): (usize, &String)| {
-        Line::new(&format!("single, 16 lanes / {name}"), idem, Case::new(Side::Peer(at), 16), least)
-    };
-    peers.iter().enumerate().filter(asked).map(line)
 }
 
 /// A ratio or rate with its threshold.
@@ -71,7 +49,7 @@ impl Line {
 }
 
 /// Returns the required thresholds; `rows` is the number of claims in the large tables.
-pub(crate) fn lines(peers: &[String], rows: usize) -> Vec<Line> {
+pub(crate) fn lines(rows: usize) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
     let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.3)];
     let natural = Case::new(Side::Natural, 16);
@@ -81,16 +59,11 @@ pub(crate) fn lines(peers: &[String], rows: usize) -> Vec<Line> {
     let beside = Case::new(Side::Batch(100), 16);
     lines.push(Line::new("batch 100 / B, 16 lanes", beside, Case::new(Side::ByHand, 16), 5.0));
     lines.push(Line::new("batch 100 / A, 16 lanes", beside, Case::new(Side::Autocommit, 16), 2.5));
-    for lanes in [1, 4] {
-        let what = format!("batch handler of 1000 / F, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
-        lines.push(Line::new(&what, Case::new(Side::BatchHandler(1000), lanes), Case::new(Side::Raw, lanes), 0.9));
-    }
     let again = |side| Case::new(side, 16).work(Work::Duplicates);
     lines.push(Line::new("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand), 1.1));
-    let (copies, hot) = (batch.work(Work::Duplicates), batch.work(Work::Hot));
+    let copies = batch.work(Work::Duplicates);
     let a_second = "duplicates a second, batch 100, 4 lanes".to_owned();
     lines.push(Line { what: a_second, case: copies, to: None, least: 100_000.0 });
-    lines.push(Line::new("hot rows, batch 100, 4 lanes / single, 16", hot, idem.work(Work::Hot), 1.0));
     let staged = |side| Case::new(side, 16).work(Work::Staged);
     lines.push(Line::new("one outgoing, single, 16 lanes / B", staged(Side::Idem), staged(Side::ByHand), 1.3));
     lines.push(Line::new("one outgoing, batch 100, 16 lanes / B", staged(Side::Batch(100)), staged(Side::ByHand), 4.0));
@@ -102,7 +75,7 @@ pub(crate) fn lines(peers: &[String], rows: usize) -> Vec<Line> {
     let (sqlite, by_hand) = (Case::new(Side::Sqlite, 16), Case::new(Side::SqliteByHand, 16));
     lines.push(Line::new("SQLite, 16 lanes / B", sqlite, by_hand, 1.0));
     lines.extend(from_brokers());
-    lines.extend(beside_peers(peers, true, 1.05));
+    lines.push(Line::new("single, 16 lanes / backbone-outbox", idem, Case::new(Side::Peer, 16), 1.05));
     lines
 }
 
@@ -121,50 +94,20 @@ fn from_brokers() -> Vec<Line> {
     lines.into_iter().flatten().collect()
 }
 
-/// Returns the thresholds of the baseline relative to pgbench. Below them, the baseline is not credible and the run
-/// proves nothing.
-pub(crate) fn credible() -> Vec<Line> {
-    let line = |lanes| {
-        let what = format!("B / pgbench, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
-        Line::new(&what, Case::new(Side::ByHand, lanes), Case::new(Side::Pgbench, lanes), 0.6)
-    };
-    vec![line(1), line(16)]
-}
-
 /// Returns informative ratios without a threshold.
-pub(crate) fn others(peers: &[String]) -> Vec<Line> {
+pub(crate) fn others() -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
-    let hot = |side| case(side, 16).work(Work::Hot);
-    let mut lines = vec![
+    vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
-        line("batch 100 / B, 1 lane", case(Side::Batch(100), 1), case(Side::ByHand, 1)),
-        line("batch 100, 4 lanes / B, 16 lanes", case(Side::Batch(100), 4), case(Side::ByHand, 16)),
-        line("batch 100, 4 lanes / A, 16 lanes", case(Side::Batch(100), 4), case(Side::Autocommit, 16)),
-        line(
-            "batch handler of 1000, 4 lanes / A, 16 lanes",
-            case(Side::BatchHandler(1000), 4),
-            case(Side::Autocommit, 16),
-        ),
-        line("batch of 1 / single, 16 lanes", case(Side::Batch(1), 16), case(Side::Idem, 16)),
-        line("batch 1000 / batch 100, 4 lanes", case(Side::Batch(1000), 4), case(Side::Batch(100), 4)),
+        line("inbox / single, 16 lanes", case(Side::Inbox, 16), case(Side::Idem, 16)),
         line(
             "batch handler of 1000, all claims / empty",
             case(Side::BatchHandler(1000), 4).on(Size::Full),
             case(Side::BatchHandler(1000), 4),
         ),
-        line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
-        line("single natural, 1 lane / A", case(Side::Natural, 1), case(Side::Autocommit, 1)),
-        line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
         line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
-        line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
-    ];
-    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
-        let what = format!("{broker}, single, 16 lanes / B");
-        lines.push(line(&what, case(Side::Broker(broker, 1), 16), case(Side::ByHandBroker(broker), 16)));
-    }
-    lines.extend(beside_peers(peers, false, 0.0));
-    lines
+    ]
 }

@@ -13,7 +13,7 @@ use crate::message;
 use crate::options::Options;
 use crate::sides::{LANES, Sides};
 use crate::tables::run;
-use crate::worker;
+use crate::worker::{Handler, How};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Prune {
@@ -27,13 +27,13 @@ pub(crate) struct Prune {
     rate_beside: f64,
 }
 
-/// Prunes a tenth of the smaller filled table in each way. The handler's claims are kept for 30 days there.
-pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> Result<Prune> {
+/// Prunes a hundredth of the filled table in each way. The handler's claims are kept for 30 days there.
+pub(crate) async fn measure(url: &str, sides: &mut Sides<'_>, options: &Options) -> Result<Prune> {
     eprintln!("prune");
     let share = (options.rows / 100).max(1);
-    let table = sides.table(Size::Tenth)?;
+    let table = sides.table(Size::Full)?;
     let (store, claims) = (table.store.clone(), table.claims.table.clone());
-    let pruner = Postgres::options(url).schema("idem_bench_tenth").connect().await?;
+    let pruner = Postgres::options(url).schema("idem_bench_full").connect().await?;
     // Dates the claims back. This moves the rows, which never happens to claims in production, so VACUUM runs
     // afterwards.
     let age = format!(
@@ -43,7 +43,7 @@ pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> 
     let vacuum = format!("VACUUM (ANALYZE) {claims}");
     // One call then walks the whole table, as it would otherwise do in a twentieth of the retention.
     let back =
-        "INSERT INTO idem_bench_tenth.pruner AS p (id, block, caught_up_to) VALUES (1, 0, now() - interval '30 days')
+        "INSERT INTO idem_bench_full.pruner AS p (id, block, caught_up_to) VALUES (1, 0, now() - interval '30 days')
                 ON CONFLICT (id) DO UPDATE SET caught_up_to = excluded.caught_up_to";
 
     run(&mut sides.conn, age.clone()).await?;
@@ -51,18 +51,18 @@ pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> 
     run(&mut sides.conn, back.to_owned()).await?;
     let (pruned, alone) = timed(&pruner).await?;
 
-    let rate = worker::run(&store, LANES, Work::Fresh, message::fresh(2_000)?).await?;
+    let rate = run_worker(&store, 2_000).await?;
     run(&mut sides.conn, age).await?;
     run(&mut sides.conn, vacuum).await?;
     run(&mut sides.conn, back.to_owned()).await?;
     // Long enough for the whole pruning at half the speed that it had without other load.
     let count = (2.0 * rate * pruned as f64 / alone).clamp(2_000.0, 200_000.0) as usize;
-    let rate = worker::run(&store, LANES, Work::Fresh, message::fresh(count)?).await?;
+    let rate = run_worker(&store, count).await?;
     let beside = tokio::spawn(async move { timed(&pruner).await });
-    let rate_beside = worker::run(&store, LANES, Work::Fresh, message::fresh(count)?).await?;
+    let rate_beside = run_worker(&store, count).await?;
     let (_, beside) = beside.await??;
     // The comment marks the table as full, which is no longer true.
-    run(&mut sides.conn, "COMMENT ON SCHEMA idem_bench_tenth IS NULL".to_owned()).await?;
+    run(&mut sides.conn, "COMMENT ON SCHEMA idem_bench_full IS NULL".to_owned()).await?;
     Ok(Prune { claims: pruned, alone, beside, rate, rate_beside })
 }
 
@@ -71,6 +71,11 @@ impl Prune {
     pub(crate) fn loss(&self) -> f64 {
         (1.0 - self.rate_beside / self.rate) * 100.0
     }
+}
+
+async fn run_worker(store: &Postgres, messages: usize) -> Result<f64> {
+    let how = How { lanes: LANES, batch: 1, handler: Handler::Of(Work::Fresh), inbox: false };
+    how.run(store, message::fresh(messages)?).await
 }
 
 async fn timed(pruner: &Postgres) -> Result<(u64, f64)> {

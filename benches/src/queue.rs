@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use idem::adapter::{Acker, Settled, SubscribeOptions};
 use idem::{BoxError, Delivery, Source};
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
 
 /// A queue that is filled once and emptied once. Clones share it.
 #[derive(Clone)]
@@ -56,15 +58,34 @@ impl Queue {
     }
 
     /// Returns the next payload, if one is left.
-    pub(crate) fn pop(&self) -> Option<Bytes> {
+    fn pop(&self) -> Option<Bytes> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    /// Returns the next payloads, at most `most`.
-    pub(crate) fn pop_many(&self, most: usize) -> Vec<Bytes> {
-        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = most.min(waiting.len());
-        waiting.drain(..count).collect()
+    /// Processes everything with `lanes` tasks; returns the messages per second.
+    pub(crate) async fn process<F>(
+        self,
+        lanes: usize,
+        process: impl Fn(Bytes) -> F + Clone + Send + 'static,
+    ) -> Result<f64>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        for _ in 0..lanes {
+            let (queue, process) = (self.clone(), process.clone());
+            tasks.spawn(async move {
+                while let Some(payload) = queue.pop() {
+                    process(payload).await?;
+                    queue.ack();
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        self.rate()
     }
 
     /// Acks one delivery. The first tenth of the acks covers the start of the worker and its tasks; the clock then
@@ -113,10 +134,16 @@ impl Queue {
         self.0.empty.notified().await;
     }
 
-    /// Returns the acks per second while the clock ran; `None` if it was never stopped.
-    pub(crate) fn rate(&self) -> Option<f64> {
-        let took = self.0.emptied.get()?.duration_since(*self.0.started.get()?);
-        Some(self.0.timed as f64 / took.as_secs_f64())
+    /// Returns when the last delivery was acked.
+    pub(crate) fn emptied_at(&self) -> Option<Instant> {
+        self.0.emptied.get().copied()
+    }
+
+    /// Returns the acks per second while the clock ran.
+    pub(crate) fn rate(&self) -> Result<f64> {
+        let times = self.emptied_at().zip(self.0.started.get());
+        let (emptied, started) = times.context("the side ended before its queue was empty")?;
+        Ok(self.0.timed as f64 / emptied.duration_since(*started).as_secs_f64())
     }
 }
 
@@ -125,11 +152,17 @@ pub(crate) struct Deliveries {
     queue: Queue,
     name: Arc<str>,
     room: Arc<Semaphore>,
+    counts: bool,
 }
 
 impl Deliveries {
-    pub(crate) fn of(queue: Queue) -> Self {
-        Self { queue, name: "orders".into(), room: Arc::new(Semaphore::new(0)) }
+    pub(crate) fn of(queue: &Queue) -> Self {
+        Self { queue: queue.clone(), name: "orders".into(), room: Arc::new(Semaphore::new(0)), counts: true }
+    }
+
+    /// Returns a source whose acks do not count, because messages are stored first.
+    pub(crate) fn uncounted(queue: &Queue) -> Self {
+        Self { counts: false, ..Self::of(queue) }
     }
 }
 
@@ -154,7 +187,7 @@ impl Source for Deliveries {
         self.room.acquire().await?.forget();
         match self.queue.pop() {
             Some(payload) => {
-                let ack = Ack { queue: self.queue.clone(), room: self.room.clone() };
+                let ack = Ack { queue: self.counts.then(|| self.queue.clone()), room: self.room.clone() };
                 Ok((Delivery::new(self.name.clone(), payload), ack))
             }
             None => std::future::pending().await,
@@ -168,14 +201,16 @@ impl Source for Deliveries {
 
 /// Acks one delivery.
 pub(crate) struct Ack {
-    queue: Queue,
+    queue: Option<Queue>,
     room: Arc<Semaphore>,
 }
 
 impl Acker for Ack {
     async fn ack(self) -> Result<Settled, BoxError> {
         self.room.add_permits(1);
-        self.queue.ack();
+        if let Some(queue) = self.queue {
+            queue.ack();
+        }
         Ok(Settled::Sent)
     }
 

@@ -65,6 +65,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// Returns the lowest and the highest value.
+pub(crate) fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::MAX, 0.0), |(low, high): (f64, f64), value| (low.min(value), high.max(value)))
+}
+
 /// Returns the smallest value that is not below this part of the sorted values; NaN if there are none.
 pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
@@ -99,6 +104,6 @@ mod tests {
             samples.add(other, Sample { rate: by_hand, client: 0.0, wal: 0.0 });
         }
         assert_eq!(samples.ratio(&one, &other), Some(2.0));
-        assert_eq!(samples.ratio(&one, &Case::new(Side::Raw, 1)), None);
+        assert_eq!(samples.ratio(&one, &Case::new(Side::Batch(100), 1)), None);
     }
 }

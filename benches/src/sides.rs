@@ -1,24 +1,24 @@
 //! All sides, ready to run.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use sqlx::{Connection, PgConnection, PgPool};
 
-use crate::brokers::Brokers;
-use crate::by_hand::{self, ByHand, Shape};
-use crate::case::{Case, Side, Size, Work};
+use crate::by_hand::{self, ByHand};
+use crate::case::{Case, Side, Size, Work, on_broker};
+use crate::machine::cpu;
 use crate::message::{self, Claims, SCHEMA};
 use crate::options::Options;
-use crate::peers::Peer;
-use crate::pgbench::Pgbench;
 use crate::samples::Sample;
-use crate::single::cpu;
+use crate::servers::Servers;
 use crate::sqlite::Files;
 use crate::tables::{Table, log, run};
-use crate::{autocommit, batches, by_hand_brokers, raw, steady, worker};
+use crate::worker::{Handler, How};
+use crate::{autocommit, peers, steady};
 
 /// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
@@ -26,27 +26,31 @@ pub(crate) const LANES: usize = 16;
 /// The number of different messages that are delivered repeatedly.
 const SEEN: usize = 5_000;
 
-pub(crate) struct Sides {
-    url: String,
+pub(crate) struct Sides<'a> {
+    servers: &'a Servers,
     /// The connection for checks and cleanup.
     pub(crate) conn: PgConnection,
     /// The pool of the sides without idem.
     pool: PgPool,
     pub(crate) tables: Vec<Table>,
-    pgbench: Option<Pgbench>,
-    pub(crate) peers: Vec<Peer>,
+    peer: Option<PathBuf>,
     sqlite: Files,
-    pub(crate) brokers: Brokers,
     /// Messages that idem and the loop have already processed, with claims in separate tables.
     seen: Vec<Bytes>,
     twice: Table,
 }
 
-impl Sides {
+impl<'a> Sides<'a> {
     /// Connects, and fills tables of these sizes.
-    pub(crate) async fn new(url: &str, options: &Options, sizes: BTreeSet<Size>) -> Result<Self> {
+    pub(crate) async fn new(
+        servers: &'a Servers,
+        options: &Options,
+        sizes: BTreeSet<Size>,
+        peer: Option<PathBuf>,
+    ) -> Result<Self> {
+        let url = &servers.database;
         let mut conn = PgConnection::connect(url).await?;
-        if options.own_server {
+        if servers.owns_database {
             // Otherwise a checkpoint would slow down the side that runs at the time, and cause full-page writes.
             for setting in ["checkpoint_timeout = '1h'", "max_wal_size = '16GB'"] {
                 run(&mut conn, format!("ALTER SYSTEM SET {setting}")).await?;
@@ -58,24 +62,15 @@ impl Sides {
         for size in sizes {
             tables.push(Table::new(&mut conn, url, size, options.rows).await?);
         }
-        let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
+        let pool = by_hand::pool(url, LANES as u32).await?;
         let twice = Table::of(&mut conn, url, "idem_bench_twice").await?;
-        let seen = message::fresh(SEEN.min(options.rows / 20))?;
-        worker::run(&twice.store, LANES, Work::Fresh, seen.clone()).await?;
-        ByHand::new(&pool, Shape::Guarded, &again(), Work::Fresh).run(LANES, seen.clone()).await?;
-        let programs = options.peer.iter().filter_map(|(name, program)| Some((name.clone(), program.clone()?)));
-        Ok(Self {
-            url: url.to_owned(),
-            pool,
-            tables,
-            pgbench: Pgbench::new(url).ok(),
-            peers: programs.map(|(name, program)| Peer { name, program }).collect(),
-            sqlite: Files::new().await?,
-            brokers: Brokers::look(),
-            seen,
-            twice,
-            conn,
-        })
+        let seen = if options.cases().iter().any(|case| case.work == Work::Duplicates) { SEEN } else { 0 };
+        let seen = message::fresh(seen)?;
+        if !seen.is_empty() {
+            idem(Work::Fresh, LANES).run(&twice.store, seen.clone()).await?;
+            ByHand::new(&pool, &again(), Work::Fresh).run(LANES, seen.clone()).await?;
+        }
+        Ok(Self { servers, conn, pool, tables, peer, sqlite: Files::new()?, seen, twice })
     }
 
     pub(crate) fn table(&self, size: Size) -> Result<&Table> {
@@ -85,14 +80,16 @@ impl Sides {
     /// Runs one case once, and checks that the work was done.
     pub(crate) async fn measure(&mut self, case: &Case, messages: usize) -> Result<Sample> {
         self.clean(case).await?;
-        if let (Side::Broker(broker, batch), warm_up @ 1..) = (case.side, case.warm_up()) {
-            let (store, how) = (self.table(Size::Empty)?.store.clone(), (case.lanes, batch));
-            let warm = (message::fresh(messages)?, warm_up);
-            let sample = steady::run((&self.brokers, broker), &store, how, warm, &mut self.conn).await?;
-            self.verify(case, messages).await?;
+        if let Side::Broker(broker, batch) = case.side {
+            let (store, how) = (self.table(Size::Empty)?.store.clone(), How { batch, ..idem(case.work, case.lanes) });
+            let (messages, address) = ((message::fresh(messages)?, case.warm_up()), self.servers.address(broker)?);
+            let count = messages.0.len();
+            let conn = &mut self.conn;
+            let sample = on_broker!(broker, B => steady::run::<B>(address, &store, how, messages, conn).await)?;
+            self.verify(case, count).await?;
             return Ok(sample);
         }
-        let children = matches!(case.side, Side::Pgbench | Side::Peer(_));
+        let children = case.side == Side::Peer;
         let (before, time) = (log(&mut self.conn).await?, cpu(children)?);
         let rate = self.run(case, messages).await?;
         let (time, log) = (cpu(children)?.saturating_sub(time), log(&mut self.conn).await? - before);
@@ -106,41 +103,34 @@ impl Sides {
         let messages = match case.work {
             Work::Duplicates => message::repeated(&self.seen, count),
             Work::Fresh if case.size == Size::Growing => message::growing(count)?,
-            Work::Fresh | Work::Hot | Work::Staged => message::fresh(count)?,
+            Work::Fresh | Work::Staged => message::fresh(count)?,
         };
         let lanes = case.lanes;
+        let idem = idem(work, lanes);
         match case.side {
-            Side::Autocommit => autocommit::run(&self.pool, lanes, work == Work::Hot, messages).await,
-            Side::ByHand => {
-                let claims = self.by_hand(case)?;
-                ByHand::new(&self.pool, Shape::Guarded, &claims, work).run(lanes, messages).await
+            Side::Autocommit => autocommit::run(&self.pool, lanes, messages).await,
+            Side::ByHand => ByHand::new(&self.pool, &self.by_hand(case)?, work).run(lanes, messages).await,
+            Side::Idem => idem.run(&self.store(case)?.store, messages).await,
+            Side::Natural => How { handler: Handler::Natural, ..idem }.run(&self.store(case)?.store, messages).await,
+            Side::Inbox => How { inbox: true, ..idem }.run(&self.store(case)?.store, messages).await,
+            Side::Batch(batch) => How { batch, ..idem }.run(&self.store(case)?.store, messages).await,
+            Side::BatchHandler(batch) => {
+                How { batch, handler: Handler::Whole, ..idem }.run(&self.store(case)?.store, messages).await
             }
-            Side::Idem => worker::run(&self.store(case)?.store, lanes, work, messages).await,
-            Side::Natural => worker::run_natural(&self.store(case)?.store, lanes, messages).await,
-            Side::Batch(most) => batches::run(&self.store(case)?.store, lanes, most, work, messages).await,
-            Side::BatchHandler(most) => {
-                batches::run_batch_handler(&self.store(case)?.store, lanes, most, messages).await
+            Side::Peer => {
+                let program = self.peer.as_ref().context("backbone-outbox was not built")?;
+                peers::run(program, &self.servers.database, lanes, count).await
             }
-            Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
-            Side::Pgbench => self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await,
-            Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
-            Side::ByHandBroker(broker) => {
-                let by_hand = ByHand::new(&self.pool, Shape::Guarded, &self.by_hand(case)?, work);
-                by_hand_brokers::run(&self.brokers, broker, &by_hand, lanes, messages).await
-            }
-            Side::Broker(broker, batch) => {
-                let store = &self.table(Size::Empty)?.store;
-                self.brokers.run(broker, store, (lanes, batch), messages).await
-            }
+            Side::Broker(..) => bail!("a side from a broker is measured behind its warm-up"),
         }
     }
 
     fn store(&self, case: &Case) -> Result<&Table> {
         match case.work {
             Work::Duplicates => Ok(&self.twice),
-            Work::Fresh | Work::Hot | Work::Staged => self.table(case.size),
+            Work::Fresh | Work::Staged => self.table(case.size),
         }
     }
 
@@ -156,12 +146,11 @@ impl Sides {
     /// Removes the previous side's rows. Large tables keep the added rows, which are few.
     async fn clean(&mut self, case: &Case) -> Result<()> {
         let text = format!(
-            "TRUNCATE idem_bench.effects, idem_bench.by_hand, idem_bench.pgbench, {SCHEMA}.processed_messages,
-                 idem_bench.by_hand_outbox, {SCHEMA}.outbox_messages;
-             TRUNCATE idem_bench.hot; INSERT INTO idem_bench.hot SELECT generate_series(0, 199)"
+            "TRUNCATE idem_bench.effects, idem_bench.by_hand, {SCHEMA}.processed_messages,
+                 idem_bench.by_hand_outbox, {SCHEMA}.outbox_messages"
         );
         run(&mut self.conn, text).await?;
-        if matches!(case.side, Side::Peer(_)) {
+        if case.side == Side::Peer {
             run(&mut self.conn, "DROP SCHEMA IF EXISTS idem_bench_peer CASCADE".to_owned()).await?;
         }
         Ok(())
@@ -170,38 +159,36 @@ impl Sides {
     /// Checks that no side skipped work: each message has its effect, once.
     async fn verify(&mut self, case: &Case, messages: usize) -> Result<()> {
         let text = format!(
-            "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot),
+            "SELECT (SELECT count(*) FROM idem_bench.effects),
                  (SELECT count(*) FROM idem_bench.by_hand_outbox) + (SELECT count(*) FROM {SCHEMA}.outbox_messages)"
         );
-        let (effects, counted, staged): (i64, i64, i64) =
-            sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
+        let (effects, staged): (i64, i64) = sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
         let due = match (case.side, case.work) {
-            // pgbench runs whole transactions for each client; the others count for themselves.
-            (Side::Pgbench | Side::Peer(_) | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
-            (_, Work::Fresh) => (messages as i64, 0, 0),
-            (_, Work::Hot) => (0, messages as i64, 0),
-            (_, Work::Staged) => (messages as i64, 0, messages as i64),
-            (_, Work::Duplicates) => (0, 0, 0),
+            // They count for themselves.
+            (Side::Peer | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
+            (_, Work::Fresh) => (messages as i64, 0),
+            (_, Work::Staged) => (messages as i64, messages as i64),
+            (_, Work::Duplicates) => (0, 0),
         };
-        if (effects, counted, staged) != due {
-            bail!(
-                "{messages} messages made {effects} rows, were counted {counted} times and staged {staged} messages: \
-                 {due:?} is right"
-            );
+        if (effects, staged) != due {
+            bail!("{messages} messages made {effects} rows and staged {staged} messages: {due:?} is right");
         }
-        let idem = matches!(case.side, Side::Idem | Side::Batch(_) | Side::BatchHandler(_));
-        if idem && case.size == Size::Empty && case.work != Work::Duplicates {
-            let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
-            let claims: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
-            ensure!(claims == messages as i64, "{messages} messages made {claims} claims");
-        }
-        if case.side == Side::Natural {
-            let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
-            let claims: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
-            ensure!(claims == 0, "a natural handler made {claims} claims");
-        }
+        let claims = match case.side {
+            _ if case.size != Size::Empty || case.work == Work::Duplicates => return Ok(()),
+            Side::Idem | Side::Inbox | Side::Batch(_) | Side::BatchHandler(_) => messages as i64,
+            Side::Natural => 0,
+            _ => return Ok(()),
+        };
+        let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
+        let found: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
+        ensure!(found == claims, "{messages} messages made {found} claims");
         Ok(())
     }
+}
+
+/// Returns the settings of idem with its defaults.
+fn idem(work: Work, lanes: usize) -> How {
+    How { lanes, batch: 1, handler: Handler::Of(work), inbox: false }
 }
 
 /// Returns the loop's claims of the repeated messages.

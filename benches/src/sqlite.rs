@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use idem::prelude::*;
 use sha2::{Digest, Sha256};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection, SqliteConnection};
 use tokio::sync::Mutex;
-use tokio::task::JoinSet;
 
 use crate::message::OrderPaid;
 use crate::queue::{Deliveries, Queue};
@@ -31,8 +30,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) async fn new() -> Result<Self> {
-        let directory = crate::report::directory()?;
+    pub(crate) fn new() -> Result<Self> {
+        let directory = crate::servers::directory()?;
         let file = |name: &str| directory.join(name);
         Ok(Self { idem: file("idem.sqlite"), by_hand: file("by_hand.sqlite") })
     }
@@ -42,8 +41,8 @@ impl Files {
         let (count, queue) = (messages.len(), Queue::new(messages));
         let mut conn = fresh(&self.idem).await?;
         let store = Sqlite::connect(&self.idem.display().to_string()).await?;
-        let worker = Worker::new("bench", store, Deliveries::of(queue.clone())).handler::<paid>().concurrency(lanes);
-        let rate = worker::drive(worker, queue).await?;
+        let worker = Worker::new("bench", store, Deliveries::of(&queue)).handler::<paid>().concurrency(lanes);
+        let rate = worker::drive(worker, &queue).await?;
         verify(&mut conn, count).await?;
         Ok(rate)
     }
@@ -51,29 +50,20 @@ impl Files {
     /// Returns the loop's messages per second. The tasks share one connection and wait for each other, because SQLite
     /// allows one writer at a time.
     pub(crate) async fn by_hand(&self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
-        let (count, queue) = (messages.len(), Queue::new(messages));
+        let count = messages.len();
         let mut conn = fresh(&self.by_hand).await?;
         let table = "CREATE TABLE claims (handler_id INTEGER NOT NULL, key BLOB NOT NULL, fingerprint BLOB NOT NULL,
             processed_at INTEGER, PRIMARY KEY (handler_id, key)) WITHOUT ROWID;
             CREATE INDEX dated ON claims (processed_at) WHERE processed_at IS NOT NULL";
         sqlx::raw_sql(table).execute(&mut conn).await?;
         let writer = Arc::new(Mutex::new(open(&self.by_hand).await?));
-        let mut tasks = JoinSet::new();
-        for _ in 0..lanes {
-            let (writer, queue) = (writer.clone(), queue.clone());
-            tasks.spawn(async move {
-                while let Some(payload) = queue.pop() {
-                    process(&mut *writer.lock().await, &payload).await?;
-                    queue.ack();
-                }
-                anyhow::Ok(())
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
+        let process = move |payload: Bytes| {
+            let writer = writer.clone();
+            async move { process(&mut *writer.lock().await, &payload).await }
+        };
+        let rate = Queue::new(messages).process(lanes, process).await?;
         verify(&mut conn, count).await?;
-        queue.rate().context("the loop ended before its queue was empty")
+        Ok(rate)
     }
 }
 

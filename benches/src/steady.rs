@@ -1,22 +1,23 @@
-//! A worker from a broker that marks no redeliveries, once it has stored the first messages: until then it does work
-//! that the other sides do not.
+//! A worker from a broker, behind a warm-up. A worker on Kafka stores the first messages of each partition, and does work
+//! then that the other sides do not.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use idem::{BoxError, Delivery, Postgres, Source};
-use idem_brokers::{Broker as Client, Kafka, Nats, RabbitMq};
+use idem_brokers::Broker as Client;
 use idem_test::Tapped;
 use idem_test::tap::Tap;
 use sqlx::PgConnection;
 use tokio::sync::watch;
 
-use crate::brokers::{Brokers, NAME, worker_on};
-use crate::case::Broker;
+use crate::machine::cpu;
 use crate::queue::Queue;
 use crate::samples::Sample;
-use crate::single::cpu;
 use crate::tables::log;
-use crate::worker;
+use crate::worker::{self, How};
+
+/// The name of the queue, stream or topic.
+pub(crate) const NAME: &str = "idem-bench";
 
 /// Takes deliveries while it is open. It is closed from the end of the warm-up until all other messages are published. It
 /// does not count: a rebalance in the warm-up brings some messages twice.
@@ -48,27 +49,12 @@ impl Tap for Gate {
     }
 }
 
-/// Runs a worker with these lanes and this batch size, and measures the messages behind a warm-up of this many. They
-/// are published when all of the warm-up is processed, and that is not measured.
-pub(crate) async fn run(
-    (brokers, broker): (&Brokers, Broker),
-    store: &Postgres,
-    how: (usize, usize),
-    messages: (Vec<Bytes>, usize),
-    conn: &mut PgConnection,
-) -> Result<Sample> {
-    let address = brokers.address(broker).context("the broker's address is not set")?;
-    match broker {
-        Broker::RabbitMq => from::<RabbitMq>(address, store, how, messages, conn).await,
-        Broker::Nats => from::<Nats>(address, store, how, messages, conn).await,
-        Broker::Kafka => from::<Kafka>(address, store, how, messages, conn).await,
-    }
-}
-
-async fn from<B: Client>(
+/// Runs a worker, and measures the messages behind a warm-up of this many. They are published when all of the warm-up is
+/// processed, and that is not measured.
+pub(crate) async fn run<B: Client>(
     address: &str,
     store: &Postgres,
-    how: (usize, usize),
+    how: How,
     (messages, warm_up): (Vec<Bytes>, usize),
     conn: &mut PgConnection,
 ) -> Result<Sample> {
@@ -81,7 +67,7 @@ async fn from<B: Client>(
     let queue = Queue::pausing_after(messages, first.len());
     let (open, gate) = watch::channel(true);
     let source = Tapped::new(B::default_source(address, NAME).await?, Gate(gate));
-    let worker = worker::drive(worker_on(source, store, how, queue.clone()), queue.clone());
+    let worker = worker::drive(worker::counted(how.worker(store, source), &queue), &queue);
     let begin = async {
         queue.paused().await;
         open.send_replace(false);

@@ -1,4 +1,4 @@
-//! idem's tables with existing claims: none, a tenth, or all of the requested number.
+//! idem's tables with existing claims: none, or the requested number.
 
 use anyhow::{Context, Result};
 use idem::Postgres;
@@ -32,7 +32,6 @@ impl Table {
     pub(crate) async fn new(conn: &mut PgConnection, url: &str, size: Size, rows: usize) -> Result<Self> {
         let (schema, rows) = match size {
             Size::Empty => (SCHEMA, 0),
-            Size::Tenth => ("idem_bench_tenth", rows / 10),
             Size::Full => ("idem_bench_full", rows),
             Size::Growing => ("idem_bench_growing", rows),
         };

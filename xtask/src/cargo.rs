@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
@@ -35,6 +35,16 @@ pub(crate) fn announce(command: &Command) -> String {
     let args = command.get_args().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
     eprintln!("\n$ cargo {args}");
     args
+}
+
+/// Runs a program in the directory of development builds: cargo's own runs would select other features, and build again.
+pub(crate) fn run_built(program: &str, args: &[&str]) -> Result<()> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    eprintln!("\n$ {program} {}", args.join(" "));
+    let status = Command::new(target.join("debug").join(program)).args(args).status();
+    let status = status.with_context(|| format!("cannot run {program}"))?;
+    ensure!(status.success(), "{program} {} failed ({status})", args.join(" "));
+    Ok(())
 }
 
 /// Prints the command, runs it with this terminal, then prints how long it took.

@@ -9,12 +9,12 @@ use crate::cargo::{cargo, run};
 use crate::services::Up;
 use crate::{demo, model, mutants, test};
 
-/// The feature sets of the facade that a user may select, each checked separately.
+/// The feature sets of the facade that a user may select, each checked separately; the examples with the default ones, which
+/// are SQLite alone.
 const FEATURES: &[&[&str]] = &[
-    &[],
+    &["--examples"],
     &["--no-default-features"],
     &["--no-default-features", "--features", "postgres"],
-    &["--no-default-features", "--features", "sqlite"],
     &["--no-default-features", "--features", "protobuf"],
     &["--no-default-features", "--features", "rabbitmq"],
     &["--no-default-features", "--features", "nats"],
@@ -52,7 +52,7 @@ fn minute_of_suspects(servers: &Up) -> Result<()> {
 /// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
-    model::search(&model::Options::small())?;
+    model::search(&["--small".to_owned()])?;
     idem_services::tools()?;
     thread::scope(|scope| {
         // The servers' packages come from the network, while the compiler has work.
@@ -62,11 +62,11 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
         linted
     })?;
     // All the following checks share the servers.
-    let servers = Up::new(false)?;
+    let servers = Up::new()?;
     if options.full {
         demo::small()?;
-        demo::small_relays()?;
-        demo::small_external()?;
+        demo::small_run(&["--relay", "--messages", "300", "--kills", "3"])?;
+        demo::small_run(&["external", "--messages", "300", "--kills", "3"])?;
         minute_of_suspects(&servers)?;
         mutants::run(&mutants::Options::default())?;
     } else {

@@ -1,13 +1,11 @@
 //! `cargo xtask demo`: kills workers, injects server faults, and prints a ledger.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::Args;
 
-use crate::cargo::{cargo, root, run};
+use crate::cargo::{cargo, run, run_built};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -30,41 +28,17 @@ pub(crate) fn demo(options: &Options) -> Result<()> {
 /// Runs the campaign with a few messages in each mode, on all brokers at once: a run takes about 30 seconds, most of which
 /// it waits.
 pub(crate) fn small() -> Result<()> {
-    build()?;
+    idem_services::prepare()?;
+    // In the build profile of the tests, so that little is rebuilt.
+    run(&mut cargo(["build", "--workspace", "--all-features", "--bin", "idem-demo"]))?;
     thread::scope(|scope| {
-        let start = |broker| scope.spawn(move || tested(&["--all", "--small", "--only", broker]));
+        let start = |broker| scope.spawn(move || small_run(&["--all", "--small", "--only", broker]));
         let brokers = ["rabbitmq", "nats", "kafka"].map(start);
         brokers.into_iter().try_for_each(|broker| broker.join().map_err(|_| anyhow!("the demo panicked"))?)
     })
 }
 
-/// Runs the outbox on each broker with a few messages. A run takes about a minute on a busy machine: two faults of
-/// servers, and a lease for each killed relay.
-pub(crate) fn small_relays() -> Result<()> {
-    build()?;
-    tested(&["--relay", "--messages", "300", "--kills", "3"])
-}
-
-/// Pays at a provider, with a few messages and a few killed workers.
-pub(crate) fn small_external() -> Result<()> {
-    build()?;
-    tested(&["external", "--messages", "300", "--kills", "3"])
-}
-
-/// Builds the demo in the build profile of the tests, so that little is rebuilt.
-fn build() -> Result<()> {
-    idem_services::prepare()?;
-    run(&mut cargo(["build", "--workspace", "--all-features", "--bin", "idem-demo"]))
-}
-
-/// Runs the demo that was built.
-fn tested(args: &[&str]) -> Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let mut demo = Command::new(target.join("debug").join("idem-demo"));
-    eprintln!("\n$ idem-demo {}", args.join(" "));
-    let status = demo.args(args).status().context("cannot run the demo")?;
-    if !status.success() {
-        bail!("idem-demo {} failed ({status})", args.join(" "));
-    }
-    Ok(())
+/// Runs the demo that [`small`] has built.
+pub(crate) fn small_run(args: &[&str]) -> Result<()> {
+    run_built("idem-demo", args)
 }

@@ -6,19 +6,17 @@ mod ci;
 mod demo;
 mod failures;
 mod matrix;
-mod measured;
 mod model;
 mod mutants;
 mod program;
 mod services;
-mod soak;
 mod suites;
 mod test;
 mod tree;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Every chore of this repository is one command.")]
@@ -35,9 +33,9 @@ enum Chore {
         what: services::What,
     },
     /// Measure idem side by side with its alternatives.
-    Bench(bench::Options),
+    Bench(Passed),
     /// Run a worker for an hour at half of its load, and print what grows.
-    Soak(soak::Options),
+    Soak(Passed),
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
@@ -47,21 +45,29 @@ enum Chore {
     /// Apply deliberate defects, one at a time, and check that a named test catches each.
     Mutants(mutants::Options),
     /// Search all states of a model of the protocol: each rule must hold, and be needed.
-    Model(model::Options),
+    Model(Passed),
     /// Run the tests that depend on server versions, on old and new servers, and print one table.
     Matrix(matrix::Options),
+}
+
+/// The arguments of another program, which explains them.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+struct Passed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
-        Chore::Bench(options) => bench::run(&options),
-        Chore::Soak(options) => soak::soak(&options),
+        Chore::Bench(options) => bench::measure(&[], &options.args),
+        Chore::Soak(options) => bench::measure(&["soak"], &options.args),
         Chore::Test(options) => test::test(&options),
         Chore::Ci(options) => ci::run_all(&options),
         Chore::Demo(options) => demo::demo(&options),
         Chore::Mutants(options) => mutants::run(&options),
-        Chore::Model(options) => model::search(&options),
+        Chore::Model(options) => model::search(&options.args),
         Chore::Matrix(options) => matrix::run(&options),
     };
     match done {

@@ -1,30 +1,17 @@
 //! Test programs, as cargo has built them.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
+use serde_json::Value;
 
 /// A test program.
 pub(crate) struct Program {
     pub(crate) executable: PathBuf,
     /// The directory of its package, in which cargo runs it.
     pub(crate) package: PathBuf,
-}
-
-/// The part of cargo's messages about an executable that is needed here.
-#[derive(Deserialize)]
-struct Artifact {
-    manifest_path: PathBuf,
-    executable: PathBuf,
-    profile: Profile,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
 }
 
 impl Program {
@@ -37,29 +24,26 @@ impl Program {
 
     /// Returns the test programs that cargo's messages name.
     fn named(messages: &str) -> Vec<Self> {
-        let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
-        let tests = artifacts.filter(|artifact| artifact.profile.test);
-        let program = |artifact: Artifact| Self {
-            executable: artifact.executable,
-            package: artifact.manifest_path.parent().map(Path::to_owned).unwrap_or_default(),
+        let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let tests = messages.filter(|message| message["profile"]["test"] == true);
+        let program = |message: Value| {
+            let package = Path::new(message["manifest_path"].as_str()?).parent()?;
+            Some(Self { executable: message["executable"].as_str()?.into(), package: package.to_owned() })
         };
-        tests.map(program).collect()
-    }
-
-    /// Returns the same program under another name in this directory, where the next build does not replace it: a linker
-    /// writes a new file. Fails if the directory is on another file system.
-    pub(crate) fn kept_in(&self, dir: &Path) -> Result<Self> {
-        fs::create_dir_all(dir)?;
-        let executable = dir.join(self.executable.file_name().context("cargo named no executable")?);
-        fs::hard_link(&self.executable, &executable)
-            .with_context(|| format!("cannot link {}", executable.display()))?;
-        Ok(Self { executable, package: self.package.clone() })
+        tests.filter_map(program).collect()
     }
 
     /// Returns the command that runs the program as cargo does. The path of shared libraries, which the tests of macros
     /// need, is inherited: `cargo run` has set it for this program.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(&self.executable);
+        self.command_by(&[])
+    }
+
+    /// As [`command`](Self::command), run by this program.
+    pub(crate) fn command_by(&self, runner: &[&str]) -> Command {
+        let mut words = runner.iter().map(OsStr::new).chain([self.executable.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
             command.env_remove(name);
         }

@@ -31,8 +31,8 @@ pub(crate) fn run(what: What) -> Result<()> {
     Ok(())
 }
 
-/// The servers for the duration of one chore. Servers that this chore started are stopped with it, unless they are to
-/// be kept.
+/// The servers for the duration of one chore. Those that this chore started are stopped with it: `cargo xtask services up`
+/// before it keeps them.
 pub(crate) struct Up {
     /// The addresses, as variables of the environment.
     pub(crate) env: Vec<(&'static str, String)>,
@@ -40,14 +40,14 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    pub(crate) fn new(keep: bool) -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         // The tools that build the clients are installed first.
         idem_services::tools()?;
         let ran_before = idem_services::status().iter().any(|status| status.url.is_some());
         let all = idem_services::up()?;
         tell(&all);
         let env = all.into_iter().filter_map(|status| Some((status.variable, status.url?))).collect();
-        Ok(Self { env, end: !keep && !ran_before })
+        Ok(Self { env, end: !ran_before })
     }
 }
 

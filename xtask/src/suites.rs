@@ -38,12 +38,13 @@ pub(crate) fn run_all(env: &[(&str, String)], checks: impl FnOnce() -> Result<()
     programs.sort_by(|a, b| (is_last(a), &a.package, &a.executable).cmp(&(is_last(b), &b.package, &b.executable)));
     let (waiting, busy): (VecDeque<_>, VecDeque<_>) = programs.into_iter().partition(waits);
     let (waiting, busy) = (Mutex::new(waiting), Mutex::new(busy));
+    let [waiting, busy] = [&waiting, &busy].map(|row| || row.lock().unwrap_or_else(PoisonError::into_inner));
     let mut failed = thread::scope(|scope| -> Result<Vec<String>> {
         // When the tests that wait have ended, this row takes others from their end: one program with a few threads does
         // not keep the processor busy, since all tests wait for a disk.
-        let waiting = scope.spawn(|| run_row(|| pop(&waiting, End::Front).or_else(|| pop(&busy, End::Back)), env));
+        let waiting = scope.spawn(|| run_row(|| waiting().pop_front().or_else(|| busy().pop_back()), env));
         let checked = checks();
-        let mut failed = run_row(|| pop(&busy, End::Front), env)?;
+        let mut failed = run_row(|| busy().pop_front(), env)?;
         failed.extend(waiting.join().map_err(|_| anyhow!("a row of test programs panicked"))??);
         failed.extend(checked.err().map(|error| format!("{error:#}")));
         Ok(failed)
@@ -66,20 +67,6 @@ fn is_last(program: &Program) -> bool {
 
 fn waits(program: &Program) -> bool {
     WAITING.iter().any(|dir| program.package.starts_with(root().join(dir)))
-}
-
-/// An end of a row of programs.
-enum End {
-    Front,
-    Back,
-}
-
-fn pop(programs: &Mutex<VecDeque<Program>>, end: End) -> Option<Program> {
-    let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
-    match end {
-        End::Front => programs.pop_front(),
-        End::Back => programs.pop_back(),
-    }
 }
 
 /// Runs one program after another. Returns those that failed, with their failed tests.

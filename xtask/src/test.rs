@@ -5,15 +5,12 @@ use std::{env, thread};
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::{cargo, run};
+use crate::cargo::{cargo, run, run_built};
 use crate::services::Up;
 use crate::suites;
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Leave the servers running.
-    #[arg(long)]
-    keep: bool,
     /// Arguments for `cargo test`; then only those tests run.
     #[arg(last = true)]
     args: Vec<String>,
@@ -22,24 +19,24 @@ pub(crate) struct Options {
 /// How many tests of one suite run at once, if the environment says so.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// The examples that end by themselves. They run as for a user: with default features and without servers.
-const RUN: &[&str] = &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "outbox", "crashes"];
-/// As [`RUN`], in the package of `examples/services`.
-const RUN_SERVICES: &[&str] = &["http", "avro", "request", "payments"];
+/// The examples that end by themselves.
+const RUN: &[&str] = &[
+    "quickstart",
+    "by_hand",
+    "events",
+    "ordering",
+    "batch",
+    "dead_letters",
+    "outbox",
+    "crashes",
+    "http",
+    "avro",
+    "request",
+    "payments",
+];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
-/// The examples that tests run, because they need a server, a signal or arguments.
-#[cfg(test)]
-const RUN_BY_TESTS: &[(&str, &str)] = &[
-    ("service", "tests/workers.rs"),
-    ("operator", "tests/operator.rs"),
-    ("rabbitmq", "tests/faults/tests/faults/example.rs"),
-    ("ordering_rabbitmq", "tests/faults/tests/faults/example.rs"),
-    ("nats", "tests/faults/tests/faults/example.rs"),
-    ("kafka", "tests/faults/tests/faults/example.rs"),
-];
-
-/// Runs the examples, then the tests; or only the tests that the arguments name.
+/// Runs the tests and the examples; or only the tests that the arguments name.
 pub(crate) fn test(options: &Options) -> Result<()> {
     test_beside(options, || Ok(()))
 }
@@ -48,15 +45,14 @@ pub(crate) fn test(options: &Options) -> Result<()> {
 pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     idem_services::prepare()?;
     idem_services::pooler()?;
-    let servers = Up::new(options.keep)?;
+    let servers = Up::new()?;
     let mut env = servers.env.clone();
     if env::var_os(THREADS).is_none() {
         // Tests wait for servers more than they compute.
         env.push((THREADS, (2 * thread::available_parallelism()?.get()).to_string()));
     }
     if options.args.is_empty() {
-        examples()?;
-        return suites::run_all(&env, checks);
+        return suites::run_all(&env, || examples().and_then(|()| checks()));
     }
     // One failure must not hide others.
     let mut tests = cargo(["test", "--all-features", "--no-fail-fast"]);
@@ -66,16 +62,13 @@ pub(crate) fn test_beside(options: &Options, checks: impl FnOnce() -> Result<()>
     run(tests.args(&options.args).envs(env))
 }
 
+/// Runs the examples, which are built with the tests, without servers.
 fn examples() -> Result<()> {
-    for (package, names) in [("idem-rs", RUN), ("idem-examples", RUN_SERVICES)] {
-        // All at once: `cargo run` links one after another.
-        run(&mut cargo(["build", "--package", package, "--examples"]))?;
-        for name in names {
-            run(&mut cargo(["run", "--package", package, "--example", name]))?;
-        }
-    }
     for name in TESTED {
-        run(&mut cargo(["test", "--example", name]))?;
+        run(&mut cargo(["test", "--workspace", "--all-features", "--example", name]))?;
+    }
+    for name in RUN {
+        run_built(&format!("examples/{name}"), &[])?;
     }
     Ok(())
 }
@@ -91,6 +84,16 @@ mod tests {
     use super::*;
     use crate::cargo::root;
 
+    /// The examples that tests run, because they need a server, a signal or arguments.
+    const RUN_BY_TESTS: &[(&str, &str)] = &[
+        ("service", "tests/workers.rs"),
+        ("operator", "tests/operator.rs"),
+        ("rabbitmq", "tests/faults/tests/faults/example.rs"),
+        ("ordering_rabbitmq", "tests/faults/tests/faults/example.rs"),
+        ("nats", "tests/faults/tests/faults/example.rs"),
+        ("kafka", "tests/faults/tests/faults/example.rs"),
+    ];
+
     #[test]
     fn each_example_is_run_in_one_way() {
         let mut files = Vec::new();
@@ -102,8 +105,7 @@ mod tests {
             }
         }
         let by_tests = RUN_BY_TESTS.iter().map(|(name, _)| name);
-        let mut named: Vec<_> =
-            RUN.iter().chain(RUN_SERVICES).chain(TESTED).chain(by_tests).map(ToString::to_string).collect();
+        let mut named: Vec<_> = RUN.iter().chain(TESTED).chain(by_tests).map(ToString::to_string).collect();
         files.sort();
         named.sort();
         assert_eq!(files, named, "the files on the left, the lists on the right");

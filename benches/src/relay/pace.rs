@@ -1,16 +1,15 @@
-//! From commit to confirm at a fixed rate, in one process; and from publish to confirm, without a database.
+//! From commit to confirm at a fixed rate, in one process.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use idem::Postgres;
 use idem::outbox::{Outgoing, StoreOutbox};
 use idem_brokers::Broker as Client;
 use serde::Serialize;
 use sqlx::PgPool;
+use tokio::task::JoinSet;
 use tokio::time::interval;
 use uuid::Uuid;
 
@@ -33,34 +32,30 @@ pub(super) async fn relay<B: Client>(sides: &mut Sides, address: &str, (rate, se
     let client = sides.prepare::<B>(address).await?;
     let messages = (rate * seconds).ceil() as usize;
     let confirms = Confirms::new(messages);
-    let (pool, outbox) = (sides.pool.clone(), sides.store.outbox(OUTBOX));
-    let commit = move |number| commit(pool.clone(), outbox.clone(), number);
-    let committing = tokio::spawn(at_rate(rate, messages, commit));
+    let committing = tokio::spawn(commit_all(sides.pool.clone(), sides.store.outbox(OUTBOX), rate, messages));
     let published = sides.relay::<B>(address, &confirms, confirms.all());
-    let both = async { tokio::try_join!(published, async { committing.await? }) };
-    let ((), (committed, reached)) = both.await?;
+    let ((), (committed, reached)) = tokio::try_join!(published, async { committing.await? })?;
     sides.verify().await?;
     client.delete().await?;
     sample(committed, &confirms.times(), reached)
 }
 
-/// Publishes a message at each tick.
-pub(super) async fn bare<B: Client>(sides: &mut Sides, address: &str, (rate, seconds): (f64, f64)) -> Result<Sample> {
-    let client = sides.prepare::<B>(address).await?;
-    let messages = (rate * seconds).ceil() as usize;
-    let confirms = Confirms::new(messages);
-    let publish = |number| {
-        let (client, confirms) = (&client, &confirms);
-        async move {
-            let (id, begun) = (Uuid::new_v4(), Instant::now());
-            client.publish(&[payload(number)]).await?;
-            confirms.add(id);
-            Ok((id, begun))
-        }
-    };
-    let (published, reached) = at_rate(rate, messages, publish).await?;
-    client.delete().await?;
-    sample(published, &confirms.times(), reached)
+/// Begins a commit at each tick, whether the earlier ones have ended or not. Returns their times, and how many have ended per
+/// second, up to the last one.
+async fn commit_all(
+    pool: PgPool,
+    outbox: StoreOutbox<Postgres>,
+    rate: f64,
+    messages: usize,
+) -> Result<(Vec<(Uuid, Instant)>, f64)> {
+    let (mut running, began) = (JoinSet::new(), Instant::now());
+    let mut ticks = interval(Duration::from_secs_f64(1.0 / rate));
+    for number in 0..messages {
+        ticks.tick().await;
+        running.spawn(commit(pool.clone(), outbox.clone(), number));
+    }
+    let times = running.join_all().await.into_iter().collect::<Result<_>>()?;
+    Ok((times, messages as f64 / began.elapsed().as_secs_f64()))
 }
 
 /// Stages a message in a transaction. Returns its id, and when COMMIT was answered.
@@ -72,29 +67,6 @@ async fn commit(pool: PgPool, outbox: StoreOutbox<Postgres>, number: usize) -> R
     let committed = Instant::now();
     outbox.wake();
     Ok((id, committed))
-}
-
-/// Begins one future at each tick, whether the earlier ones have ended or not. Returns their times, and how many have ended
-/// per second, up to the last one.
-async fn at_rate<F>(rate: f64, messages: usize, begin: impl Fn(usize) -> F) -> Result<(Vec<(Uuid, Instant)>, f64)>
-where
-    F: Future<Output = Result<(Uuid, Instant)>>,
-{
-    let (mut running, mut times, began) = (FuturesUnordered::new(), Vec::with_capacity(messages), Instant::now());
-    let mut ticks = interval(Duration::from_secs_f64(1.0 / rate));
-    for number in 0..messages {
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => break,
-                Some(done) = running.next() => times.push(done?),
-            }
-        }
-        running.push(begin(number));
-    }
-    while let Some(done) = running.next().await {
-        times.push(done?);
-    }
-    Ok((times, messages as f64 / began.elapsed().as_secs_f64()))
 }
 
 /// Measures behind the first tenth, as the rates do: a relay that starts has to connect, and meanwhile messages are committed.

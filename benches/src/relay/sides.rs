@@ -1,9 +1,8 @@
 //! One run of one side.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use idem::{Postgres, Relay};
 use idem_brokers::Broker as Client;
@@ -13,10 +12,8 @@ use uuid::Uuid;
 
 use super::counted::{Confirms, Counted};
 use super::staged::{NAME, OUTBOX, fill, payload};
-use crate::by_hand::{self, Shape};
-use crate::case::Broker;
+use crate::by_hand;
 use crate::message::{self, SCHEMA};
-use crate::peers::Peer;
 use crate::sides::LANES;
 use crate::tables::run;
 
@@ -25,8 +22,8 @@ pub(super) const CONCURRENCY: usize = 500;
 /// The number of keys of the side with keys: enough that the order of each does not limit the throughput.
 const KEYS: usize = 10_000;
 
-/// One message of a key is under way at a time, and backbone-outbox publishes one at a time: these sides get a part of
-/// the messages, or they would run for minutes.
+/// One message of a key is under way at a time: the side of one key gets a part of the messages, or it would run for
+/// minutes.
 pub(super) const PART: usize = 20;
 
 /// How many other messages a relay deletes for each that is measured behind them, with and without the open transaction.
@@ -52,26 +49,10 @@ pub(super) enum Side {
     Open,
     /// A loop that publishes from memory.
     Bare,
-    /// backbone-outbox, which publishes to RabbitMQ here.
-    Peer,
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Relay, Self::Keyed, Self::Hot, Self::Behind, Self::Open, Self::Bare, Self::Peer];
-
-    /// Returns whether it is measured with this broker.
-    pub(super) fn is_on(self, broker: Broker) -> bool {
-        self != Self::Peer || broker == Broker::RabbitMq
-    }
-
-    /// Returns how many of the messages of a run it publishes.
-    fn part(self, messages: usize) -> usize {
-        match self {
-            Self::Hot | Self::Peer => messages.div_ceil(PART),
-            Self::Relay | Self::Keyed | Self::Behind | Self::Open | Self::Bare => messages,
-        }
-    }
+    pub(super) const ALL: [Self; 6] = [Self::Relay, Self::Keyed, Self::Hot, Self::Behind, Self::Open, Self::Bare];
 }
 
 pub(super) struct Sides {
@@ -81,30 +62,27 @@ pub(super) struct Sides {
     pub(super) store: Postgres,
     /// The pool of the transactions that stage at a fixed rate.
     pub(super) pool: PgPool,
-    /// backbone-outbox, or why it is not measured.
-    pub(super) peer: Result<Peer, String>,
 }
 
 impl Sides {
-    pub(super) async fn new(url: &str, given: Option<(String, Option<PathBuf>)>) -> Result<Self> {
+    pub(super) async fn new(url: &str) -> Result<Self> {
         let mut conn = PgConnection::connect(url).await?;
         message::tables(&mut conn).await?;
         let store = Postgres::options(url).schema(SCHEMA).connect().await?;
-        let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
-        Ok(Self { url: url.to_owned(), conn, store, pool, peer: found(given) })
+        let pool = by_hand::pool(url, LANES as u32).await?;
+        Ok(Self { url: url.to_owned(), conn, store, pool })
     }
 
     /// Returns the messages per second of one side.
     pub(super) async fn run<B: Client>(&mut self, address: &str, side: Side, messages: usize) -> Result<f64> {
-        let (client, messages) = (self.prepare::<B>(address).await?, side.part(messages));
+        let client = self.prepare::<B>(address).await?;
         let rate = match side {
             Side::Relay => self.publish::<B>(address, (0, messages), 0).await?,
             Side::Keyed => self.publish::<B>(address, (0, messages), KEYS).await?,
-            Side::Hot => self.publish::<B>(address, (0, messages), 1).await?,
+            Side::Hot => self.publish::<B>(address, (0, messages.div_ceil(PART)), 1).await?,
             Side::Behind => self.publish::<B>(address, (OTHERS * messages, messages), 0).await?,
             Side::Open => self.publish_beside_open::<B>(address, messages).await?,
             Side::Bare => bare(&client, messages).await?,
-            Side::Peer => self.run_peer(&client, messages).await?,
         };
         client.delete().await?;
         Ok(rate)
@@ -137,16 +115,6 @@ impl Sides {
         Ok(rate)
     }
 
-    /// Runs the program of backbone-outbox, and checks that the messages are there.
-    async fn run_peer<B: Client>(&mut self, client: &B, messages: usize) -> Result<f64> {
-        run(&mut self.conn, "DROP SCHEMA IF EXISTS idem_bench_peer CASCADE".to_owned()).await?;
-        let peer = self.peer.as_ref().map_err(|why| anyhow!("{why}"))?;
-        let rate = peer.run(&self.url, 1, messages).await?;
-        let there = client.left().await?;
-        ensure!(there >= messages as u64, "{there} of {messages} messages have arrived");
-        Ok(rate)
-    }
-
     /// Empties the outbox, and creates the queue, stream or topic.
     pub(super) async fn prepare<B: Client>(&mut self, address: &str) -> Result<B> {
         run(&mut self.conn, format!("TRUNCATE {SCHEMA}.outbox_messages")).await?;
@@ -175,15 +143,6 @@ impl Sides {
         let left: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
         ensure!(left == 0, "{left} messages are still in the outbox");
         Ok(())
-    }
-}
-
-/// Returns the peer, or why there is none.
-fn found(given: Option<(String, Option<PathBuf>)>) -> Result<Peer, String> {
-    match given {
-        Some((name, Some(program))) => Ok(Peer { name, program }),
-        Some((name, None)) => Err(format!("{name} does not build, see target/bench/{name}.log")),
-        None => Err("backbone-outbox: no program was given".to_owned()),
     }
 }
 

@@ -16,17 +16,15 @@ pub(crate) const LOOK: Duration = Duration::from_secs(5);
 
 const LOOKS: usize = 12;
 
-/// One minute of a soak. Memory and sockets are the medians of its looks; connections and tables are those of its end.
+/// One minute of a soak. Memory is the median of its looks; connections and tables are those of its end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Minute {
     /// All messages so far.
     pub(crate) processed: u64,
     /// Messages per second, from the third look to the last.
     pub(crate) rate: f64,
-    /// Megabytes.
-    pub(crate) resident: f64,
-    pub(crate) anonymous: f64,
-    pub(crate) sockets: f64,
+    /// Megabytes that the process has allocated.
+    pub(crate) memory: f64,
     pub(crate) connections: f64,
     pub(crate) claims: Table,
     pub(crate) inbox: Table,
@@ -44,15 +42,11 @@ pub(crate) struct Table {
 impl Minute {
     /// Measures the next minute.
     pub(crate) async fn measure(ticks: &mut Interval, worker: &Process, conn: &mut PgConnection) -> Result<Self> {
-        let (mut resident, mut anonymous, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
-        let mut looks = Vec::new();
+        let (mut memory, mut looks) = (Vec::new(), Vec::new());
         for _ in 0..LOOKS {
             ticks.tick().await;
             looks.push((Instant::now(), worker.processed()));
-            let memory = worker.memory()?;
-            resident.push(memory.resident);
-            anonymous.push(memory.anonymous);
-            sockets.push(worker.sockets()? as f64);
+            memory.push(worker.memory()?);
         }
         let ((began, first), (ended, processed)) = (looks[2], looks[LOOKS - 1]);
         let rate = processed.saturating_sub(first) as f64 / ended.duration_since(began).as_secs_f64();
@@ -62,15 +56,14 @@ impl Minute {
         let connections = sqlx::query_scalar(text).fetch_one(&mut *conn).await?;
         let (claims, inbox) =
             (Table::look(conn, "processed_messages").await?, Table::look(conn, "inbox_messages").await?);
-        let [resident, anonymous, sockets] = [resident, anonymous, sockets].map(median);
-        Ok(Self { processed, rate, resident, anonymous, sockets, connections, claims, inbox })
+        Ok(Self { processed, rate, memory: median(memory), connections, claims, inbox })
     }
 
     /// Returns the heading of the lines.
     pub(crate) fn heading() -> &'static str {
-        "RSS is the resident memory, anon the part that the process has allocated (RssAnon), database the number of its\n\
-         connections to PostgreSQL. Tables are measured at the end of the minute, with their indexes.\n\n\
-         minute processed   per s  RSS MB anon MB database sockets  claims MB      live      dead  inbox MB     live     dead"
+        "Memory is what the process has allocated (RssAnon), database the number of its connections to PostgreSQL. Tables are\n\
+         measured at the end of the minute, with their indexes.\n\n\
+         minute processed   per s  memory MB database  claims MB      live      dead  inbox MB     live     dead"
     }
 }
 
@@ -89,8 +82,8 @@ impl Table {
 
 impl fmt::Display for Minute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { processed, rate, resident, anonymous, sockets, connections, claims, inbox } = self;
-        write!(f, "{processed:>9} {rate:>7.0} {resident:>7.2} {anonymous:>7.2} {connections:>8} {sockets:>7} ")?;
+        let Self { processed, rate, memory, connections, claims, inbox } = self;
+        write!(f, "{processed:>9} {rate:>7.0} {memory:>10.2} {connections:>8} ")?;
         write!(f, "{:>10.2} {:>9} {:>9} ", claims.size, claims.live, claims.dead)?;
         write!(f, "{:>9.3} {:>8} {:>8}", inbox.size, inbox.live, inbox.dead)
     }

@@ -18,8 +18,8 @@ mod worker;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use idem_brokers::{Broker as Client, Kafka, Nats, RabbitMq};
+use anyhow::{Result, ensure};
+use idem_brokers::Broker as Client;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
@@ -29,11 +29,11 @@ use self::process::Process;
 use self::publisher::Pace;
 use self::verdict::Verdict;
 use self::worker::{KEPT, NAME, SCHEMA};
-use crate::brokers::Brokers;
-use crate::case::Broker;
+use crate::case::on_broker;
 use crate::machine::{Machine, load};
 use crate::message;
 use crate::options::Soak;
+use crate::servers::Servers;
 use crate::tables::run;
 
 pub(crate) use self::worker::work;
@@ -44,14 +44,9 @@ const REST: Duration = Duration::from_secs(180);
 
 /// Runs the soak and prints its lines. Returns 0 if all targets are reached, 1 if one is not, 2 if the run was too
 /// short.
-pub(crate) async fn measure(url: &str, options: &Soak) -> Result<u8> {
-    let brokers = Brokers::look();
-    let address = brokers.address(options.broker).context("the broker's address is not set")?;
-    match options.broker {
-        Broker::RabbitMq => on::<RabbitMq>(url, address, options).await,
-        Broker::Nats => on::<Nats>(url, address, options).await,
-        Broker::Kafka => on::<Kafka>(url, address, options).await,
-    }
+pub(crate) async fn measure(servers: &Servers, options: &Soak) -> Result<u8> {
+    let address = servers.address(options.broker)?;
+    on_broker!(options.broker, B => on::<B>(&servers.database, address, options).await)
 }
 
 async fn on<B: Client>(url: &str, address: &str, options: &Soak) -> Result<u8> {
@@ -64,7 +59,7 @@ async fn on<B: Client>(url: &str, address: &str, options: &Soak) -> Result<u8> {
     println!("worker      one message per transaction from {}, claims kept for six minutes\n", options.broker);
     println!("{}", Minute::heading());
 
-    let worker = Process::start(options.broker)?;
+    let worker = Process::start(options.broker, url, address)?;
     let (pace, paced) = watch::channel(Pace::Backlog);
     let published = AtomicU64::new(0);
     let publish = publisher::run(&client, paced, &published, || worker.processed());
@@ -97,7 +92,7 @@ async fn watched(
     conn: &mut PgConnection,
     worker: &Process,
     pace: &watch::Sender<Pace>,
-    count: usize,
+    count: u64,
 ) -> Result<Vec<Minute>> {
     let mut ticks = interval(LOOK);
     ticks.tick().await;

@@ -22,20 +22,12 @@ pub(crate) struct Process {
     processed: Arc<AtomicU64>,
 }
 
-/// Megabytes of memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Memory {
-    /// Including the pages of files, such as the program itself, which the kernel may drop and read again.
-    pub(crate) resident: f64,
-    /// What the process has allocated.
-    pub(crate) anonymous: f64,
-}
-
 impl Process {
-    pub(crate) fn start(broker: Broker) -> Result<Self> {
-        let broker = broker.to_possible_value().context("the broker has no name")?;
+    pub(crate) fn start(broker: Broker, url: &str, address: &str) -> Result<Self> {
+        let name = broker.to_possible_value().context("the broker has no name")?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["soak-worker", "--broker", broker.get_name()]);
+        command.args(["soak-worker", "--broker", name.get_name()]);
+        command.env("DATABASE_URL", url).env(broker.variable(), address);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let pid = child.id().context("the worker has ended")?;
         let mut lines = BufReader::new(child.stdout.take().context("the worker has no output")?).lines();
@@ -56,25 +48,11 @@ impl Process {
         self.processed.load(Relaxed)
     }
 
-    pub(crate) fn memory(&self) -> Result<Memory> {
-        let status = self.read("status")?;
-        let megabytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
-            let kibibytes: f64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
-            anyhow::Ok(kibibytes * 1024.0 / 1e6)
-        };
-        Ok(Memory { resident: megabytes("VmRSS")?, anonymous: megabytes("RssAnon")? })
-    }
-
-    /// Returns the number of open sockets: connections to PostgreSQL and to the broker, and a few of the runtime.
-    pub(crate) fn sockets(&self) -> Result<usize> {
-        let files = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).context("the worker has ended")?;
-        let links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
-        Ok(links.filter(|link| link.to_string_lossy().starts_with("socket:")).count())
-    }
-
-    fn read(&self, file: &str) -> Result<String> {
-        std::fs::read_to_string(format!("/proc/{}/{file}", self.pid)).context("the worker has ended")
+    /// Returns the megabytes that the process has allocated, without the pages of files, such as the program itself.
+    pub(crate) fn memory(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).context("the worker has ended")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no such line")?;
+        Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0 / 1e6)
     }
 
     /// Ends the worker, which finishes what runs.

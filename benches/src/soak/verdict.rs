@@ -45,10 +45,9 @@ impl Verdict {
         let (claims, inbox) = (tables(|minute| minute.claims), tables(|minute| minute.inbox));
         let line = |what, value, limit| Line { what, value, limit };
         let lines = vec![
-            line("growth of the worker's memory (RssAnon), MB", grown(|minute| minute.anonymous), MEMORY),
+            line("growth of the worker's memory (RssAnon), MB", grown(|minute| minute.memory), MEMORY),
             // Half a connection, because the growth is an estimate.
             line("growth of connections to PostgreSQL", grown(|minute| minute.connections), 0.5),
-            line("growth of the worker's sockets", grown(|minute| minute.sockets), 0.5),
             line("bloat of the claims: growth beyond that of live claims, MB", bloat(&claims), noise(&claims)),
             line("bloat of the inbox: growth, MB", growth(&sizes(&inbox)), noise(&inbox)),
             line("lost messages", lost as f64, 0.0),
@@ -133,7 +132,7 @@ mod tests {
 
     fn steady(_: f64) -> Minute {
         let claims = Table { size: 50.0, live: 300_000.0, dead: 0.0 };
-        Minute { anonymous: 20.0, connections: 20.0, sockets: 22.0, claims, ..Minute::default() }
+        Minute { memory: 20.0, connections: 20.0, claims, ..Minute::default() }
     }
 
     fn code(minute: impl Fn(f64) -> Minute) -> u8 {
@@ -143,7 +142,7 @@ mod tests {
     #[test]
     fn each_kind_of_growth_is_a_miss() {
         assert_eq!(code(steady), 0);
-        assert_eq!(code(|at| Minute { anonymous: 20.0 + at * 0.03, ..steady(at) }), 1);
+        assert_eq!(code(|at| Minute { memory: 20.0 + at * 0.03, ..steady(at) }), 1);
         assert_eq!(code(|at| Minute { connections: 20.0 + at * 0.1, ..steady(at) }), 1);
         assert_eq!(code(|at| Minute { inbox: Table { size: at * 0.1, ..Table::default() }, ..steady(at) }), 1);
         assert_eq!(code(|at| Minute { claims: Table { size: 50.0 + at, ..steady(at).claims }, ..steady(at) }), 1);

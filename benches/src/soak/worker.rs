@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use idem::prelude::*;
-use idem_brokers::{Broker as Client, Kafka, Nats, RabbitMq};
+use idem_brokers::Broker as Client;
 use sqlx::PgConnection;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::brokers::Brokers;
-use crate::case::Broker;
+use crate::case::{Broker, on_broker};
 use crate::message::{EFFECT, IDEM, OrderPaid};
 
 /// The name of the queue, stream or topic.
@@ -50,14 +49,8 @@ async fn order_paid_or_failed(
 
 /// Runs the worker until the standard input ends, which it does if the parent process ends, too. Prints the number of
 /// processed messages continually.
-pub(crate) async fn work(url: &str, broker: Broker) -> Result<()> {
-    let brokers = Brokers::look();
-    let address = brokers.address(broker).context("the broker's address is not set")?;
-    match broker {
-        Broker::RabbitMq => run(url, RabbitMq::source(address, NAME).await?).await,
-        Broker::Nats => run(url, Nats::source(address, NAME).await?).await,
-        Broker::Kafka => run(url, Kafka::source(address, NAME).await?).await,
-    }
+pub(crate) async fn work(url: &str, broker: Broker, address: &str) -> Result<()> {
+    on_broker!(broker, B => run(url, B::source(address, NAME).await?).await)
 }
 
 async fn run(url: &str, source: impl idem::Source) -> Result<()> {

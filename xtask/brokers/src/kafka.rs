@@ -50,8 +50,12 @@ impl Kafka {
     /// # Errors
     /// The broker cannot be reached or refuses it.
     pub async fn publish_to(&self, partition: i32, payloads: &[Vec<u8>]) -> Result<()> {
+        self.publish_by(|| partition, payloads).await
+    }
+
+    async fn publish_by(&self, partition: impl Fn() -> i32, payloads: &[Vec<u8>]) -> Result<()> {
         for window in payloads.chunks(WINDOW) {
-            confirmed(window.iter().map(|payload| self.send(partition, payload)).collect::<Result<_>>()?).await?;
+            confirmed(window.iter().map(|payload| self.send(partition(), payload)).collect::<Result<_>>()?).await?;
         }
         Ok(())
     }
@@ -134,16 +138,9 @@ impl Broker for Kafka {
     }
 
     async fn publish(&self, payloads: &[Vec<u8>]) -> Result<()> {
-        for window in payloads.chunks(WINDOW) {
-            let mut acks = Vec::with_capacity(window.len());
-            for payload in window {
-                // Round-robin, so that a copy is usually in another partition than its original.
-                let partition = self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(self.partitions);
-                acks.push(self.send(partition, payload)?);
-            }
-            confirmed(acks).await?;
-        }
-        Ok(())
+        // Round-robin, so that a copy is usually in another partition than its original.
+        let next = || self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(self.partitions);
+        self.publish_by(next, payloads).await
     }
 
     async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) -> Result<()> {

@@ -8,8 +8,9 @@ use lapin::options::{
     BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions,
     QueueDeclareOptions, QueueDeleteOptions,
 };
+
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -133,8 +134,7 @@ impl Broker for RabbitMq {
                 confirms.push(self.channel.basic_publish("".into(), queue, options, payload, properties).await?);
             }
             for confirm in confirms {
-                let confirm = confirm.await?;
-                ensure!(confirm.is_ack() && confirm.take_message().is_none(), "RabbitMQ refused a message");
+                accepted(confirm.await?)?;
             }
         }
         Ok(())
@@ -153,9 +153,7 @@ impl Broker for RabbitMq {
         let (queue, options) =
             (self.queue.as_str().into(), BasicPublishOptions { mandatory: true, ..Default::default() });
         let confirm = self.channel.basic_publish("".into(), queue, options, payload, properties.with_headers(table));
-        let confirm = confirm.await?.await?;
-        ensure!(confirm.is_ack() && confirm.take_message().is_none(), "RabbitMQ refused a message");
-        Ok(())
+        accepted(confirm.await?.await?)
     }
 
     async fn left(&self) -> Result<u64> {
@@ -189,6 +187,11 @@ impl Broker for RabbitMq {
     async fn recording_sink(address: &str, name: &str) -> Result<Self::Sink> {
         Ok(idem::RabbitMq::connect(address).await?.exchange(name))
     }
+}
+
+fn accepted(confirm: Confirmation) -> Result<()> {
+    ensure!(confirm.is_ack() && confirm.take_message().is_none(), "RabbitMQ refused a message");
+    Ok(())
 }
 
 /// Reads the major version of the server from its first frame, which lapin does not expose.

@@ -1,84 +1,110 @@
-//! Runs every broker in every mode and prints one line each.
+//! The runs of a command, one line each.
 
 use anyhow::{Result, bail};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
-use crate::faults::Fault;
-use crate::load::Load;
-use crate::mode::Mode;
-use crate::run::{directory, run};
+use crate::disruptions::Event;
+use crate::harness::directory;
+use crate::mode::{Load, Mode};
 use crate::servers::Servers;
+use crate::{relay, run};
 
 /// How many deviations are listed for each line.
 const LISTED: usize = 20;
 
-/// The server faults of each run.
-const FAULTS: &[Fault] = &[Fault::Freeze, Fault::Crash, Fault::Restart];
+/// The faults of servers in a run of workers.
+const FAULTS: [Event; 3] = [Event::Freeze, Event::Crash, Event::Restart];
 
-/// The runs of a campaign.
-pub(crate) struct Campaign {
+/// One run.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    pub(crate) broker: &'static str,
+    pub(crate) mode: Mode,
+    /// The relays of an outbox are killed, instead of the workers.
+    pub(crate) relay: bool,
     pub(crate) load: Load,
-    /// Only the runs whose lines begin with this.
-    pub(crate) only: Option<String>,
-    /// One server fault per run.
-    pub(crate) small: bool,
+    pub(crate) faults: Vec<Event>,
     pub(crate) seed: u64,
 }
 
-/// Runs the campaign. Fails if any run had deviations.
-pub(crate) async fn all(campaign: &Campaign) -> Result<()> {
-    println!("seed {}", campaign.seed);
-    // Otherwise a name that no line begins with would be a success.
-    let begin = campaign.only.as_deref().unwrap_or_default();
-    let brokers = [RabbitMq::NAME, Nats::NAME, Kafka::NAME];
-    let lines =
-        || brokers.iter().flat_map(|broker| Mode::all().into_iter().map(move |mode| format!("{broker} {mode}")));
-    if !lines().any(|line| line.starts_with(begin)) {
-        bail!("no line of the campaign begins with {begin:?}");
+/// The outcome of a run.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    /// The totals in one line.
+    pub(crate) line: String,
+    /// All deviations.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Run {
+    /// Returns the run of a broker that was asked for.
+    pub(crate) fn new(broker: &'static str, mode: Mode, relay: bool, load: &Load, seed: u64) -> Self {
+        Self { broker, mode, relay, load: load.clone(), faults: FAULTS.to_vec(), seed }
     }
-    let mut wrong = 0;
-    wrong += modes::<RabbitMq>(campaign).await?;
-    wrong += modes::<Nats>(campaign).await?;
-    wrong += modes::<Kafka>(campaign).await?;
+
+    /// Returns every broker in every mode. A small run has one fault, so that each broker has all three.
+    pub(crate) fn all(small: bool, seed: u64) -> Vec<Self> {
+        let load = match small {
+            true => Load { messages: 300, duplicates: 20, kills: Some(2), workers: 2 },
+            false => Load { messages: 4000, duplicates: 20, kills: None, workers: 3 },
+        };
+        let mut runs = Vec::new();
+        for broker in BROKERS {
+            for (number, mode) in Mode::all().into_iter().enumerate() {
+                let run = Self::new(broker, mode, false, &load, seed + number as u64);
+                let faults = if small { vec![FAULTS[number % 3]] } else { FAULTS.to_vec() };
+                runs.push(Self { faults, ..run });
+            }
+        }
+        runs
+    }
+
+    /// Returns the beginning of its line.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}{}", self.broker, if self.relay { "relay " } else { "" }, self.mode)
+    }
+}
+
+/// The names of all brokers.
+pub(crate) const BROKERS: [&str; 3] = [RabbitMq::NAME, Nats::NAME, Kafka::NAME];
+
+/// Plays these runs. Fails if any of them had deviations.
+pub(crate) async fn play(runs: &[Run]) -> Result<()> {
+    // Otherwise a name that no line begins with would be a success.
+    if runs.is_empty() {
+        bail!("no line of the campaign begins with that");
+    }
+    let wrong = on::<RabbitMq>(runs).await? + on::<Nats>(runs).await? + on::<Kafka>(runs).await?;
     if wrong > 0 {
         bail!("{wrong} of the runs were not as they must be");
     }
     Ok(())
 }
 
-/// Runs on one broker, with one set of servers. Returns how many runs had deviations.
-async fn modes<B: Broker>(campaign: &Campaign) -> Result<u64> {
-    let Campaign { load, only, small, seed } = campaign;
-    let mut modes: Vec<(usize, Mode)> = Mode::all().into_iter().enumerate().collect();
-    let begin = only.as_deref().unwrap_or_default();
-    modes.retain(|(_, mode)| format!("{} {mode}", B::NAME).starts_with(begin));
-    if modes.is_empty() {
-        return Ok(0);
-    }
-    let mut servers = Servers::start::<B>().await?;
-    let mut wrong = 0;
-    for (number, mode) in modes {
-        // A small run has one fault, so that each broker has all three.
-        let faults = if *small { &FAULTS[number % 3..][..1] } else { FAULTS };
-        let named = format!("{:8} {mode:16}", B::NAME);
-        let verdict = match run::<B>(load, mode, faults, seed + number as u64, &mut servers).await {
-            Ok(ledger) => {
-                println!("{named} {}", ledger.line());
-                let texts: Vec<String> = ledger.wrong().collect();
-                texts.iter().take(LISTED).for_each(|text| println!("    {text}"));
-                if texts.len() > LISTED {
-                    println!("    and {} more", texts.len() - LISTED);
-                }
-                texts.is_empty()
-            }
-            Err(error) => {
-                println!("{named} ENDED: {error:#}");
-                false
-            }
+/// Plays those of one broker, with one set of servers. Returns how many had deviations.
+async fn on<B: Broker>(runs: &[Run]) -> Result<u64> {
+    let (mut servers, mut wrong) = (None, 0);
+    for run in runs.iter().filter(|run| run.broker == B::NAME) {
+        let servers = match &mut servers {
+            Some(servers) => servers,
+            none => none.insert(Servers::start::<B>().await?),
         };
-        if !verdict {
+        let played = match run.relay {
+            true => relay::run::<B>(run, servers).await,
+            false => run::run::<B>(run, servers).await,
+        };
+        let Ledger { line, wrong: texts } = played.unwrap_or_else(|error| Ledger {
+            line: format!("ENDED: {error:#}"),
+            wrong: vec!["it has no result".to_owned()],
+        });
+        println!("{:24} {line} (seed {}){}", run.name(), run.seed, if texts.is_empty() { "" } else { ": WRONG" });
+        texts.iter().take(LISTED).for_each(|text| println!("    {text}"));
+        if texts.len() > LISTED {
+            println!("    and {} more", texts.len() - LISTED);
+        }
+        if !texts.is_empty() {
             wrong += 1;
-            println!("    the logs of its workers are in {}", directory(&format!("{} {mode}", B::NAME)).display());
+            println!("    the logs of its processes are in {}", directory(&run.name()).display());
         }
     }
     Ok(wrong)

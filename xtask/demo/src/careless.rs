@@ -7,8 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::PgConnection;
 
-use crate::effects::write;
 use crate::fate::Fate;
+use crate::handler::write;
 use crate::journal::Event;
 use crate::plan::Order;
 use crate::watched::Watch;

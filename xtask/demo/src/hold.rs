@@ -40,7 +40,10 @@ impl Signals {
 
     /// Ends the hold, if there is one.
     pub(crate) fn release(&self) -> Result<()> {
-        absent(remove_file(hold(&self.dir)))
+        match remove_file(hold(&self.dir)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot remove a signal"),
+            _ => Ok(()),
+        }
     }
 
     /// Lets the first worker that is about to ack after a commit end itself instead.
@@ -99,13 +102,6 @@ fn hold(dir: &Path) -> PathBuf {
 
 fn end(dir: &Path) -> PathBuf {
     dir.join("end-one")
-}
-
-fn absent(removed: std::io::Result<()>) -> Result<()> {
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot remove a signal"),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

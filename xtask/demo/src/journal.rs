@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 /// An event of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// The message was delivered for the first time, as far as the broker knows.
     Delivered,
@@ -31,28 +32,6 @@ pub(crate) enum Event {
     Killing,
 }
 
-impl Event {
-    const ALL: [(Self, char); 9] = [
-        (Self::Delivered, 'd'),
-        (Self::Redelivered, 'r'),
-        (Self::Settled, 's'),
-        (Self::Begun, 'b'),
-        (Self::Ended, 'n'),
-        (Self::Duplicate, 'x'),
-        (Self::Written, 'w'),
-        (Self::Ending, 'e'),
-        (Self::Killing, 'k'),
-    ];
-
-    fn letter(self) -> char {
-        Self::ALL.iter().find(|(event, _)| *event == self).map_or('?', |(_, letter)| *letter)
-    }
-
-    fn parse(letter: char) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == letter).map(|(event, _)| *event)
-    }
-}
-
 /// The journal as written by a worker, one line for each event.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal(Arc<Mutex<File>>);
@@ -65,9 +44,10 @@ impl Journal {
 
     /// Writes each event immediately, without a buffer that a kill would discard.
     pub(crate) fn note(&self, event: Event, id: u64) {
-        let line = format!("{} {id}\n", event.letter());
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = file.write_all(line.as_bytes()) {
+        let written = serde_json::to_string(&(event, id)).map_err(Into::into);
+        // At once, so that a process that is killed meanwhile leaves no half of a line in front of the next.
+        if let Err(error) = written.and_then(|line| file.write_all(format!("{line}\n").as_bytes())) {
             // Without its journal, a worker proves nothing.
             eprintln!("cannot write the journal: {error}");
             std::process::exit(3);
@@ -117,9 +97,8 @@ impl Reader {
         let end = self.rest.rfind('\n').map_or(0, |end| end + 1);
         let lines: String = self.rest.drain(..end).collect();
         for line in lines.lines() {
-            let (letter, id) = line.split_once(' ').context("a damaged journal")?;
-            let event = letter.chars().next().and_then(Event::parse).context("a damaged journal")?;
-            self.sum.add(event, id.parse().context("a damaged journal")?);
+            let (event, id) = serde_json::from_str(line).context("a damaged journal")?;
+            self.sum.add(event, id);
         }
         Ok(())
     }

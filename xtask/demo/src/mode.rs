@@ -1,4 +1,4 @@
-//! How the workers consume messages.
+//! How much a run has to do, and how the workers consume messages.
 
 use std::fmt;
 
@@ -14,6 +14,24 @@ pub(crate) struct Mode {
     /// Let the handler take each batch as a whole.
     #[arg(long)]
     pub(crate) whole: bool,
+}
+
+/// The amount of work.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Load {
+    /// The number of messages.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub(crate) messages: u64,
+    /// The percentage of messages that are published twice.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub(crate) duplicates: u64,
+    /// How often a worker is killed, 5 by default; some of the kills are between commit and ack. With `--relay`, how
+    /// often a relay is killed, 20 by default; some of the kills are between confirm and delete.
+    #[arg(long)]
+    pub(crate) kills: Option<usize>,
+    /// How many workers, or relays with `--relay`, run concurrently.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=5))]
+    pub(crate) workers: u64,
 }
 
 /// The batch size of the campaign.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::fate::{End, Fate};
+use crate::fate::Fate;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,11 @@ impl Order {
     pub(crate) fn has_key(&self) -> bool {
         !matches!(self.fate, Fate::Undecodable | Fate::Keyless)
     }
+}
+
+/// Returns the number of the message with this key, unless it has the key of another one.
+pub(crate) fn number(key: &str) -> Option<u64> {
+    key.strip_prefix("order-")?.parse().ok()
 }
 
 /// Every message that is JSON has a number.
@@ -115,12 +120,6 @@ impl Plan {
             groups.entry((order.key.as_str(), alone)).or_default().push(order);
         }
         groups
-    }
-
-    /// Returns how many messages must have an effect.
-    pub(crate) fn effects(&self) -> u64 {
-        let has_effect = |group: &&Vec<&Order>| group.iter().any(|order| order.fate.end() == End::Effect);
-        self.by_key().values().filter(has_effect).count() as u64
     }
 }
 

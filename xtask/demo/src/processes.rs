@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use idem_brokers::Broker;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::process::{Child, ChildStdin, Command};
@@ -13,6 +14,9 @@ use tokio::time::timeout;
 
 use crate::hold::Signals;
 use crate::journal::{Reader, Sum};
+use crate::mode::Mode;
+use crate::servers::{DATABASE, Servers};
+use crate::worker::Role;
 
 /// A worker process, or another one with a journal.
 pub(crate) struct WorkerProcess {
@@ -26,13 +30,13 @@ pub(crate) struct WorkerProcess {
 
 /// All processes of one kind, including dead ones.
 pub(crate) struct Processes {
-    /// The kind: "worker".
-    kind: &'static str,
+    /// What they do.
+    kind: String,
     dir: PathBuf,
     /// The arguments of each, and the addresses of its servers.
     call: Vec<String>,
-    env: Vec<(&'static str, String)>,
-    pub(crate) alive: Vec<WorkerProcess>,
+    env: [(&'static str, String); 2],
+    alive: Vec<WorkerProcess>,
     pub(crate) signals: Signals,
     dead: Vec<Reader>,
     started: usize,
@@ -44,27 +48,29 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Creates the state without any process. The workers write to this directory, which is emptied.
-    pub(crate) fn new(
-        kind: &'static str,
-        dir: &Path,
-        call: Vec<String>,
-        env: Vec<(&'static str, String)>,
-    ) -> Result<Self> {
+    /// Creates the state without any process. The processes write to this directory, which is emptied.
+    pub(crate) fn new<B: Broker>(role: Role, mode: Mode, dir: &Path, servers: &Servers) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let call = [B::NAME.to_owned(), format!("--role={}", role.name())].into_iter().chain(mode.args()).collect();
+        let env = [(DATABASE, servers.database().to_owned()), (B::VARIABLE, servers.broker().to_owned())];
         Ok(Self {
-            kind,
+            kind: role.name(),
             dir: dir.to_owned(),
             call,
+            env,
             alive: Vec::new(),
             signals: Signals::new(dir),
-            env,
             dead: Vec::new(),
             started: 0,
             killers: Vec::new(),
             ended: Vec::new(),
         })
+    }
+
+    /// Gives each process these arguments, too.
+    pub(crate) fn give(&mut self, args: &[&str]) {
+        self.call.extend(args.iter().map(ToString::to_string));
     }
 
     /// Starts a worker.
@@ -122,8 +128,8 @@ impl Processes {
             tokio::time::sleep(Duration::from_millis(1)).await;
             process.journal.read()?;
             if process.journal.sum.in_hand() > 0 {
-                let kill = |process: &mut WorkerProcess| process.child.start_kill().map_err(Into::into);
-                return self.end(process, kill).await.map(Some);
+                process.child.start_kill()?;
+                return self.bury(process).await.map(Some);
             }
             process.signal(Signal::SIGCONT)?;
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -132,12 +138,8 @@ impl Processes {
         Ok(None)
     }
 
-    async fn end(
-        &mut self,
-        mut process: WorkerProcess,
-        kill: impl FnOnce(&mut WorkerProcess) -> Result<()>,
-    ) -> Result<&Sum> {
-        kill(&mut process)?;
+    /// Waits for the end of a process that was killed.
+    async fn bury(&mut self, mut process: WorkerProcess) -> Result<&Sum> {
         let status = timeout(Duration::from_secs(30), process.child.wait()).await;
         let status = status.with_context(|| format!("{} does not end", process.name))??;
         ensure!(killed(status), "{} was not killed ({status}):\n{}", process.name, process.last_words());

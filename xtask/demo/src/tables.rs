@@ -23,22 +23,15 @@ pub(crate) struct Tables {
     connection: PgConnection,
 }
 
-/// The progress of the work.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Claims with a date.
-    pub(crate) processed: u64,
-    /// Rows that wait in the inbox.
-    pub(crate) scheduled: u64,
+    /// Messages that are processed.
+    pub(crate) done: u64,
     /// Dead letters.
     pub(crate) dead: u64,
-}
-
-/// The effects of a message.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Effects {
-    pub(crate) rows: u64,
-    pub(crate) amount: i64,
+    /// Messages that wait in the database.
+    pub(crate) waiting: u64,
 }
 
 /// A summary of an inbox row.
@@ -104,13 +97,10 @@ impl Tables {
         self.rows(sql, arguments).await?.pop().context("a query without an answer")
     }
 
-    /// Returns the progress of the work.
-    pub(crate) async fn progress(&mut self) -> Result<Progress> {
-        let sql = "SELECT (SELECT count(*) FROM idem_demo.processed_messages WHERE processed_at IS NOT NULL),
-                   (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead'),
-                   (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead')";
+    /// Returns the progress of the work by this query.
+    pub(crate) async fn progress(&mut self, sql: &'static str) -> Result<Progress> {
         let row = self.row(sql, &[]).await?;
-        Ok(Progress { processed: unsigned(&row, 0), scheduled: unsigned(&row, 1), dead: unsigned(&row, 2) })
+        Ok(Progress { done: unsigned(&row, 0), dead: unsigned(&row, 1), waiting: unsigned(&row, 2) })
     }
 
     /// Makes messages that wait because of a lost connection due now: ten such waits take most of a minute.
@@ -120,11 +110,10 @@ impl Tables {
         self.rows(due, &[]).await.map(drop)
     }
 
-    /// Returns the effects of each message.
-    pub(crate) async fn effects(&mut self) -> Result<HashMap<u64, Effects>> {
-        let sql = "SELECT message, count(*), sum(amount)::bigint FROM demo.effects GROUP BY message";
-        let rows = self.rows(sql, &[]).await?;
-        Ok(rows.iter().map(|row| (unsigned(row, 0), Effects { rows: unsigned(row, 1), amount: row.get(2) })).collect())
+    /// Returns how many effects each message has.
+    pub(crate) async fn effects(&mut self) -> Result<HashMap<u64, u64>> {
+        let rows = self.rows("SELECT message, count(*) FROM demo.effects GROUP BY message", &[]).await?;
+        Ok(rows.iter().map(|row| (unsigned(row, 0), unsigned(row, 1))).collect())
     }
 
     /// Returns the number of accounts whose balance differs from the sum of their effects, and the sum of all balances.

@@ -5,12 +5,12 @@ use std::fmt;
 
 use crate::fate::{COMMITTED, CONFLICT, End};
 use crate::plan::{Order, Plan};
-use crate::tables::{Effects, InboxRow};
+use crate::tables::InboxRow;
 
 /// The contents of the database at the end.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) effects: HashMap<u64, Effects>,
+    pub(crate) effects: HashMap<u64, u64>,
     pub(crate) inbox: HashMap<u64, Vec<InboxRow>>,
     pub(crate) claims: HashMap<String, bool>,
 }
@@ -120,7 +120,7 @@ impl Verdict {
 
 impl Found {
     fn effects(&self, order: &Order) -> u64 {
-        self.effects.get(&order.id).map_or(0, |effects| effects.rows)
+        self.effects.get(&order.id).copied().unwrap_or(0)
     }
 
     fn rows(&self, order: &Order) -> &[InboxRow] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn effect(found: &mut Found, id: u64) {
-        found.effects.entry(id).or_default().rows += 1;
+        *found.effects.entry(id).or_default() += 1;
     }
 
     fn dead(found: &mut Found, id: u64, reason: &str) {

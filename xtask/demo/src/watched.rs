@@ -24,7 +24,8 @@ use crate::plan::{Order, id_of};
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) journal: Journal,
-    pub(crate) returned: Returned,
+    /// The messages whose handler has returned successfully in this process: an ack of one of them follows a commit.
+    returned: Arc<Mutex<HashSet<u64>>>,
     pub(crate) signals: Signalled,
     /// Whether the source has been opened successfully.
     pub(crate) opened: Arc<AtomicBool>,
@@ -35,7 +36,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(journal: Journal, dir: PathBuf) -> Self {
         let signals = Signalled::new(&dir);
-        Self { journal, returned: Returned::default(), signals, opened: Arc::default(), dir }
+        Self { journal, returned: Arc::default(), signals, opened: Arc::default(), dir }
     }
 
     /// Counts an attempt of this message, and returns the number of attempts so far, in all processes and with any
@@ -45,6 +46,11 @@ impl Watch {
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(b".")?;
         Ok(file.metadata()?.len())
+    }
+
+    /// Records that the handler of this message has returned successfully.
+    pub(crate) fn returned(&self, id: u64) {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
 
     /// Records that the handler has begun; it ends when the returned value is dropped.
@@ -65,20 +71,6 @@ impl Watch {
             std::future::pending::<()>().await;
         }
         Ok(())
-    }
-}
-
-/// The messages whose handler has returned successfully in this process: an ack of one of them follows a commit.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Returned(Arc<Mutex<HashSet<u64>>>);
-
-impl Returned {
-    pub(crate) fn add(&self, id: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-    }
-
-    fn has(&self, id: u64) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 }
 
@@ -134,7 +126,8 @@ pub(crate) struct WatchAck {
 impl AckTap for WatchAck {
     async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
         let Self { in_hand, has_effect, stored, watch } = self;
-        if has_effect && (stored || watch.returned.has(in_hand.id)) {
+        let has_returned = || watch.returned.lock().unwrap_or_else(PoisonError::into_inner).contains(&in_hand.id);
+        if has_effect && (stored || has_returned()) {
             watch.failpoint(in_hand.id).await?;
         }
         watch.signals.wait().await;

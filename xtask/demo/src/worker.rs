@@ -1,21 +1,28 @@
-//! The process that is killed: a worker as a user writes it, with short timeouts and instrumentation.
+//! The processes of the runs: workers and relays as a user writes them, with short timeouts and instrumentation.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use idem::codec::Json;
 use idem::handler::WithHandlers;
-use idem::{Outcome, Postgres, RetryPolicy, Source, Worker};
+use idem::{Outcome, Postgres, Relay, RetryPolicy, Source, Worker};
 use idem_brokers::Broker;
 use idem_test::Tapped;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
+use crate::external::handlers::{Payer, called, naive};
+use crate::external::provider::Bank;
 use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
 use crate::mode::Mode;
+use crate::relay::TAKEN;
+use crate::relay::handlers::{RELAYED, stage, take};
+use crate::relay::watched::WatchedSink;
 use crate::servers::DATABASE;
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, id};
@@ -32,37 +39,76 @@ const BATCHES: usize = 4;
 /// How long a starting worker waits for servers that are being restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// A worker whose handlers may be careless.
+    Pay,
+    /// A worker that pays at a provider by external calls.
+    Call,
+    /// A worker that pays at a provider in its transactions.
+    Naive,
+    /// The worker that stages a message for each event.
+    Stage,
+    /// A relay.
+    Relay,
+    /// The worker that takes what the relays publish.
+    Take,
+}
+
+impl Role {
+    /// Returns its name in arguments and files.
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
 /// Runs until its standard input ends.
-pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode) -> Result<()> {
+pub(crate) async fn run<B: Broker>(role: Role, journal: &Path, mode: Mode, provider: Option<SocketAddr>) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
     let (database, broker) = (read(DATABASE)?, read(B::VARIABLE)?);
     let dir = journal.parent().map(Path::to_owned).unwrap_or_default();
-    let watch = Watch::new(Journal::open(journal)?, dir);
-
+    let watch = &Watch::new(Journal::open(journal)?, dir);
     let over = end_of_input();
-    patiently(&watch, || async {
-        let store = Postgres::options(&database).schema(SCHEMA).connections(40).connect().await?;
-        let source = Tapped::new(B::source(&broker, NAME).await?, watch.clone());
-        let worker = Worker::new(CONSUMER, store, source).state(watch.clone());
-        let (mut over, watch) = (over.clone(), &watch);
+    patiently(watch, || async {
+        let mut over = over.clone();
         let ended = async move { _ = over.wait_for(|over| *over).await };
-        if mode.whole {
-            tune(worker.handler::<pay_many>(), mode, watch).run_until(ended).await?;
-        } else {
-            tune(worker.handler::<pay>(), mode, watch).run_until(ended).await?;
+        let (schema, name) = if role == Role::Take { (TAKEN, RELAYED) } else { (SCHEMA, NAME) };
+        let store = Postgres::options(&database).schema(schema).connections(40).connect().await?;
+        if role == Role::Relay {
+            let sink = WatchedSink { sink: B::recording_sink(&broker, RELAYED).await?, watch: watch.clone() };
+            return Ok(relay(store, sink).run_until(ended).await?);
         }
-        Ok(())
+        let source = Tapped::new(B::source(&broker, name).await?, watch.clone());
+        if let Some(address) = provider {
+            let worker = Worker::new(CONSUMER, store, source);
+            let worker = worker.state(Payer { watch: watch.clone(), bank: Bank(address) });
+            let worker = match role {
+                Role::Naive => tune(worker.handler::<naive>(), mode, watch),
+                _ => tune(worker.handler::<called>(), mode, watch),
+            };
+            return Ok(worker.run_until(ended).await?);
+        }
+        let worker =
+            Worker::new(if role == Role::Take { "taker" } else { CONSUMER }, store, source).state(watch.clone());
+        let worker = match role {
+            Role::Take => tune(worker.handler::<take>(), Mode { inbox: false, batch: 1, whole: false }, watch),
+            Role::Stage => tune(worker.handler::<stage>(), mode, watch),
+            _ if mode.whole => tune(worker.handler::<pay_many>(), mode, watch),
+            _ => tune(worker.handler::<pay>(), mode, watch),
+        };
+        Ok(worker.run_until(ended).await?)
     })
     .await
 }
 
 /// Sets short timeouts, so that what takes minutes in production takes seconds here.
-pub(crate) fn tune<Src: Source>(
-    worker: Worker<Postgres, Src, Watch, Json, WithHandlers>,
+fn tune<Src: Source, St>(
+    worker: Worker<Postgres, Src, St, Json, WithHandlers>,
     mode: Mode,
     watch: &Watch,
-) -> Worker<Postgres, Src, Watch, Json, WithHandlers> {
+) -> Worker<Postgres, Src, St, Json, WithHandlers> {
     let journal = watch.journal.clone();
     let worker = worker
         .retry(RetryPolicy::new().max_attempts(ATTEMPTS).min_delay(Duration::from_millis(100)).factor(2.0))
@@ -78,7 +124,7 @@ pub(crate) fn tune<Src: Source>(
 }
 
 /// Retries for a minute if the worker cannot start: the servers are being restarted.
-pub(crate) async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn() -> F) -> Result<()> {
+async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn() -> F) -> Result<()> {
     let start = Instant::now();
     loop {
         match run().await {
@@ -99,4 +145,11 @@ pub(crate) fn end_of_input() -> watch::Receiver<bool> {
         over.send_replace(true);
     });
     ended
+}
+
+/// Sets short times for a relay.
+fn relay<K: idem::adapter::Sink>(store: Postgres, sink: K) -> Relay<Postgres, K> {
+    Relay::new(CONSUMER, store, sink)
+        .lease_duration(Duration::from_secs(1))
+        .retry(RetryPolicy::new().max_attempts(10).min_delay(Duration::from_millis(100)).factor(2.0))
 }

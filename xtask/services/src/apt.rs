@@ -11,28 +11,29 @@ use nix::unistd::geteuid;
 use crate::process;
 use crate::server::Server;
 
-/// Installs the servers' packages, as root on Debian or Ubuntu; elsewhere the error lists the packages to install.
-/// The packages' services are not started.
-pub(crate) fn install(servers: &[&dyn Server]) -> Result<()> {
-    let packages: Vec<_> = servers.iter().flat_map(|server| server.packages()).copied().collect();
+/// Installs the packages of those servers that are not installed, as root on Debian or Ubuntu; elsewhere the error lists
+/// the packages to install. The packages' services are not started.
+pub(crate) fn install(servers: impl Iterator<Item = &'static Server>) -> Result<()> {
+    let missing: Vec<_> = servers.filter(|server| !(server.is_installed)()).collect();
+    let packages: Vec<_> = missing.iter().flat_map(|server| server.packages).copied().collect();
     if packages.is_empty() {
         return Ok(());
     }
     if !is_possible() {
         bail!(
-            "not here: {names}. Set {variables}, start Docker, or install them (on Debian or Ubuntu: apt-get install \
-             {packages}; as root this command does that by itself)",
-            names = join(servers, |server| server.name()),
-            variables = join(servers, |server| server.variable()),
+            "not here: {names}. Set {variables}, or install them (on Debian or Ubuntu: apt-get install {packages}; as root \
+             this command does that by itself)",
+            names = join(&missing, |server| server.name),
+            variables = join(&missing, |server| server.variable),
             packages = packages.join(" "),
         );
     }
     add(&packages)?;
-    match servers.iter().find(|server| !server.is_installed()) {
+    match missing.iter().find(|server| !(server.is_installed)()) {
         Some(server) => bail!(
             "{} is installed, but the programs of {} are not where they were looked for",
-            server.packages().join(" "),
-            server.name()
+            server.packages.join(" "),
+            server.name
         ),
         None => Ok(()),
     }
@@ -53,7 +54,7 @@ pub(crate) fn add(packages: &[&str]) -> Result<()> {
     apt(&args)
 }
 
-fn join(servers: &[&dyn Server], word: fn(&&dyn Server) -> &'static str) -> String {
+fn join(servers: &[&Server], word: fn(&&Server) -> &'static str) -> String {
     servers.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 

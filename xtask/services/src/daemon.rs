@@ -10,11 +10,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::{place, process};
 
-/// Runs the server in `home`, and waits until it responds. Its output goes to `log`, its process id to `pid`.
+/// Runs the server in `home`, and waits up to two minutes until it responds. Its output goes to `log`, its process id to
+/// `pid`. If it ends, the error contains its log.
 pub(crate) fn launch(name: &str, command: &mut Command, home: &Path, answers: impl Fn() -> bool) -> Result<()> {
     let child = detach(command, home, "log")?;
     place::write(&home.join("pid"), &child.to_string())?;
-    wait_for(name, child, home, answers)
+    process::wait_until(&format!("the start of {name}"), Duration::from_secs(120), || {
+        if !process::is_alive(child) {
+            bail!("{name} ended: {}", fs::read_to_string(home.join("log")).unwrap_or_default());
+        }
+        Ok(answers())
+    })
 }
 
 /// Starts a process that receives no signals from the terminal.
@@ -24,20 +30,4 @@ pub(crate) fn detach(command: &mut Command, home: &Path, log: &str) -> Result<i3
     let child = command.stdout(log.try_clone()?).stderr(log).spawn();
     let child = child.with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
     i32::try_from(child.id()).context("a process id out of range")
-}
-
-/// Waits up to two minutes until the server responds. If the server ends, the error contains its log.
-pub(crate) fn wait_for(name: &str, child: i32, home: &Path, answers: impl Fn() -> bool) -> Result<()> {
-    process::wait_until(&format!("the start of {name}"), Duration::from_secs(120), || {
-        if !process::is_alive(child) {
-            bail!("{name} ended: {}", fs::read_to_string(home.join("log")).unwrap_or_default());
-        }
-        Ok(answers())
-    })
-}
-
-/// Returns the processes whose ids are in these files of `home`.
-pub(crate) fn recorded(home: &Path, files: &[&str]) -> Vec<i32> {
-    let read = |file: &&str| fs::read_to_string(home.join(file)).ok()?.trim().parse().ok();
-    files.iter().filter_map(read).collect()
 }

@@ -1,14 +1,89 @@
-//! A private instance for one test.
+//! An instance of a server: a directory with its data, a port, and its processes.
 
-use std::path::Path;
+use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
 
-use crate::compose::{self, Compose};
-use crate::kinds;
-use crate::local::Local;
 use crate::server::Server;
-use crate::watcher::{END_PROCESSES, Watcher};
+use crate::watcher::Watcher;
+use crate::{place, process, rabbitmq};
+
+/// An instance, which outlives this process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Local {
+    server: String,
+    pub(crate) home: PathBuf,
+    pub(crate) port: u16,
+    /// The program that the environment selected when the instance was created.
+    pub(crate) chosen: Option<PathBuf>,
+}
+
+impl Local {
+    /// Creates an instance with a new data directory, lets `prepare` change that, and starts it. If this fails, nothing is
+    /// left behind.
+    pub(crate) fn create(server: &Server, prepare: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
+        let (name, packages) = (server.name, server.packages.join(" "));
+        ensure!(
+            (server.is_installed)(),
+            "{name} is not installed: run `cargo xtask services up`, or install {packages}"
+        );
+        // A server in another system sees nothing outside of it.
+        let home = place::new_home(name, rabbitmq::root().filter(|_| name == rabbitmq::SERVER.name).as_deref())?;
+        let local = Self { server: name.to_owned(), home, port: place::free_port()?, chosen: server.chosen() };
+        let created = (server.create)(&local.home, local.port).and_then(|()| prepare(&local.home));
+        if let Err(error) = created.and_then(|()| local.start()) {
+            let _ = local.remove();
+            return Err(error.context(format!("cannot start {name}")));
+        }
+        Ok(local)
+    }
+
+    /// Restarts it on the same port with the same data.
+    fn start(&self) -> Result<()> {
+        (Server::named(&self.server)?.launch)(&self.home, self.port)
+    }
+
+    /// Kills all its processes at once, as a power failure does.
+    fn kill(&self) -> Result<()> {
+        let all = self.tree();
+        all.iter().try_for_each(|pid| process::signal(*pid, Signal::SIGKILL))?;
+        let ended = || Ok(!all.iter().any(|pid| process::is_alive(*pid)));
+        process::wait_until("the end of killed processes", Duration::from_secs(30), ended)
+    }
+
+    /// Kills it and removes its data.
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.kill()?;
+        match fs::remove_dir_all(&self.home) {
+            Err(error) if self.home.exists() => {
+                Err(error).with_context(|| format!("cannot remove {}", self.home.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether it runs and listens.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.processes().is_empty() && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
+    }
+
+    /// Returns its running processes, the main one first. The working directory reveals a process id that the kernel has
+    /// since reused.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let files = Server::named(&self.server).map_or(&[][..], |server| server.pids);
+        let ours = |pid: &i32| process::is_alive(*pid) && process::directory(*pid).starts_with(&self.home);
+        process::recorded(&self.home, files).into_iter().filter(ours).collect()
+    }
+
+    fn tree(&self) -> Vec<i32> {
+        self.processes().into_iter().flat_map(process::tree).collect()
+    }
+}
 
 /// A private server with its own data, which one test may stop, kill and pause.
 ///
@@ -18,35 +93,24 @@ use crate::watcher::{END_PROCESSES, Watcher};
 pub struct Instance {
     // Declared first: the watcher is cancelled before the instance is removed.
     watcher: Option<Watcher>,
-    backing: Backing,
+    local: Local,
     url: String,
 }
 
-#[derive(Debug)]
-enum Backing {
-    Local(Local),
-    Compose(Compose),
-}
-
 impl Instance {
-    pub(crate) fn start(server: &dyn Server) -> Result<Self> {
-        let (backing, port) = if server.is_installed() {
-            let local = Local::create(server)?;
-            let port = local.port;
-            (Backing::Local(local), port)
-        } else if compose::is_available() {
-            let project = format!("idem-{}-{}", server.name(), crate::place::free_port()?);
-            let compose = Compose::create(server, project)?;
-            let port = compose.port;
-            (Backing::Compose(compose), port)
-        } else {
-            bail!(
-                "{} is not installed and no Docker engine answers: run `cargo xtask services up`, or install {}",
-                server.name(),
-                server.packages().join(" ")
-            );
-        };
-        let mut instance = Self { watcher: None, backing, url: server.url(port) };
+    pub(crate) fn start(server: &Server) -> Result<Self> {
+        Self::prepared(server, None, |_| Ok(()))
+    }
+
+    /// Starts an instance whose data `prepare` has changed, with another address than that of its port.
+    pub(crate) fn prepared(
+        server: &Server,
+        url: Option<String>,
+        prepare: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Self> {
+        let local = Local::create(server, prepare)?;
+        let url = url.unwrap_or_else(|| (server.url)(local.port));
+        let mut instance = Self { watcher: None, local, url };
         instance.watch()?;
         Ok(instance)
     }
@@ -61,10 +125,12 @@ impl Instance {
     /// # Errors
     /// It does not end within a minute.
     pub fn stop(&mut self) -> Result<()> {
-        match &self.backing {
-            Backing::Local(local) => local.stop(),
-            Backing::Compose(compose) => compose.run(&["stop"]),
+        let shutdown = Server::named(&self.local.server)?.shutdown;
+        for (number, pid) in self.local.processes().into_iter().enumerate() {
+            process::signal(pid, if number == 0 { shutdown } else { Signal::SIGTERM })?;
+            process::wait_until("the shutdown", Duration::from_secs(60), || Ok(!process::is_alive(pid)))?;
         }
+        Ok(())
     }
 
     /// Starts it again after [`stop`](Self::stop) or [`kill`](Self::kill), with the same data, and waits until it
@@ -73,10 +139,7 @@ impl Instance {
     /// # Errors
     /// It does not respond in time; the text contains its log.
     pub fn start_again(&mut self) -> Result<()> {
-        match &self.backing {
-            Backing::Local(local) => local.start()?,
-            Backing::Compose(compose) => compose.run(&["up", "--detach", "--wait"])?,
-        }
+        self.local.start()?;
         self.watch()
     }
 
@@ -85,10 +148,7 @@ impl Instance {
     /// # Errors
     /// They still exist after half a minute.
     pub fn kill(&mut self) -> Result<()> {
-        match &self.backing {
-            Backing::Local(local) => local.kill(),
-            Backing::Compose(compose) => compose.run(&["kill"]),
-        }
+        self.local.kill()
     }
 
     /// Freezes it (SIGSTOP): connections stay open, and nothing answers.
@@ -96,9 +156,15 @@ impl Instance {
     /// # Errors
     /// The signal cannot be sent.
     pub fn pause(&mut self) -> Result<()> {
-        match &self.backing {
-            Backing::Local(local) => local.pause(),
-            Backing::Compose(compose) => compose.run(&["pause"]),
+        let mut paused = Vec::new();
+        // A process may fork while its siblings are being frozen; a frozen process cannot fork.
+        loop {
+            let new: Vec<i32> = self.local.tree().into_iter().filter(|pid| !paused.contains(pid)).collect();
+            if new.is_empty() {
+                return Ok(());
+            }
+            new.iter().try_for_each(|pid| process::signal(*pid, Signal::SIGSTOP))?;
+            paused.extend(new);
         }
     }
 
@@ -107,41 +173,22 @@ impl Instance {
     /// # Errors
     /// The signal cannot be sent.
     pub fn resume(&mut self) -> Result<()> {
-        match &self.backing {
-            Backing::Local(local) => local.resume(),
-            Backing::Compose(compose) => compose.run(&["unpause"]),
-        }
+        self.local.tree().into_iter().try_for_each(|pid| process::signal(pid, Signal::SIGCONT))
     }
 
-    /// Returns the main process, while it runs on this machine outside a container.
+    /// Returns the main process, while it runs.
     pub fn pid(&self) -> Option<i32> {
-        match &self.backing {
-            Backing::Local(local) => local.main(),
-            Backing::Compose(_) => None,
-        }
+        self.local.processes().first().copied()
     }
 
-    /// Returns its directory, unless it runs in a container.
-    pub fn home(&self) -> Option<&Path> {
-        match &self.backing {
-            Backing::Local(local) => Some(&local.home),
-            Backing::Compose(_) => None,
-        }
+    /// Returns its directory.
+    pub fn home(&self) -> &Path {
+        &self.local.home
     }
 
     fn watch(&mut self) -> Result<()> {
         self.watcher = None;
-        self.watcher = Some(match &self.backing {
-            Backing::Local(local) => {
-                let home = local.home.display().to_string();
-                let processes = local.processes().into_iter().map(|pid| pid.to_string());
-                Watcher::start(END_PROCESSES, std::iter::once(home).chain(processes))?
-            }
-            Backing::Compose(compose) => Watcher::start(
-                "docker compose --project-name \"$1\" down --volumes --timeout 5",
-                [compose.project.clone()],
-            )?,
-        });
+        self.watcher = Some(Watcher::start(&self.local.home, &self.local.processes())?);
         Ok(())
     }
 }
@@ -150,15 +197,6 @@ impl Drop for Instance {
     fn drop(&mut self) {
         self.watcher = None;
         // An error cannot be reported here; remaining files are under `target/services`.
-        let _ = match &self.backing {
-            Backing::Local(local) => local.remove(),
-            Backing::Compose(compose) => compose.remove(),
-        };
+        let _ = self.local.remove();
     }
-}
-
-/// Ensures that [`Instance::start`] can work for every kind of server: installs missing packages if possible.
-pub(crate) fn prepare() -> Result<()> {
-    let all = kinds::ALL.iter().copied();
-    crate::apt::install(&all.filter(|server| !server.is_installed() && !compose::is_available()).collect::<Vec<_>>())
 }

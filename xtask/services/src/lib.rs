@@ -14,12 +14,9 @@
 //! ```
 
 mod apt;
-mod compose;
 mod daemon;
 mod instance;
 mod kafka;
-mod kinds;
-mod local;
 mod nats;
 mod place;
 mod postgres;
@@ -28,11 +25,9 @@ mod rabbitmq;
 mod secure;
 mod server;
 mod shared;
-mod start;
 mod tools;
 mod watcher;
 
-pub use compose::WITHOUT_DOCKER;
 pub use instance::Instance;
 pub use kafka::Kafka;
 pub use nats::Nats;
@@ -40,4 +35,4 @@ pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use secure::Secure;
 pub use shared::{Status, down, exports, prepare, status, up};
-pub use tools::{debootstrap, pooler, tools};
+pub use tools::{pooler, program, tools};

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{place, process};
+use crate::{Instance, place, process};
 
 /// PostgreSQL: user `idem`, a superuser, with password `secret` and a database `idem`.
 ///
@@ -35,72 +35,57 @@ synchronous_commit = on
 const PASSWORD: &str = "SCRAM-SHA-256$1:aWRlbSB0ZXN0IHNlcnZlcg==\
      $dvTSn8u0lYhrh4xzHJiv1gXdVSQZVS9EiChkalRBxWM=:6Xpizu6LdNe0rNQQjzdkmmXIoMD6SJtztlXwi20EFV4=";
 
-impl Server for Postgres {
-    fn name(&self) -> &'static str {
-        "postgres"
+impl Postgres {
+    /// Starts a private instance. Fails if PostgreSQL is not installed, or does not respond within a minute.
+    pub fn start() -> Result<Instance> {
+        Instance::start(&SERVER)
     }
+}
 
-    fn variable(&self) -> &'static str {
-        "DATABASE_URL"
-    }
+pub(crate) const SERVER: Server = Server {
+    name: "postgres",
+    variable: "DATABASE_URL",
+    url: |port| format!("postgres://idem:secret@127.0.0.1:{port}/idem"),
+    packages: &["postgresql"],
+    choice: "IDEM_POSTGRES_BIN",
+    is_installed: || programs().is_some(),
+    create,
+    launch,
+    pids: &["data/postmaster.pid"],
+    // The "fast shutdown" of PostgreSQL's manual, section 18.5; upon SIGTERM it would wait for its clients.
+    shutdown: Signal::SIGINT,
+};
 
-    fn url(&self, port: u16) -> String {
-        format!("postgres://idem:secret@127.0.0.1:{port}/idem")
-    }
+fn create(home: &Path, port: u16) -> Result<()> {
+    place::write(&home.join("password"), "secret\n")?;
+    let mut initdb = program("initdb", home)?;
+    initdb.args(["-D", "data", "-U", "idem", "--pwfile=password", "--auth=scram-sha-256"]);
+    process::run(initdb.args(["--encoding=UTF8", "--locale=C", "--no-sync"]))?;
+    fs::OpenOptions::new()
+        .append(true)
+        .open(home.join("data/postgresql.conf"))
+        .and_then(|mut file| std::io::Write::write_all(&mut file, format!("{SETTINGS}port = {port}\n").as_bytes()))
+        .context("cannot write postgresql.conf")?;
+    // Single-user mode creates the database before any client can connect, and without a client program. It reads a
+    // statement in each line.
+    let statements = format!("CREATE DATABASE idem\nALTER ROLE idem PASSWORD '{PASSWORD}'\n");
+    place::write(&home.join("create.sql"), &statements)?;
+    let mut single = Command::new("sh");
+    place::as_servant(&mut single, home)?;
+    let postgres = programs().unwrap_or_default().join("postgres");
+    process::run(single.args(["-c", "exec \"$0\" --single -D data postgres < create.sql"]).arg(postgres))?;
+    Ok(())
+}
 
-    fn packages(&self) -> &'static [&'static str] {
-        &["postgresql"]
+fn launch(home: &Path, _port: u16) -> Result<()> {
+    if !process::recorded(home, SERVER.pids).into_iter().any(process::is_alive) {
+        // After a kill, the dead server may not be reaped yet, and PostgreSQL would consider it alive.
+        let _ = fs::remove_file(home.join("data/postmaster.pid"));
     }
-
-    fn is_installed(&self) -> bool {
-        programs().is_some()
-    }
-
-    fn chosen(&self) -> Option<PathBuf> {
-        std::env::var_os("IDEM_POSTGRES_BIN").filter(|path| !path.is_empty()).map(PathBuf::from)
-    }
-
-    fn create(&self, home: &Path, port: u16) -> Result<()> {
-        place::write(&home.join("password"), "secret\n")?;
-        let mut initdb = program("initdb", home)?;
-        initdb.args(["-D", "data", "-U", "idem", "--pwfile=password", "--auth=scram-sha-256"]);
-        process::run(initdb.args(["--encoding=UTF8", "--locale=C", "--no-sync"]))?;
-        fs::OpenOptions::new()
-            .append(true)
-            .open(home.join("data/postgresql.conf"))
-            .and_then(|mut file| std::io::Write::write_all(&mut file, format!("{SETTINGS}port = {port}\n").as_bytes()))
-            .context("cannot write postgresql.conf")?;
-        // Single-user mode creates the database before any client can connect, and without a client program. It reads a
-        // statement in each line.
-        let statements = format!("CREATE DATABASE idem\nALTER ROLE idem PASSWORD '{PASSWORD}'\n");
-        place::write(&home.join("create.sql"), &statements)?;
-        let mut single = Command::new("sh");
-        place::as_servant(&mut single, home)?;
-        let postgres = programs().unwrap_or_default().join("postgres");
-        process::run(single.args(["-c", "exec \"$0\" --single -D data postgres < create.sql"]).arg(postgres))?;
-        Ok(())
-    }
-
-    fn launch(&self, home: &Path, _port: u16) -> Result<()> {
-        if !self.processes(home).into_iter().any(process::is_alive) {
-            // After a kill, the dead server may not be reaped yet, and PostgreSQL would consider it alive.
-            let _ = fs::remove_file(home.join("data/postmaster.pid"));
-        }
-        let mut pg_ctl = program("pg_ctl", home)?;
-        let started = process::run(pg_ctl.args(["-D", "data", "-l", "log", "-w", "-t", "60", "start"]));
-        started.with_context(|| fs::read_to_string(home.join("log")).unwrap_or_default())?;
-        Ok(())
-    }
-
-    fn processes(&self, home: &Path) -> Vec<i32> {
-        let file = fs::read_to_string(home.join("data/postmaster.pid")).unwrap_or_default();
-        file.lines().next().and_then(|pid| pid.parse().ok()).into_iter().collect()
-    }
-
-    /// The "fast shutdown" of PostgreSQL's manual, section 18.5; upon SIGTERM it would wait for its clients.
-    fn shutdown(&self) -> Signal {
-        Signal::SIGINT
-    }
+    let mut pg_ctl = program("pg_ctl", home)?;
+    let started = process::run(pg_ctl.args(["-D", "data", "-l", "log", "-w", "-t", "60", "start"]));
+    started.with_context(|| fs::read_to_string(home.join("log")).unwrap_or_default())?;
+    Ok(())
 }
 
 /// Returns a program of PostgreSQL, run in `home` as the user for servers.
@@ -117,7 +102,7 @@ fn program(name: &str, home: &Path) -> Result<Command> {
 /// Returns the directory of `initdb` and `pg_ctl`: the selected one, else the newest of Debian's, which are not in
 /// `PATH`, else that in `PATH`.
 fn programs() -> Option<PathBuf> {
-    if let Some(chosen) = Postgres.chosen() {
+    if let Some(chosen) = SERVER.chosen() {
         return Some(chosen);
     }
     let version = |dir: &Path| dir.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());

@@ -1,7 +1,9 @@
 //! Processes: checks whether they are alive, signals them and waits for them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,6 +66,30 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+/// Returns the processes whose ids are in the first lines of these files of `home`.
+pub(crate) fn recorded(home: &Path, files: &[&str]) -> Vec<i32> {
+    let read = |file: &&str| fs::read_to_string(home.join(file)).ok()?.lines().next()?.trim().parse().ok();
+    files.iter().filter_map(read).collect()
+}
+
+/// Returns the path in this environment variable, with links resolved: the kernel reports that of a process in this way.
+pub(crate) fn variable(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)?;
+    Some(path.canonicalize().unwrap_or(path))
+}
+
+/// Returns whether a server on this port answers these bytes by these.
+pub(crate) fn answers(port: u16, hello: &[u8], answer: &[u8]) -> bool {
+    let (address, limit) = (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Duration::from_secs(1));
+    let mut first = vec![0; answer.len()];
+    let answered = TcpStream::connect_timeout(&address, limit).and_then(|mut stream| {
+        stream.set_read_timeout(Some(limit))?;
+        stream.write_all(hello)?;
+        stream.read_exact(&mut first)
+    });
+    answered.is_ok() && first == answer
 }
 
 /// Runs a command to completion without a terminal. If it fails, the error contains its output.

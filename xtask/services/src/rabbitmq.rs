@@ -1,17 +1,14 @@
 //! RabbitMQ.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{daemon, place, process};
+use crate::{Instance, daemon, place, process};
 
 /// RabbitMQ: user and password `guest`, virtual host `/`, listening on the loopback address only.
 ///
@@ -30,98 +27,85 @@ const SCRIPT: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 /// Debian's path of Erlang's port mapper.
 const EPMD: &str = "/usr/bin/epmd";
 
-impl Server for RabbitMq {
-    fn name(&self) -> &'static str {
-        "rabbitmq"
+impl RabbitMq {
+    /// Starts a private instance. Fails if RabbitMQ is not installed, or does not respond within two minutes.
+    pub fn start() -> Result<Instance> {
+        Instance::start(&SERVER)
     }
+}
 
-    fn variable(&self) -> &'static str {
-        "AMQP_URL"
-    }
+pub(crate) const SERVER: Server = Server {
+    name: "rabbitmq",
+    variable: "AMQP_URL",
+    url: |port| format!("amqp://guest:guest@127.0.0.1:{port}/%2f"),
+    packages: &["rabbitmq-server"],
+    choice: "IDEM_RABBITMQ_ROOT",
+    is_installed: || root().is_some() || (script().is_some() && epmd().is_some()),
+    create,
+    launch,
+    pids: &["pid", "epmd.pid"],
+    shutdown: Signal::SIGTERM,
+};
 
-    fn url(&self, port: u16) -> String {
-        format!("amqp://guest:guest@127.0.0.1:{port}/%2f")
-    }
+/// Returns the root of the system that contains its programs, if it is not this one. The data of its instances is there.
+pub(crate) fn root() -> Option<PathBuf> {
+    SERVER.chosen()
+}
 
-    fn packages(&self) -> &'static [&'static str] {
-        &["rabbitmq-server"]
-    }
+fn create(home: &Path, _port: u16) -> Result<()> {
+    place::write(&home.join("plugins"), "[].\n")?;
+    // A stopped instance must return to its ports, so they are part of its data.
+    place::write(&home.join("ports"), &format!("{} {}", place::free_port()?, place::free_port()?))?;
+    // As RabbitMQ 4 has it by default; before, it is 128 MiB, which is too much for a test of the limit.
+    let limit = "max_message_size = 16777216\n";
+    let others = "loopback_users.guest = true\ndisk_free_limit.absolute = 50MB\n";
+    place::write(&home.join("rabbitmq.conf"), &format!("{others}{limit}"))
+}
 
-    fn is_installed(&self) -> bool {
-        self.root().is_some() || (script().is_some() && epmd().is_some())
-    }
+fn launch(home: &Path, port: u16) -> Result<()> {
+    let ports = fs::read_to_string(home.join("ports")).context("cannot read the ports of RabbitMQ")?;
+    let (mapper, node) = ports.split_once(' ').context("the ports of RabbitMQ are damaged")?;
+    let _ = fs::remove_file(home.join("pid"));
 
-    fn chosen(&self) -> Option<PathBuf> {
-        self.root()
-    }
+    let system = system_of(home);
+    let mut epmd = match &system {
+        Some(system) => within(system, home, EPMD)?,
+        None => as_servant(epmd().context("epmd, a program of Erlang, is not installed")?, home)?,
+    };
+    epmd.args(["-address", "127.0.0.1", "-port", mapper]);
+    let epmd = daemon::detach(&mut epmd, home, "epmd.log")?;
+    place::write(&home.join("epmd.pid"), &epmd.to_string())?;
 
-    fn root(&self) -> Option<PathBuf> {
-        let root = std::env::var_os("IDEM_RABBITMQ_ROOT").filter(|path| !path.is_empty()).map(PathBuf::from)?;
-        // Processes are identified by their working directory, which the kernel reports with links resolved. With an
-        // unresolved path they would be left behind.
-        Some(root.canonicalize().unwrap_or(root))
-    }
-
-    fn create(&self, home: &Path, _port: u16) -> Result<()> {
-        place::write(&home.join("plugins"), "[].\n")?;
-        // A stopped instance must return to its ports, so they are part of its data.
-        place::write(&home.join("ports"), &format!("{} {}", place::free_port()?, place::free_port()?))?;
-        // As RabbitMQ 4 has it by default; before, it is 128 MiB, which is too much for a test of the limit.
-        let limit = "max_message_size = 16777216\n";
-        let others = "loopback_users.guest = true\ndisk_free_limit.absolute = 50MB\n";
-        place::write(&home.join("rabbitmq.conf"), &format!("{others}{limit}"))
-    }
-
-    fn launch(&self, home: &Path, port: u16) -> Result<()> {
-        let ports = fs::read_to_string(home.join("ports")).context("cannot read the ports of RabbitMQ")?;
-        let (mapper, node) = ports.split_once(' ').context("the ports of RabbitMQ are damaged")?;
-        let _ = fs::remove_file(home.join("pid"));
-
-        let system = system_of(home);
-        let mut epmd = match &system {
-            Some(system) => within(system, home, EPMD)?,
-            None => as_servant(epmd().context("epmd, a program of Erlang, is not installed")?, home)?,
-        };
-        epmd.args(["-address", "127.0.0.1", "-port", mapper]);
-        let epmd = daemon::detach(&mut epmd, home, "epmd.log")?;
-        place::write(&home.join("epmd.pid"), &epmd.to_string())?;
-
-        let mut server = match &system {
-            Some(system) => within(system, home, SCRIPT)?,
-            None => as_servant(script().context("RabbitMQ is not installed")?, home)?,
-        };
-        // The path of the data as the server sees it.
-        let data = system.as_ref().map_or_else(|| home.to_owned(), |system| seen_from(system, home));
-        server
-            .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
-            .env("RABBITMQ_NODENAME", format!("idem{port}@localhost"))
-            .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
-            .env("RABBITMQ_NODE_PORT", port.to_string())
-            .env("RABBITMQ_DIST_PORT", node)
-            .env("RABBITMQ_MNESIA_BASE", data.join("mnesia"))
-            .env("RABBITMQ_LOG_BASE", data.join("logs"))
-            .env("RABBITMQ_PID_FILE", data.join("pid"))
-            .env("RABBITMQ_CONFIG_FILE", data.join("rabbitmq.conf"))
-            .env("RABBITMQ_ENABLED_PLUGINS_FILE", data.join("plugins"))
-            .env("ERL_EPMD_PORT", mapper)
-            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-            // The script then execs the server instead of remaining as its parent process.
-            .env("RUNNING_UNDER_SYSTEMD", "true")
-            // Without busy waiting: the schedulers would take CPU time from the tests.
-            .env(
-                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
-            );
-        daemon::launch("RabbitMQ", &mut server, home, || greets(port))
-    }
-
-    fn processes(&self, home: &Path) -> Vec<i32> {
-        daemon::recorded(home, &["pid", "epmd.pid"])
-    }
-
-    fn shutdown(&self) -> Signal {
-        Signal::SIGTERM
-    }
+    let mut server = match &system {
+        Some(system) => within(system, home, SCRIPT)?,
+        None => as_servant(script().context("RabbitMQ is not installed")?, home)?,
+    };
+    // The path of the data as the server sees it.
+    let data = system.as_ref().map_or_else(|| home.to_owned(), |system| seen_from(system, home));
+    server
+        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+        .env("RABBITMQ_NODENAME", format!("idem{port}@localhost"))
+        .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
+        .env("RABBITMQ_NODE_PORT", port.to_string())
+        .env("RABBITMQ_DIST_PORT", node)
+        .env("RABBITMQ_MNESIA_BASE", data.join("mnesia"))
+        .env("RABBITMQ_LOG_BASE", data.join("logs"))
+        .env("RABBITMQ_PID_FILE", data.join("pid"))
+        .env("RABBITMQ_CONFIG_FILE", data.join("rabbitmq.conf"))
+        .env("RABBITMQ_ENABLED_PLUGINS_FILE", data.join("plugins"))
+        .env("ERL_EPMD_PORT", mapper)
+        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+        // The script then execs the server instead of remaining as its parent process.
+        .env("RUNNING_UNDER_SYSTEMD", "true")
+        // Without busy waiting: the schedulers would take CPU time from the tests.
+        .env(
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+            "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+        );
+    daemon::launch("RabbitMQ", &mut server, home, || {
+        // The first eight bytes of AMQP 0-9-1 are answered by a method frame, `connection.start`.
+        process::answers(port, b"AMQP\x00\x00\x09\x01", &[1])
+    })
 }
 
 fn as_servant(program: PathBuf, home: &Path) -> Result<Command> {
@@ -151,19 +135,6 @@ fn within(system: &Path, home: &Path, program: &str) -> Result<Command> {
     let at_home = r#"cd "$0" && export HOME="$0" && exec "$@""#;
     command.arg(system).args(["/bin/sh", "-c", at_home]).arg(seen_from(system, home)).arg(program);
     Ok(command)
-}
-
-/// Returns whether a broker answers the first eight bytes of AMQP 0-9-1 with a method frame, `connection.start`.
-fn greets(port: u16) -> bool {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let limit = Duration::from_secs(1);
-    let mut first = [0; 1];
-    let greeting = TcpStream::connect_timeout(&address, limit).and_then(|mut stream| {
-        stream.set_read_timeout(Some(limit))?;
-        stream.write_all(b"AMQP\x00\x00\x09\x01")?;
-        stream.read_exact(&mut first)
-    });
-    greeting.is_ok() && first == [1]
 }
 
 fn script() -> Option<PathBuf> {

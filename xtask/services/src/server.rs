@@ -1,50 +1,48 @@
-//! The interface of a kind of server. A new kind is one file that implements [`Server`], and one line
-//! in `kinds.rs`.
+//! What differs between the kinds of servers. A new kind is one file with a [`Server`], and its line in [`Server::ALL`].
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
+use crate::{kafka, nats, postgres, process, rabbitmq};
+
 /// A kind of server.
-pub(crate) trait Server: Sync {
-    /// Returns its name, which is also that of its service in `compose.yaml`.
-    fn name(&self) -> &'static str;
-
-    /// Returns the environment variable from which tests read its address.
-    fn variable(&self) -> &'static str;
-
-    /// Returns the address of an instance on this port of this machine.
-    fn url(&self, port: u16) -> String;
-
-    /// Returns the packages of Debian and Ubuntu that contain its programs.
-    fn packages(&self) -> &'static [&'static str];
-
+pub(crate) struct Server {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The environment variable from which tests read its address.
+    pub(crate) variable: &'static str,
+    /// The address of an instance on this port of this machine.
+    pub(crate) url: fn(u16) -> String,
+    /// The packages of Debian and Ubuntu that contain its programs.
+    pub(crate) packages: &'static [&'static str],
+    /// The environment variable that selects its program, if there is one, or the root of the system that contains it.
+    pub(crate) choice: &'static str,
     /// Returns whether its programs are installed.
-    fn is_installed(&self) -> bool;
+    pub(crate) is_installed: fn() -> bool,
+    /// Creates the data of a new instance, which will have this port, in an empty directory.
+    pub(crate) create: fn(&Path, u16) -> Result<()>,
+    /// Starts the instance in this directory, and waits until it responds.
+    pub(crate) launch: fn(&Path, u16) -> Result<()>,
+    /// The files in its directory that name its processes, the main one first. They include those of a failed start.
+    pub(crate) pids: &'static [&'static str],
+    /// The signal for a clean shutdown that does not wait for clients.
+    pub(crate) shutdown: Signal,
+}
 
-    /// Returns the program that the environment selects. It takes precedence over Docker and over an instance of
-    /// another program.
-    fn chosen(&self) -> Option<PathBuf> {
-        None
+impl Server {
+    /// Every kind of server, in the order in which they are started.
+    pub(crate) const ALL: [&'static Self; 4] = [&postgres::SERVER, &rabbitmq::SERVER, &nats::SERVER, &kafka::SERVER];
+
+    /// Returns the kind with this name.
+    pub(crate) fn named(name: &str) -> Result<&'static Self> {
+        let found = Self::ALL.into_iter().find(|server| server.name == name);
+        found.ok_or_else(|| anyhow::anyhow!("there is no server named {name}"))
     }
 
-    /// Returns the root of the system that contains its programs, if it is not this system. The data of its instances
-    /// is stored there.
-    fn root(&self) -> Option<PathBuf> {
-        None
+    /// Returns the program that the environment selects. It takes precedence over an instance of another program.
+    pub(crate) fn chosen(&self) -> Option<PathBuf> {
+        process::variable(self.choice)
     }
-
-    /// Creates the data of a new instance in `home`, an empty directory.
-    fn create(&self, home: &Path, port: u16) -> Result<()>;
-
-    /// Starts the instance in `home`, and waits until it responds.
-    fn launch(&self, home: &Path, port: u16) -> Result<()>;
-
-    /// Returns the processes that run in `home` according to its files, the main one first. Includes those of a failed
-    /// start.
-    fn processes(&self, home: &Path) -> Vec<i32>;
-
-    /// Returns the signal for a clean shutdown that does not wait for clients.
-    fn shutdown(&self) -> Signal;
 }

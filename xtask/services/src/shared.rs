@@ -4,11 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use serde::{Deserialize, Serialize};
 
-use crate::compose::{self, Compose};
-use crate::kinds;
-use crate::local::Local;
+use crate::instance::Local;
 use crate::server::Server;
 use crate::{apt, place};
 
@@ -25,28 +22,17 @@ pub struct Status {
     pub from: String,
 }
 
-/// An instance that was started here, as stored in the record.
-#[derive(Debug, Serialize, Deserialize)]
-enum Started {
-    Local(Local),
-    Compose(Compose),
-}
-
-/// Finds or starts every server, in this order: an address in the environment; a running instance; a Docker engine
-/// (unless the environment names the program, as `IDEM_NATS_SERVER` does, or sets `IDEM_WITHOUT_DOCKER`); installed
-/// programs; programs that are installed now. Writes the addresses to `target/services/env`.
+/// Finds or starts every server, in this order: an address in the environment; a running instance; installed programs;
+/// programs that are installed now. Writes the addresses to `target/services/env`.
 ///
 /// # Errors
 /// A server can neither be found nor started. Running servers are left running.
 pub fn up() -> Result<Vec<Status>> {
     let _lock = lock()?;
-    let missing = kinds::ALL.iter().copied().filter(|server| standing(*server).is_none());
-    apt::install(&missing.filter(|server| !server.is_installed() && !compose::is_available()).collect::<Vec<_>>())?;
+    apt::install(Server::ALL.into_iter().filter(|server| status_of(server).url.is_none()))?;
     let started = std::thread::scope(|scope| {
-        let start = |server: &'static &dyn Server| scope.spawn(move || ensure(*server));
-        let threads: Vec<_> = kinds::ALL.iter().map(start).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().map_err(|_| anyhow!("a panic"))?;
-        threads.into_iter().map(join).collect::<Vec<Result<Status>>>()
+        let threads = Server::ALL.map(|server| scope.spawn(move || ensure(server)));
+        threads.map(|thread| thread.join().map_err(|_| anyhow!("a panic"))?)
     });
     let all = started.into_iter().collect::<Result<Vec<_>>>()?;
     fs::write(place::record().join("env"), exports(&all)).context("cannot write target/services/env")?;
@@ -60,13 +46,11 @@ pub fn up() -> Result<Vec<Status>> {
 /// A process cannot be ended, or data cannot be removed.
 pub fn down() -> Result<()> {
     let _lock = lock()?;
-    for server in kinds::ALL {
-        match recorded(*server) {
-            Some(Started::Local(local)) => local.remove()?,
-            Some(Started::Compose(compose)) => compose.remove()?,
-            None => continue,
+    for server in Server::ALL {
+        if let Some(local) = recorded(server) {
+            local.remove()?;
+            fs::remove_file(record(server))?;
         }
-        fs::remove_file(record(*server))?;
     }
     let _ = fs::remove_file(place::record().join("env"));
     Ok(())
@@ -74,22 +58,16 @@ pub fn down() -> Result<()> {
 
 /// Returns the current location of each server.
 pub fn status() -> Vec<Status> {
-    let none = |server: &dyn Server| Status {
-        server: server.name(),
-        variable: server.variable(),
-        url: None,
-        from: "does not run".to_owned(),
-    };
-    kinds::ALL.iter().map(|server| standing(*server).unwrap_or_else(|| none(*server))).collect()
+    Server::ALL.map(status_of).into()
 }
 
 /// Ensures that tests can start private instances ([`Postgres::start`](crate::Postgres::start)).
 ///
 /// # Errors
-/// A server is not installed, not available in Docker, and cannot be installed here.
+/// A server is not installed, and cannot be installed here.
 pub fn prepare() -> Result<()> {
     let _lock = lock()?;
-    crate::instance::prepare()
+    apt::install(Server::ALL.into_iter())
 }
 
 /// Returns the lines for a shell to evaluate.
@@ -99,48 +77,41 @@ pub fn exports(all: &[Status]) -> String {
 }
 
 /// Returns the server if it runs, else a new instance.
-fn ensure(server: &'static dyn Server) -> Result<Status> {
-    if let Some(status) = standing(server) {
-        return Ok(status);
+fn ensure(server: &'static Server) -> Result<Status> {
+    let found = status_of(server);
+    if found.url.is_some() {
+        return Ok(found);
     }
     // The recorded instance does not respond: it was killed, or the machine was rebooted.
-    match recorded(server) {
-        Some(Started::Local(local)) => local.remove()?,
-        Some(Started::Compose(compose)) => compose.remove()?,
-        None => {}
+    if let Some(local) = recorded(server) {
+        local.remove()?;
     }
-    let started = if server.chosen().is_none() && compose::is_available() {
-        Started::Compose(Compose::create(server, format!("idem-{}", server.name()))?)
-    } else {
-        Started::Local(Local::create(server)?)
-    };
+    let started = Local::create(server, |_| Ok(()))?;
     fs::write(record(server), serde_json::to_vec(&started)?).context("cannot write under target/services")?;
-    standing(server).ok_or_else(|| anyhow!("{} ended just after its start", server.name()))
+    let found = status_of(server);
+    found.url.is_some().then_some(found).with_context(|| format!("{} ended just after its start", server.name))
 }
 
-/// Returns the server, if the environment names it or one of our instances runs.
-fn standing(server: &dyn Server) -> Option<Status> {
-    let (url, from) = match std::env::var(server.variable()) {
-        Ok(url) if !url.is_empty() => (url, "from the environment".to_owned()),
-        _ => match recorded(server)? {
-            Started::Local(local) if local.chosen == server.chosen() && local.is_up() => {
-                let pids = local.processes().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                (server.url(local.port), format!("process {pids}, data in {}", local.home.display()))
-            }
-            Started::Compose(compose) if server.chosen().is_none() && compose::is_available() && compose.is_up() => {
-                (server.url(compose.port), format!("docker compose project {}", compose.project))
-            }
-            _ => return None,
-        },
+/// Returns where the server is: where the environment says, or one of our instances.
+fn status_of(server: &Server) -> Status {
+    let given = std::env::var(server.variable).ok().filter(|url| !url.is_empty());
+    let running = || recorded(server).filter(|local| local.chosen == server.chosen() && local.is_up());
+    let (url, from) = if given.is_some() {
+        (given, "from the environment".to_owned())
+    } else if let Some(local) = running() {
+        let pids = local.processes().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        (Some((server.url)(local.port)), format!("process {pids}, data in {}", local.home.display()))
+    } else {
+        (None, "does not run".to_owned())
     };
-    Some(Status { server: server.name(), variable: server.variable(), url: Some(url), from })
+    Status { server: server.name, variable: server.variable, url, from }
 }
 
-fn record(server: &dyn Server) -> PathBuf {
-    place::record().join(format!("{}.json", server.name()))
+fn record(server: &Server) -> PathBuf {
+    place::record().join(format!("{}.json", server.name))
 }
 
-fn recorded(server: &dyn Server) -> Option<Started> {
+fn recorded(server: &Server) -> Option<Local> {
     serde_json::from_slice(&fs::read(record(server)).ok()?).ok()
 }
 

@@ -17,17 +17,16 @@ const PACKAGES: &[&str] = &["gcc", "g++", "make", "pkg-config", "zlib1g-dev", "l
 /// # Errors
 /// They are missing and cannot be installed; the text lists them.
 pub fn tools() -> Result<()> {
-    let program = |name: &&&str| process::which(name, &[]).is_none();
-    let library = |name: &&&str| !has(name);
-    let missing: Vec<&str> = PROGRAMS.iter().filter(program).chain(LIBRARIES.iter().filter(library)).copied().collect();
-    if missing.is_empty() {
+    let is_here = |name: &&str| process::which(name, &[]).is_some();
+    if PROGRAMS.iter().all(is_here) && LIBRARIES.iter().all(|name| has(name)) {
         return Ok(());
     }
     if !apt::is_possible() {
         bail!(
-            "not here: {}, which it takes to build librdkafka. Install them (on Debian or Ubuntu: apt-get install {}; as \
-             root this command does that by itself)",
-            missing.join(", "),
+            "it takes {} with {} to build librdkafka. Install them (on Debian or Ubuntu: apt-get install {}; as root this \
+             command does that by itself)",
+            PROGRAMS.join(", "),
+            LIBRARIES.join(" and "),
             PACKAGES.join(" ")
         );
     }
@@ -43,16 +42,11 @@ pub fn pooler() -> Result<()> {
     program("pgbouncer")
 }
 
-/// Looks for debootstrap, which makes another Debian in a directory, and installs it as root on Debian or Ubuntu.
+/// Looks for a program, and installs the package of this name as root on Debian or Ubuntu.
 ///
 /// # Errors
 /// It cannot be installed although packages can.
-pub fn debootstrap() -> Result<()> {
-    program("debootstrap")
-}
-
-/// Installs the package of this program if that is possible and the program is missing.
-fn program(name: &str) -> Result<()> {
+pub fn program(name: &str) -> Result<()> {
     let is_here = process::which(name, &["/usr/sbin"]).is_some();
     if is_here || !apt::is_possible() { Ok(()) } else { apt::add(&[name]) }
 }

@@ -1,4 +1,4 @@
-//! Private instances of tests. Without programs and without Docker there is nothing to test.
+//! Private instances of tests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

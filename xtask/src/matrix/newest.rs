@@ -1,11 +1,11 @@
-//! Server versions newer than those of Debian 12, downloaded from their publishers.
+//! The versions of servers: those of Debian 12, which are installed, and newer ones, downloaded from their publishers.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// Outside `target`, because the users that servers run as cannot enter root's home directory.
 const HOME: &str = "/var/tmp/idem-matrix";
@@ -20,40 +20,26 @@ const DEBIAN: &str = "trixie";
 const OLD_POSTGRES: &str = "15.";
 const OLD_RABBITMQ: &str = "rabbitmq_server-3.10.";
 const OLD_NATS: &str = "v2.9.";
+/// What to do about another version: about an installed one, and about one that was downloaded earlier.
+const INSTALL: &str = "install that of Debian 12";
+const REMOVE: &str = "remove /var/tmp/idem-matrix";
 
-/// The result of looking for a server.
+/// A server.
 pub(crate) struct Found {
     name: &'static str,
     /// The version, or why the server is not available.
     version: Result<String>,
     /// The environment variable that selects the server, and its value.
-    choice: Option<(&'static str, PathBuf)>,
+    pub(crate) choice: Option<(&'static str, PathBuf)>,
 }
 
 impl Found {
-    /// Returns the environment variable that selects the server, and its value.
-    pub(crate) fn choice(&self) -> Option<(&'static str, &Path)> {
-        self.choice.as_ref().map(|(name, path)| (*name, path.as_path()))
-    }
-
     pub(crate) fn is_missing(&self) -> bool {
         self.version.is_err()
     }
 
-    /// The installed server, whatever its version.
     fn installed(name: &'static str, version: Result<String>) -> Self {
         Self { name, version, choice: None }
-    }
-
-    /// The installed server if it has the old version. Otherwise the old version is missing. Docker has it, but tests
-    /// start private servers from the installed programs, so that they would run on two versions.
-    fn old(name: &'static str, version: Result<String>, wanted: &str) -> Self {
-        let version = version.and_then(|version| {
-            let wanted_name = wanted.trim_end_matches('.');
-            ensure!(is(&version, wanted), "{version} is not {wanted_name}, the version of Debian 12");
-            Ok(version)
-        });
-        Self::installed(name, version)
     }
 
     fn got(name: &'static str, variable: &'static str, got: Result<(PathBuf, String)>) -> Self {
@@ -76,10 +62,12 @@ impl fmt::Display for Found {
 /// Returns the servers that are installed. Each that does not have the old version says so.
 pub(crate) fn installed() -> Vec<Found> {
     let postgres = said("sh", &["-c", "$(ls -d /usr/lib/postgresql/*/bin/postgres | sort -V | tail -1) --version"]);
+    let nats = said("sh", &["-c", "PATH=$PATH:/usr/sbin nats-server -v"]);
+    let old = |version: Result<String>, wanted| version.and_then(|version| check(version, wanted, INSTALL));
     vec![
-        Found::old("PostgreSQL", postgres, OLD_POSTGRES),
-        Found::old("RabbitMQ", rabbitmq_of(Path::new("/")), OLD_RABBITMQ),
-        Found::old("NATS", said("sh", &["-c", "PATH=$PATH:/usr/sbin nats-server -v"]), OLD_NATS),
+        Found::installed("PostgreSQL", old(postgres, OLD_POSTGRES)),
+        Found::installed("RabbitMQ", old(rabbitmq_of(Path::new("/")), OLD_RABBITMQ)),
+        Found::installed("NATS", old(nats, OLD_NATS)),
         kafka(),
     ]
 }
@@ -108,10 +96,9 @@ fn postgres() -> Result<(PathBuf, String)> {
         run(Command::new("mvn").current_dir(&home).args(["-B", "-q", UNPACK, &format!("-Dartifact={POSTGRES}"), &to]))?;
         run(Command::new("sh").current_dir(&home).args(["-c", "tar xJf ./*.txz"]))?;
     }
-    let version = said(&program.to_string_lossy(), &["--version"])?;
     // PostgreSQL's own number has two parts.
-    check(&version, POSTGRES.rsplit([':', '@']).next().and_then(|pinned| pinned.rsplit_once('.')).map(|(two, _)| two))?;
-    Ok((home.join("bin"), version))
+    let wanted = POSTGRES.rsplit(':').next().unwrap_or_default().trim_end_matches(".0");
+    Ok((home.join("bin"), check(said(&program.to_string_lossy(), &["--version"])?, &format!("{wanted}."), REMOVE)?))
 }
 
 fn nats() -> Result<(PathBuf, String)> {
@@ -120,31 +107,18 @@ fn nats() -> Result<(PathBuf, String)> {
     if !program.is_file() {
         run(Command::new("go").args(["install", NATS]).env("GOBIN", &bin))?;
     }
-    let version = said(&program.to_string_lossy(), &["-v"])?;
-    check(&version, NATS.rsplit('@').next())?;
+    let wanted = NATS.rsplit('@').next().unwrap_or_default();
+    let version = check(said(&program.to_string_lossy(), &["-v"])?, wanted, REMOVE)?;
     Ok((program, version))
-}
-
-/// Checks that a program that was downloaded earlier still has the wanted version.
-fn check(version: &str, wanted: Option<&str>) -> Result<()> {
-    let wanted = wanted.context("a version is not pinned")?;
-    ensure!(is(version, wanted), "{version} is not {wanted}: remove {HOME}");
-    Ok(())
-}
-
-/// Returns whether a program that says this has a version that begins with the wanted one.
-fn is(version: &str, wanted: &str) -> bool {
-    version.split(' ').any(|word| word.starts_with(wanted))
 }
 
 /// Installs RabbitMQ in a separate Debian system, which requires root.
 fn rabbitmq() -> Result<(PathBuf, String)> {
     let root = Path::new(HOME).join(DEBIAN);
     if rabbitmq_of(&root).is_err() {
-        ensure!(nix::unistd::Uid::effective().is_root(), "only root can make another Debian in a directory");
-        idem_services::debootstrap()?;
+        idem_services::program("debootstrap")?;
         let options = ["--variant=minbase", "--include=rabbitmq-server", DEBIAN];
-        run(Command::new("debootstrap").args(options).arg(&root))?;
+        run(Command::new("debootstrap").args(options).arg(&root)).context("only root can make another Debian")?;
     }
     let version = rabbitmq_of(&root)?;
     Ok((root, version))
@@ -157,6 +131,13 @@ fn rabbitmq_of(root: &Path) -> Result<String> {
     names.find(|name| name.starts_with("rabbitmq_server-")).context("no RabbitMQ of Debian")
 }
 
+/// Returns what a program says of its version, if that begins with the wanted one.
+fn check(version: String, wanted: &str, remedy: &str) -> Result<String> {
+    let is_wanted = version.split(' ').any(|word| word.starts_with(wanted));
+    ensure!(is_wanted, "{version} is not {}: {remedy}", wanted.trim_end_matches('.'));
+    Ok(version)
+}
+
 fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("cannot run {name}"))?;
@@ -166,10 +147,9 @@ fn run(command: &mut Command) -> Result<()> {
 
 fn said(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).output().with_context(|| format!("cannot run {program}"))?;
-    if !output.status.success() {
-        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{program} failed: {}", complaint.trim());
+    Ok(said.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -177,34 +157,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_old_versions_of_debian_12_are_accepted() {
+    fn the_old_versions_of_debian_12_are_accepted_and_others_are_named() {
         for (said, wanted) in [
             ("postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)", OLD_POSTGRES),
             ("rabbitmq_server-3.10.8", OLD_RABBITMQ),
             ("nats-server: v2.9.10", OLD_NATS),
         ] {
-            let found = Found::old("a server", Ok(said.to_owned()), wanted);
-            assert!(!found.is_missing(), "{found}");
+            assert_eq!(check(said.to_owned(), wanted, INSTALL).unwrap(), said);
         }
-    }
-
-    #[test]
-    fn another_installed_version_is_named_and_the_old_one_is_missing() {
         for (said, wanted, missing) in [
-            ("postgres (PostgreSQL) 17.2 (Debian 17.2-1)", OLD_POSTGRES, "is not 15,"),
-            ("rabbitmq_server-3.12.1", OLD_RABBITMQ, "is not rabbitmq_server-3.10,"),
-            ("nats-server: v2.10.27", OLD_NATS, "is not v2.9,"),
+            ("postgres (PostgreSQL) 17.2 (Debian 17.2-1)", OLD_POSTGRES, "is not 15:"),
+            ("rabbitmq_server-3.12.1", OLD_RABBITMQ, "is not rabbitmq_server-3.10:"),
+            ("nats-server: v2.10.27", OLD_NATS, "is not v2.9:"),
         ] {
-            let found = Found::old("a server", Ok(said.to_owned()), wanted);
-            assert!(found.is_missing());
+            let found = Found::installed("a server", check(said.to_owned(), wanted, INSTALL));
             let text = found.to_string();
-            assert!(text.contains(said) && text.contains(missing), "{text}");
+            assert!(found.is_missing() && text.contains(said) && text.contains(missing), "{text}");
         }
-    }
-
-    #[test]
-    fn a_server_that_is_not_installed_is_missing() {
-        let found = Found::old("a server", Err(anyhow::anyhow!("cannot run it")), OLD_NATS);
-        assert!(found.is_missing() && found.to_string().contains("cannot run it"));
     }
 }

@@ -2,17 +2,11 @@
 //!
 //! The files in `xtask/mutants` list them by area. The defects are applied to a copy of the repository under `target/mutants`.
 
-mod background;
-mod bound;
 mod mutant;
 mod part;
 mod presence;
-mod sound;
 mod trial;
-mod verdict;
-mod workshop;
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -20,19 +14,13 @@ use clap::Args;
 
 use crate::cargo::root;
 use crate::services::Up;
-use background::Background;
 use mutant::Mutant;
 use part::{Part, commit};
 pub(crate) use presence::tests_exist;
-use sound::sound;
-use trial::{PATIENCE, Results};
-use verdict::Verdict;
-use workshop::Workshop;
+use trial::{Verdict, Workshop};
 
-/// A test hangs if it takes five times as long as without a defect, and at least this long.
-const SHORTEST: Duration = Duration::from_secs(60);
-/// After this long with mutants, CI begins no further one.
-const AFFORDABLE: Duration = Duration::from_secs(120);
+/// After so many seconds with mutants, CI begins no further one.
+const AFFORDABLE: u64 = 120;
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -51,27 +39,19 @@ pub(crate) struct Options {
     /// Only check that each mutant still applies to the code; this takes no time.
     #[arg(long)]
     check: bool,
-    /// Leave the servers running.
-    #[arg(long)]
-    keep: bool,
 }
 
 impl Options {
     /// Returns the options that run the part for this commit, within a time that CI can afford.
     pub(crate) fn of_commit() -> Result<Self> {
-        let seconds = Some(AFFORDABLE.as_secs());
-        Ok(Self { part: Some(Part::of_commit()?), seconds, begin: begin()?, ..Self::default() })
+        let begin = usize::try_from(commit()? / 1000 % 1000)?;
+        Ok(Self { part: Some(Part::of_commit()?), seconds: Some(AFFORDABLE), begin, ..Self::default() })
     }
 
     /// Returns the options that only check that each mutant still applies to the code.
     pub(crate) fn check() -> Self {
         Self { check: true, ..Self::default() }
     }
-}
-
-/// Returns a number for the place at which this commit begins.
-fn begin() -> Result<usize> {
-    Ok(usize::try_from(commit()? / 1000 % 1000)?)
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -95,43 +75,29 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     idem_services::prepare()?;
     idem_services::pooler()?;
-    let servers = Up::new(options.keep)?;
+    let servers = Up::new()?;
     let workshop = Workshop::new(servers.env.clone())?;
-    let times = sound(&workshop, &mutants)?;
-    report(&verdicts(&workshop, &mutants, &times, options.seconds)?)
-}
-
-/// Tries the mutants, in their order: builds one after another, and runs the tests of those that are built in the
-/// background. Returns the verdicts in the order of the mutants.
-fn verdicts<'a>(
-    workshop: &Workshop,
-    mutants: &'a [Mutant],
-    times: &HashMap<String, Duration>,
-    seconds: Option<u64>,
-) -> Result<Vec<(&'a Mutant, Verdict)>> {
-    // The first build depends on what was built before.
-    let start = Instant::now();
-    let mut background = Background::new();
-    for (place, mutant) in mutants.iter().enumerate() {
-        if place > 0 && seconds.is_some_and(|seconds| start.elapsed().as_secs() >= seconds) {
-            background.add((place, Verdict::Untried));
-            continue;
+    let (mut spent, mut verdicts) = (Duration::ZERO, Vec::new());
+    for mutants in mutants.chunk_by(|one, next| one.suite() == next.suite()) {
+        for (place, mutant) in mutants.iter().enumerate() {
+            let is_late = options.seconds.is_some_and(|seconds| spent.as_secs() >= seconds);
+            if is_late && !verdicts.is_empty() {
+                verdicts.push((mutant, Verdict::Untried));
+                continue;
+            }
+            if place == 0 {
+                // Not counted: it takes as long as what was built before lets it.
+                workshop.check_sound(&mutant.suite(), mutants)?;
+            }
+            eprintln!("\n{}: {}", mutant.name, mutant.proves);
+            let began = Instant::now();
+            let verdict = workshop.judge(mutant)?;
+            spent += began.elapsed();
+            eprintln!("{}: {verdict} ({:.0} s)", mutant.name, began.elapsed().as_secs_f64());
+            verdicts.push((mutant, verdict));
         }
-        eprintln!("\n{}: {}", mutant.name, mutant.proves);
-        let (name, test) = (mutant.name.clone(), mutant.test.clone());
-        let began = Instant::now();
-        let tell = move |verdict| {
-            eprintln!("{name}: {verdict} ({:.0} s)", began.elapsed().as_secs_f64());
-            (place, verdict)
-        };
-        let patience = times.get(&test).map_or(PATIENCE, |time| (*time * 5).max(SHORTEST)).min(PATIENCE);
-        let work =
-            move |mut results: Results| tell(results.remove(&test).map_or(Verdict::Absent, |(verdict, _)| verdict));
-        workshop.try_with(Some(mutant), &mutant.suite(), &[&mutant.test], patience, &mut background, work)?;
     }
-    let mut verdicts = background.end()?;
-    verdicts.sort_by_key(|(place, _)| *place);
-    Ok(verdicts.into_iter().map(|(place, verdict)| (&mutants[place], verdict)).collect())
+    report(&verdicts)
 }
 
 /// Checks all mutants against the code. The error lists each mutant that does not apply.
@@ -153,7 +119,7 @@ fn report(verdicts: &[(&Mutant, Verdict)]) -> Result<()> {
         println!("{name:names$}  {test:tests$}  {verdict}");
     }
     let untried = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Untried).count();
-    let caught = verdicts.iter().filter(|(_, verdict)| verdict.is_caught()).count();
+    let caught = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Caught).count();
     let left = verdicts.len() - caught - untried;
     println!("\n{} mutants, {caught} caught, {left} not, {untried} not tried", verdicts.len());
     if left > 0 {

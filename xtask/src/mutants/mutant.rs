@@ -96,12 +96,4 @@ impl Mutant {
         }
         if suite.is_empty() { vec!["--test", "faults"] } else { suite }
     }
-
-    /// Returns a mutant that changes nothing, for the tests of this command.
-    #[cfg(test)]
-    pub(super) fn of(suite: &[&str], test: &str) -> Self {
-        let suite = suite.iter().map(ToString::to_string).collect();
-        let [name, proves, file] = ["named", "nothing", "none"].map(str::to_owned);
-        Self { name, proves, file, edits: Vec::new(), suite, test: test.to_owned() }
-    }
 }

@@ -1,132 +1,142 @@
-//! Runs named tests of one build and judges their results.
+//! Builds the suite of a mutant in a copy of the repository, and runs the named test.
 
-use std::collections::HashMap;
-use std::fs;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::fmt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use anyhow::{Context, Result, bail};
 
-use super::bound::outlives_its_build;
-use super::verdict::{Verdict, ends};
+use super::mutant::Mutant;
+use super::presence::absent;
+use crate::cargo::{cargo, root};
+use crate::failures::failures;
 use crate::program::Program;
+use crate::tree::Tree;
 
-/// A test that runs longer than this hangs; a developer would notice that too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// A test that runs for more seconds than this hangs.
+const PATIENCE: u32 = 180;
 
-/// The verdict and the duration of each test.
-pub(crate) type Results = HashMap<String, (Verdict, Duration)>;
-
-/// Named tests of one build.
-pub(crate) struct Trial {
-    programs: Vec<Program>,
-    tests: Vec<String>,
-    patience: Duration,
-    /// A directory that belongs to this trial.
-    home: PathBuf,
-    /// Whether the next build may begin while this trial runs.
-    pub(crate) outlives_its_build: bool,
+/// The result of a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The test failed, ended its process, or did not end.
+    Caught,
+    /// The test passed.
+    Survived,
+    /// The test did not run.
+    Absent,
+    /// The mutant does not compile and proves nothing.
+    Broken,
+    /// There was no time left.
+    Untried,
 }
 
-impl Trial {
-    /// Prepares to run these tests of the suite that was just built. The directory is created, and is removed after the
-    /// run.
-    pub(crate) fn new(
-        suite: &[&str],
-        programs: Vec<Program>,
-        tests: &[&str],
-        patience: Duration,
-        home: PathBuf,
-    ) -> Result<Self> {
-        fs::create_dir_all(&home)?;
-        let outlives_its_build = outlives_its_build(suite);
-        // The other suites find their programs by the place of the executable.
-        let programs = if outlives_its_build {
-            programs.iter().map(|program| program.kept_in(&home)).collect::<Result<_>>()?
-        } else {
-            programs
-        };
-        let tests = tests.iter().map(ToString::to_string).collect();
-        Ok(Self { programs, tests, patience, home, outlives_its_build })
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Caught => "caught",
+            Self::Survived => "SURVIVED",
+            Self::Absent => "ERROR: the test did not run",
+            Self::Broken => "ERROR: it does not compile",
+            Self::Untried => "not tried",
+        })
+    }
+}
+
+/// The copy of the repository in which mutants are built, and the servers of their tests.
+pub(crate) struct Workshop {
+    tree: Tree,
+    env: Vec<(&'static str, String)>,
+}
+
+impl Workshop {
+    pub(crate) fn new(env: Vec<(&'static str, String)>) -> Result<Self> {
+        Ok(Self { tree: Tree::copy("mutants/tree")?, env })
     }
 
-    /// Runs the tests with these variables.
-    pub(crate) fn run(&self, env: &[(&'static str, String)]) -> Result<Results> {
-        let log = self.home.join("log");
-        let written = fs::File::create(&log)?;
-        let start = Instant::now();
-        let mut times = HashMap::new();
-        let mut in_time = true;
-        for program in self.programs.iter().filter(|_| start.elapsed() < self.patience) {
-            let mut run = program.command();
-            run.arg("--exact").args(&self.tests).envs(env.iter().cloned()).env("CI", "true");
-            run.stdin(Stdio::null()).stdout(written.try_clone()?).stderr(Stdio::null());
-            in_time &= finish(&mut run, start + self.patience, || self.look(&log, start, &mut times))?;
+    /// Builds with this mutant, and runs its test.
+    pub(crate) fn judge(&self, mutant: &Mutant) -> Result<Verdict> {
+        self.tree.write(&mutant.file, &mutant.applied(self.tree.path())?)?;
+        let programs = self.build(&mutant.suite());
+        self.tree.restore(&mutant.file)?;
+        let Some(programs) = programs? else { return Ok(Verdict::Broken) };
+        verdict(programs.iter().map(|program| self.run(program, &[&mutant.test], PATIENCE)))
+    }
+
+    /// The control: fails unless the tests of these mutants of one suite exist, and pass without a defect.
+    pub(crate) fn check_sound(&self, suite: &[&str], mutants: &[Mutant]) -> Result<()> {
+        eprintln!("\n{} without a defect", suite.join(" "));
+        let programs = self.build(suite)?.context("the tests do not compile without a defect either")?;
+        let missing = absent(mutants.iter(), &programs)?;
+        if !missing.is_empty() {
+            bail!("these tests do not exist:\n{}", missing.join("\n"));
         }
-        let said = fs::read_to_string(&log)?;
-        fs::remove_dir_all(&self.home)?;
-        let result = |test: &String| {
-            let took = times.get(test).map_or(self.patience, |(_, took)| *took);
-            (test.clone(), (Verdict::read(&said, test, in_time), took))
-        };
-        Ok(self.tests.iter().map(result).collect())
-    }
-
-    /// Notes for each test when its last end was first seen, and how many programs had ended it.
-    fn look(&self, log: &Path, start: Instant, times: &mut HashMap<String, (usize, Duration)>) {
-        let said = fs::read_to_string(log).unwrap_or_default();
-        for test in &self.tests {
-            let ends = ends(&said, test);
-            if ends > times.get(test).map_or(0, |(ends, _)| *ends) {
-                times.insert(test.clone(), (ends, start.elapsed()));
+        let tests: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.test.as_str()).collect();
+        let tests: Vec<&str> = tests.into_iter().collect();
+        for program in &programs {
+            let (passed, said) = self.run(program, &tests, PATIENCE * 20)?;
+            if !passed {
+                bail!("these do not pass without a defect either:\n{}", failures(&said));
             }
         }
+        Ok(())
+    }
+
+    /// Runs these tests. Returns whether they passed, and the output. After so many seconds, they are killed with their
+    /// children.
+    fn run(&self, program: &Program, tests: &[&str], patience: u32) -> Result<(bool, String)> {
+        let mut run = program.command_by(&["timeout", "--signal=KILL", &patience.to_string()]);
+        run.arg("--exact").args(tests).envs(self.env.iter().cloned()).env("CI", "true");
+        let ran = run.stdin(Stdio::null()).stderr(Stdio::null()).output().context("cannot run a test program")?;
+        Ok((ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned()))
+    }
+
+    /// Builds a suite in the copy, with the features of all packages: it thereby reuses the builds of registry crates from the
+    /// repository.
+    fn build(&self, suite: &[&str]) -> Result<Option<Vec<Program>>> {
+        let mut test: Command = cargo(["test", "--workspace", "--all-features"]);
+        test.args(suite).current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
+        // Each crate is built once for each of its mutants, even where everything else is built only once.
+        Program::build(test.env("CARGO_INCREMENTAL", "1"))
     }
 }
 
-/// Runs the command and calls `look` meanwhile. At the deadline, kills it with all its children. Returns whether the
-/// command ended by itself.
-fn finish(command: &mut Command, deadline: Instant, mut look: impl FnMut()) -> Result<bool> {
-    let mut child = command.process_group(0).spawn().context("cannot run a test program")?;
-    while Instant::now() < deadline {
-        let ended = child.try_wait()?.is_some();
-        look();
-        if ended {
-            return Ok(true);
+/// Judges the runs of all programs of a suite, several of which may have a test of this name: one that fails is enough.
+fn verdict(runs: impl Iterator<Item = Result<(bool, String)>>) -> Result<Verdict> {
+    let mut verdict = Verdict::Absent;
+    for run in runs {
+        let (passed, said) = run?;
+        if !passed {
+            return Ok(Verdict::Caught);
         }
-        std::thread::sleep(Duration::from_millis(50));
+        if said.contains("\ntest result: ok. 1 passed") {
+            verdict = Verdict::Survived;
+        }
     }
-    killpg(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGKILL)?;
-    child.wait()?;
-    Ok(false)
+    Ok(verdict)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PASSED: &str = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed";
+    const NONE: &str = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed";
+
+    fn judged(runs: &[(bool, &str)]) -> Verdict {
+        verdict(runs.iter().map(|(passed, said)| Ok((*passed, (*said).to_owned())))).unwrap()
+    }
+
+    /// Each adapter has the suite `sink`, with the same tests.
     #[test]
-    fn a_command_that_hangs_is_killed_with_its_children() {
-        let mut command = Command::new("sh");
-        let out = std::env::temp_dir().join(format!("idem-trial-{}", std::process::id()));
-        command.args(["-c", "sleep 600 & echo $!; wait"]).stdout(fs::File::create(&out).unwrap());
-        assert!(!finish(&mut command, Instant::now() + Duration::from_millis(500), || {}).unwrap());
-        let child = fs::read_to_string(&out).unwrap();
-        fs::remove_file(&out).unwrap();
-        assert!(!child.is_empty());
-        let lives = || {
-            // A process that was killed may be a zombie until init reaps it.
-            let state = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-            !state.is_empty() && !state.contains(") Z ")
-        };
-        let limit = Instant::now() + Duration::from_secs(10);
-        while lives() {
-            assert!(Instant::now() < limit, "the child still runs");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+    fn a_test_that_fails_in_one_of_several_programs_has_failed() {
+        assert_eq!(judged(&[(true, PASSED), (true, NONE), (true, PASSED)]), Verdict::Survived);
+        assert_eq!(judged(&[(true, PASSED), (false, "running 1 test\ntest a ... "), (true, NONE)]), Verdict::Caught);
+    }
+
+    #[test]
+    fn a_test_that_no_program_has_is_absent() {
+        assert_eq!(judged(&[(true, NONE), (true, NONE)]), Verdict::Absent);
+        assert_eq!(judged(&[]), Verdict::Absent);
     }
 }

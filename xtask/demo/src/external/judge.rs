@@ -5,7 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 use anyhow::{Result, bail};
 use idem_test::provider::Provider;
 
-use super::rows::Outcome;
+/// What became of the messages.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) paid: u64,
+    pub(super) paid_twice: u64,
+    /// The messages that are unresolved.
+    pub(super) unresolved: BTreeSet<u64>,
+    /// Other rows that are left.
+    pub(super) others: u64,
+}
 
 /// How many messages the provider charged otherwise than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +45,11 @@ pub(super) fn judge(
 ) -> Result<()> {
     let odd: Vec<&u64> = outcome.unresolved.symmetric_difference(held).collect();
     let Charged { twice, never } = charged;
-    if (twice, never, outcome.paid_twice, outcome.dead) != (0, 0, 0, 0) || !odd.is_empty() {
+    if (twice, never, outcome.paid_twice, outcome.others) != (0, 0, 0, 0) || !odd.is_empty() {
         bail!("not all is as it must be; messages that were held or are unresolved, and not both: {odd:?}");
     }
-    let (all, unresolved) = (i64::try_from(messages)?, i64::try_from(outcome.unresolved.len())?);
-    if outcome.paid + unresolved != all || naive.twice == 0 {
-        bail!("{} of {all} are paid, and the naive handler has charged {} twice", outcome.paid, naive.twice);
+    if outcome.paid + outcome.unresolved.len() as u64 != messages || naive.twice == 0 {
+        bail!("{} of {messages} are paid, and the naive handler has charged {} twice", outcome.paid, naive.twice);
     }
     Ok(())
 }
@@ -55,7 +63,7 @@ mod tests {
 
     /// The outcome of three messages, of which one was held.
     fn outcome() -> Outcome {
-        Outcome { paid: 2, paid_twice: 0, unresolved: [0].into(), dead: 0 }
+        Outcome { paid: 2, paid_twice: 0, unresolved: [0].into(), others: 0 }
     }
 
     /// Whether this is the outcome of three messages, of which these were held, as it must be.
@@ -83,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn no_message_is_dead_or_charged_twice_or_never() {
+    fn no_message_is_left_or_charged_twice_or_never() {
         assert!(!is_right(&[0], &outcome(), Charged { twice: 1, ..ONCE }, NAIVE));
         assert!(!is_right(&[0], &outcome(), Charged { never: 1, ..ONCE }, NAIVE));
         assert!(!is_right(&[0], &Outcome { paid_twice: 1, ..outcome() }, ONCE, NAIVE));
-        assert!(!is_right(&[0], &Outcome { dead: 1, ..outcome() }, ONCE, NAIVE));
+        assert!(!is_right(&[0], &Outcome { others: 1, ..outcome() }, ONCE, NAIVE));
     }
 
     #[test]

@@ -4,17 +4,121 @@
 //! |---|---|
 //! | `plan` | which requests fail, and which rows are held beyond the life of their key |
 //! | `provider` | the provider as a server, and its client |
-//! | `payer` | the process that is killed |
-//! | `rows` | the messages, and what became of them |
+//! | `handlers` | a handler with an external call, and a naive one |
+//! | `operator` | what is done about rows meanwhile: keys that get too old, and calls that are made again |
 //! | `judge` | the verdict on both runs |
-//! | `run` | a run with external calls, and one with a naive handler |
 
+pub(crate) mod handlers;
 mod judge;
-mod payer;
+mod operator;
 mod plan;
-mod provider;
-mod rows;
-mod run;
+pub(crate) mod provider;
 
-pub(crate) use payer::{How, pay};
-pub(crate) use run::{Settings, run};
+use anyhow::{Result, bail};
+use fastrand::Rng;
+use idem_brokers::{Broker, Nats};
+use sqlx::Row;
+use tokio::task::JoinSet;
+
+use self::judge::{Charged, Outcome, judge};
+use crate::disruptions::Disruptions;
+use crate::harness::{Scene, directory};
+use crate::ledger::check_disruptions;
+use crate::mode::{Load, Mode};
+use crate::plan::{Plan, number};
+use crate::processes::Processes;
+use crate::servers::Servers;
+use crate::tables::{Tables, unsigned};
+use crate::worker::{NAME, Role};
+
+/// How often a worker is killed by default.
+const KILLS: usize = 50;
+
+/// Messages that are paid for; unresolved ones; all others that wait, those included that an operator will resolve.
+const CALLED: &str = "SELECT (SELECT count(DISTINCT message) FROM demo.payments),
+    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead' AND reason = 'unresolved'),
+    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead' OR reason <> 'unresolved')";
+
+/// As [`CALLED`]. The naive handler leaves dead letters of any reason.
+const NAIVE: &str = "SELECT (SELECT count(DISTINCT message) FROM demo.payments),
+    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead'),
+    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead')";
+
+/// Runs workers with external calls, and fewer with a naive handler. Fails as [`judge()`] does, or if a kill did not happen.
+pub(crate) async fn run(load: &Load, mode: Mode, seed: u64) -> Result<()> {
+    println!("seed {seed}");
+    let mut servers = Servers::start::<Nats>().await?;
+    let mut rng = Rng::with_seed(seed);
+    let kills = load.kills.unwrap_or(KILLS);
+    let load = Load { kills: Some(kills), ..load.clone() };
+    let plan = plan::Plan::new(load.messages, &mut rng);
+    let (outcome, charged) = once(Role::Call, (&load, mode), &plan, &mut servers, &mut rng).await?;
+    println!("external calls: {charged:?} of {} held; {outcome:?}", plan.held.len());
+    let few = Load { messages: (load.messages / 10).max(100), kills: Some(kills.div_ceil(5)), ..load.clone() };
+    let small = plan::Plan::new(few.messages, &mut rng);
+    let (naive, doubled) = once(Role::Naive, (&few, mode), &small, &mut servers, &mut rng).await?;
+    println!("naive handler:  {doubled:?}; {naive:?}");
+    judge(load.messages, &plan.held, &outcome, charged, doubled)
+}
+
+/// Runs workers until each message is paid for or dead, and kills them meanwhile.
+async fn once(
+    role: Role,
+    (load, mode): (&Load, Mode),
+    requests: &plan::Plan,
+    servers: &mut Servers,
+    rng: &mut Rng,
+) -> Result<(Outcome, Charged)> {
+    let plan = Plan::plain(load.messages, load.duplicates, 1, rng);
+    let mut tables = Tables::new(servers.database()).await?;
+    // No unique constraints: what is doubled must be visible.
+    tables.rows("CREATE TABLE demo.payments (message bigint NOT NULL, charge text NOT NULL)", &[]).await?;
+    let broker = Nats::connect(servers.broker(), NAME).await?;
+    broker.create().await?;
+    let provider = requests.provider();
+    let address = provider::serve(provider.clone()).await?;
+    let directory = directory(&format!("external {}", role.name()));
+    let mut processes = Processes::new::<Nats>(role, mode, &directory, servers)?;
+    processes.give(&["--provider", &address.to_string()]);
+    let mut operator = JoinSet::new();
+    operator.spawn(operator::work(servers.database().to_owned(), requests.held.clone()));
+    let mut scene = Scene {
+        disruptions: Disruptions::new(load.kills.unwrap_or(KILLS), &[], load.messages, rng),
+        plan: &plan,
+        servers,
+        tables,
+        brokers: vec![(NAME, broker)],
+        processes: vec![(processes, load.workers)],
+        progress: if role == Role::Call { CALLED } else { NAIVE },
+        times: Plan::times,
+    };
+    let took = scene.play(rng).await?;
+    if let Some(ended) = operator.try_join_next() {
+        ended??;
+    }
+    operator.shutdown().await;
+    println!("{role:?}: {} messages and {} kills in {took:?}", load.messages, scene.disruptions.kills.len());
+    let mut wrong = Vec::new();
+    check_disruptions(&scene, |holds, text| wrong.extend((!holds).then_some(text)));
+    if !wrong.is_empty() {
+        bail!("not all is as it must be:\n{}", wrong.join("\n"));
+    }
+    Ok((outcome(&mut scene.tables).await?, Charged::new(&provider, load.messages)))
+}
+
+/// Returns what became of the messages.
+async fn outcome(tables: &mut Tables) -> Result<Outcome> {
+    let paid = "SELECT count(DISTINCT message), count(*) - count(DISTINCT message),
+            (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead' OR reason <> 'unresolved')
+        FROM demo.payments";
+    let unresolved = "SELECT convert_from(key, 'UTF8') FROM idem_demo.inbox_messages
+        WHERE state = 'dead' AND reason = 'unresolved'";
+    let keys = tables.rows(unresolved, &[]).await?;
+    let row = tables.row(paid, &[]).await?;
+    Ok(Outcome {
+        paid: unsigned(&row, 0),
+        paid_twice: unsigned(&row, 1),
+        unresolved: keys.iter().filter_map(|row| number(row.get(0))).collect(),
+        others: unsigned(&row, 2),
+    })
+}

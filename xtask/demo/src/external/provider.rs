@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 const LATENCY: Duration = Duration::from_millis(20);
 
 /// Serves the provider, and returns its address.
-pub(super) async fn serve(provider: Provider) -> Result<SocketAddr> {
+pub(crate) async fn serve(provider: Provider) -> Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
@@ -41,11 +41,11 @@ async fn answer(provider: Provider, mut client: TcpStream) {
 
 /// The client.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bank(pub(super) SocketAddr);
+pub(crate) struct Bank(pub(crate) SocketAddr);
 
 impl Bank {
     /// Makes a request. An error leaves its effect in doubt.
-    pub(super) async fn charge(self, key: Option<&str>, order: u64) -> Result<(u16, String), BoxError> {
+    pub(crate) async fn charge(self, key: Option<&str>, order: u64) -> Result<(u16, String), BoxError> {
         let mut server = TcpStream::connect(self.0).await?;
         server.write_all(format!("{} {order}\n", key.unwrap_or("-")).as_bytes()).await?;
         let mut answer = String::new();

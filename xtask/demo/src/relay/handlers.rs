@@ -8,23 +8,23 @@ use crate::plan::Order;
 use crate::watched::Watch;
 
 /// The name of the queue, stream or topic between the two consumers.
-pub(super) const RELAYED: &str = "idem-demo-relayed";
+pub(crate) const RELAYED: &str = "idem-demo-relayed";
 
 /// A message between the two consumers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Paid {
+pub(crate) struct Paid {
     /// The number of the event that caused it.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     /// The key.
-    pub(super) account: i32,
+    pub(crate) account: i32,
     /// Its place among the messages of its key, from 1.
-    pub(super) place: i64,
+    pub(crate) place: i64,
 }
 
 /// Stages one message. Until the commit it keeps the row of its account locked, so that the handlers of one account stage
 /// one after the other: otherwise there would be no order to keep.
 #[idempotent(key = "key", name = "stage")]
-pub(super) async fn stage(
+pub(crate) async fn stage(
     order: Order,
     watch: State<Watch>,
     tx: &mut PgConnection,
@@ -37,13 +37,13 @@ pub(super) async fn stage(
     );
     let place = place.bind(order.account).bind(i64::try_from(order.id)?).fetch_one(tx).await?;
     outbox.publish(RELAYED, &Paid { id: order.id, account: order.account, place })?.key(order.account);
-    watch.0.returned.add(order.id);
+    watch.0.returned(order.id);
     Ok(())
 }
 
 /// Records a message that has arrived.
 #[idempotent(key = message_id, name = "take")]
-pub(super) async fn take(paid: Paid, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
+pub(crate) async fn take(paid: Paid, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
     let _run = watch.0.run(paid.id);
     sqlx::query("INSERT INTO demo.taken (message, account, place) VALUES ($1, $2, $3)")
         .bind(i64::try_from(paid.id)?)

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result};
 
 use super::handlers::Paid;
-use super::rows::Progress;
+use crate::tables::Progress;
 
 /// The state of tables and broker after a run.
 #[derive(Debug, Default)]
@@ -71,9 +71,8 @@ impl Verdict {
             let astray = messages.iter().filter(astray).count();
             must(astray == 0, format!("{astray} messages were {what} that were not staged"));
         }
-        let Progress { waiting, scheduled, .. } = found.progress;
-        must(waiting == 0, format!("{waiting} messages are still in the outbox"));
-        must(scheduled == 0, format!("{scheduled} messages are still in an inbox"));
+        let waiting = found.progress.waiting;
+        must(waiting == 0, format!("{waiting} messages are still in the outbox or in an inbox"));
         must(found.left == 0, format!("{} messages are still with the broker", found.left));
         Ok(verdict)
     }

@@ -3,11 +3,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `handlers` | the two consumers' handlers, and the message between them |
-//! | `link` | the processes: the worker that stages, the relays, and the worker that takes |
 //! | `watched` | the instrumented sink, with the failpoint between confirm and delete |
-//! | `rows` | queries of the database |
-//! | `run`, `drain` | one complete run |
-//! | `judge`, `ledger` | the outcome of each message, and the line |
+//! | `judge` | the outcome of each message |
 //!
 //! **The order within a key** is read from the broker, by a plain client, after the end: a stream of NATS and a topic of
 //! Kafka keep what was taken, and on RabbitMQ a second queue gets each message as well. The consumer would prove less.
@@ -15,52 +12,117 @@
 //! that its order would be that of the redeliveries and not that of the relays. A message counts where it arrives for
 //! the first time, because a copy may arrive behind a later message of its key.
 
-mod drain;
-mod handlers;
+pub(crate) mod handlers;
 mod judge;
-mod ledger;
-mod link;
-mod rows;
-mod run;
-mod watched;
+pub(crate) mod watched;
 
-use anyhow::{Result, bail};
-use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use anyhow::{Result, ensure};
+use fastrand::Rng;
+use idem::Postgres;
+use idem_brokers::Broker;
+use sqlx::Row;
 
+use self::handlers::{Paid, RELAYED};
+use self::judge::{Found, Verdict};
+use crate::campaign::{Ledger, Run};
+use crate::disruptions::{Disruptions, Event};
+use crate::harness::{Scene, directory};
+use crate::ledger::check_disruptions;
+use crate::plan::{ACCOUNTS, Plan};
+use crate::processes::Processes;
 use crate::servers::Servers;
+use crate::tables::{Tables, unsigned};
+use crate::worker::{NAME, Role};
 
-pub(crate) use link::{Link, run as run_link};
-pub(crate) use run::Settings;
+/// The schema of the consumer that takes.
+pub(crate) const TAKEN: &str = "idem_demo_taken";
 
-/// Runs on each broker. Fails if any run had deviations.
-pub(crate) async fn all(settings: &Settings<'_>) -> Result<()> {
-    let mut wrong = 0;
-    wrong += u64::from(!is_right::<RabbitMq>(settings).await?);
-    wrong += u64::from(!is_right::<Nats>(settings).await?);
-    wrong += u64::from(!is_right::<Kafka>(settings).await?);
-    if wrong > 0 {
-        bail!("{wrong} of the runs were not as they must be");
+/// How often a relay is killed by default.
+const KILLS: usize = 20;
+/// How many messages a key has on average.
+const EACH: u64 = 40;
+/// The fewest keys: with fewer, the handlers would wait for each other most of the time.
+const FEWEST: i32 = 20;
+
+/// Messages that were taken; dead letters of the outbox and of both consumers; messages that wait in the outbox, and rows
+/// that wait in an inbox.
+const PROGRESS: &str = "SELECT (SELECT count(*) FROM demo.taken),
+    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead')
+        + (SELECT count(*) FROM idem_demo_taken.inbox_messages WHERE state = 'dead')
+        + (SELECT count(*) FROM idem_demo.outbox_dead),
+    (SELECT count(*) FROM idem_demo.outbox_messages)
+        + (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead')
+        + (SELECT count(*) FROM idem_demo_taken.inbox_messages WHERE state <> 'dead')";
+
+/// Performs a run and returns the outcomes of the messages.
+pub(crate) async fn run<B: Broker>(run: &Run, servers: &mut Servers) -> Result<Ledger> {
+    ensure!(!run.mode.whole, "`--relay` and `--whole` do not go together: messages of batch handlers have random ids");
+    let mut rng = Rng::with_seed(run.seed);
+    let messages = run.load.messages;
+    let accounts = i32::try_from(messages / EACH).unwrap_or(ACCOUNTS).clamp(FEWEST, ACCOUNTS);
+    let plan = Plan::plain(messages, run.load.duplicates, accounts, &mut rng);
+    let tables = tables(servers.database()).await?;
+    let (broker, target) = (B::connect(servers.broker(), NAME).await?, B::connect(servers.broker(), RELAYED).await?);
+    broker.create().await?;
+    target.create_recording().await?;
+    let directory = |role: &str| directory(&format!("{} {role}", run.name()));
+    let mut processes = Vec::new();
+    for (role, count) in [(Role::Relay, run.load.workers), (Role::Stage, 1), (Role::Take, 1)] {
+        processes.push((Processes::new::<B>(role, run.mode, &directory(&role.name()), servers)?, count));
     }
-    Ok(())
+    let (kills, faults) = (run.load.kills.unwrap_or(KILLS), [Event::Freeze, Event::Restart]);
+    let mut scene = Scene {
+        disruptions: Disruptions::new(kills, &faults, messages, &mut rng),
+        plan: &plan,
+        servers,
+        tables,
+        brokers: vec![(NAME, broker), (RELAYED, target)],
+        processes,
+        progress: PROGRESS,
+        // A confirmed message is published again if its relay dies before it has deleted it.
+        times: |_, _| 1,
+    };
+    let took = scene.play(&mut rng).await?;
+    let found = Found {
+        staged: paid(&mut scene.tables, "SELECT message, account, place FROM demo.staged").await?,
+        taken: paid(&mut scene.tables, "SELECT message, account, place FROM demo.taken").await?,
+        recorded: scene.brokers[1].1.recorded().await?,
+        progress: scene.tables.progress(PROGRESS).await?,
+        left: scene.left().await?,
+    };
+    let verdict = Verdict::new(messages, &found)?;
+    let mut wrong = verdict.deviations();
+    check_disruptions(&scene, |holds, text| wrong.extend((!holds).then_some(text)));
+    let Verdict { staged, relayed, lost, doubled, disordered, dead, .. } = verdict;
+    let line = format!(
+        "{messages} events, {staged} staged, {relayed} relayed in {} calls, {} copies seen by the second consumer, lost {lost}, \
+         doubled {doubled}, out of order within a key {disordered}, dead {dead}, {} relay deaths ({} between confirm and \
+         delete), {} server faults, {:.0} s",
+        scene.count(0, |sum| sum.delivered),
+        scene.count(2, |sum| sum.duplicates),
+        scene.disruptions.kills.len(),
+        scene.disruptions.before_ack().count(),
+        scene.disruptions.faults,
+        took.as_secs_f64(),
+    );
+    Ok(Ledger { line, wrong })
 }
 
-/// Runs on one broker. Fails if the run had deviations.
-pub(crate) async fn one<B: Broker>(settings: &Settings<'_>) -> Result<()> {
-    if !is_right::<B>(settings).await? {
-        bail!("not all is as it must be");
+/// Creates the tables of both consumers. They have no unique constraints: what is doubled must be visible.
+async fn tables(url: &str) -> Result<Tables> {
+    let mut tables = Tables::new(url).await?;
+    for statement in [
+        "DROP SCHEMA IF EXISTS idem_demo_taken CASCADE",
+        "CREATE TABLE demo.staged (message bigint NOT NULL, account int NOT NULL, place bigint NOT NULL)",
+        "CREATE TABLE demo.taken (message bigint NOT NULL, account int NOT NULL, place bigint NOT NULL)",
+    ] {
+        tables.rows(statement, &[]).await?;
     }
-    Ok(())
+    drop(Postgres::options(url).schema(TAKEN).connect().await?);
+    Ok(tables)
 }
 
-/// Runs once, and prints a line. Returns whether there were no deviations.
-async fn is_right<B: Broker>(settings: &Settings<'_>) -> Result<bool> {
-    if settings.mode.whole {
-        bail!("`--relay` and `--whole` do not go together: messages of batch handlers have random ids");
-    }
-    println!("seed {}", settings.seed);
-    let mut servers = Servers::start::<B>().await?;
-    let ledger = run::run::<B>(settings, &mut servers).await?;
-    println!("{:8} {ledger}", B::NAME);
-    ledger.tell();
-    Ok(ledger.is_right())
+async fn paid(tables: &mut Tables, sql: &'static str) -> Result<Vec<Paid>> {
+    let rows = tables.rows(sql, &[]).await?;
+    Ok(rows.iter().map(|row| Paid { id: unsigned(row, 0), account: row.get(1), place: row.get(2) }).collect())
 }

@@ -12,9 +12,9 @@ use crate::plan::id_of;
 use crate::watched::Watch;
 
 /// A sink that writes into the journal when a message is published, and when the call has ended.
-pub(super) struct WatchedSink<K> {
-    pub(super) sink: K,
-    pub(super) watch: Watch,
+pub(crate) struct WatchedSink<K> {
+    pub(crate) sink: K,
+    pub(crate) watch: Watch,
 }
 
 impl<K: Sink> Sink for WatchedSink<K> {

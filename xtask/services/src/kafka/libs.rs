@@ -54,7 +54,7 @@ fn assemble() -> Result<PathBuf> {
     fs::create_dir(&unfinished)?;
     maven(&unfinished).context(
         "cannot get Apache Kafka from Maven Central: give Maven a mirror (~/.m2/settings.xml), or unpack Apache Kafka 4 \
-         and set KAFKA_HOME, or start Docker, or set KAFKA_BROKERS",
+         and set KAFKA_HOME, or set KAFKA_BROKERS",
     )?;
     fs::rename(&unfinished, cache().join(VERSION))?;
     assembled().context("Maven has copied no jars")

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use self::certificate::Certificate;
 use crate::server::Server;
-use crate::{daemon, place, process};
+use crate::{Instance, daemon, place, process};
 
 /// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not created
 /// automatically. Two more listeners, named in its configuration, require a login: `idem` with password `idem`. One of them
@@ -27,72 +27,61 @@ pub struct Kafka;
 impl Kafka {
     /// The version downloaded from Maven Central.
     pub const VERSION: &str = libs::VERSION;
+
+    /// Starts a private instance, whose address is `host:port`. Fails if Kafka can neither be found nor downloaded, or does
+    /// not respond within two minutes.
+    pub fn start() -> Result<Instance> {
+        Instance::start(&SERVER)
+    }
 }
 
-impl Server for Kafka {
-    fn name(&self) -> &'static str {
-        "kafka"
-    }
+pub(crate) const SERVER: Server = Server {
+    name: "kafka",
+    variable: "KAFKA_BROKERS",
+    url: |port| format!("127.0.0.1:{port}"),
+    // They run and download Kafka.
+    packages: &["default-jre-headless", "maven"],
+    choice: "KAFKA_HOME",
+    is_installed: || libs::can_be_had() && java::program().is_some(),
+    create,
+    launch,
+    pids: &["pid"],
+    shutdown: Signal::SIGTERM,
+};
 
-    fn variable(&self) -> &'static str {
-        "KAFKA_BROKERS"
+fn create(home: &Path, port: u16) -> Result<()> {
+    let (controller, dir) = (place::free_port()?, home.display());
+    let clients = format!(
+        "PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{},SASL_SSL://localhost:{}",
+        place::free_port()?,
+        place::free_port()?
+    );
+    let place = format!(
+        "listeners={clients},CONTROLLER://127.0.0.1:{controller}\nadvertised.listeners={clients}\n\
+         controller.quorum.voters=1@127.0.0.1:{controller}\nlog.dirs={dir}/data\n\
+         ssl.keystore.location={dir}/broker.pem\nssl.truststore.location={dir}/authority.pem\n"
+    );
+    let certificate = Certificate::new("localhost")?;
+    place::write(&home.join("broker.pem"), &certificate.broker)?;
+    place::write(&home.join("authority.pem"), &certificate.authority)?;
+    place::write(&home.join("server.properties"), &format!("{}{place}", include_str!("server.properties")))?;
+    place::write(&home.join("log4j2.properties"), include_str!("log4j2.properties"))?;
+    // A cluster id is 16 bytes in base64, whose last character holds only two bits.
+    let id = format!("idem{port:017}A");
+    let mut format = java::command(home, &libs::find()?)?;
+    format.args(["kafka.tools.StorageTool", "format", "-t", &id, "-c", "server.properties"]);
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        format.arg("--add-scram").arg(format!("{mechanism}=[name=idem,password=idem]"));
     }
+    process::run(&mut format)?;
+    Ok(())
+}
 
-    fn url(&self, port: u16) -> String {
-        format!("127.0.0.1:{port}")
-    }
-
-    /// Returns the packages that run and download Kafka.
-    fn packages(&self) -> &'static [&'static str] {
-        &["default-jre-headless", "maven"]
-    }
-
-    fn is_installed(&self) -> bool {
-        libs::can_be_had() && java::program().is_some()
-    }
-
-    fn create(&self, home: &Path, port: u16) -> Result<()> {
-        let (controller, dir) = (place::free_port()?, home.display());
-        let clients = format!(
-            "PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{},SASL_SSL://localhost:{}",
-            place::free_port()?,
-            place::free_port()?
-        );
-        let place = format!(
-            "listeners={clients},CONTROLLER://127.0.0.1:{controller}\nadvertised.listeners={clients}\n\
-             controller.quorum.voters=1@127.0.0.1:{controller}\nlog.dirs={dir}/data\n\
-             ssl.keystore.location={dir}/broker.pem\nssl.truststore.location={dir}/authority.pem\n"
-        );
-        let certificate = Certificate::new("localhost")?;
-        place::write(&home.join("broker.pem"), &certificate.broker)?;
-        place::write(&home.join("authority.pem"), &certificate.authority)?;
-        place::write(&home.join("server.properties"), &format!("{}{place}", include_str!("server.properties")))?;
-        place::write(&home.join("log4j2.properties"), include_str!("log4j2.properties"))?;
-        // A cluster id is 16 bytes in base64, whose last character holds only two bits.
-        let id = format!("idem{port:017}A");
-        let mut format = java::command(home, &libs::find()?)?;
-        format.args(["kafka.tools.StorageTool", "format", "-t", &id, "-c", "server.properties"]);
-        for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
-            format.arg("--add-scram").arg(format!("{mechanism}=[name=idem,password=idem]"));
-        }
-        process::run(&mut format)?;
-        Ok(())
-    }
-
-    fn launch(&self, home: &Path, port: u16) -> Result<()> {
-        let mut server = java::command(home, &libs::find()?)?;
-        server.args(["kafka.Kafka", "server.properties"]);
-        // It listens for a while before it serves requests.
-        let started = || fs::read_to_string(home.join("log")).is_ok_and(|log| log.contains("Kafka Server started"));
-        let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-        daemon::launch("Apache Kafka", &mut server, home, || started() && listens())
-    }
-
-    fn processes(&self, home: &Path) -> Vec<i32> {
-        daemon::recorded(home, &["pid"])
-    }
-
-    fn shutdown(&self) -> Signal {
-        Signal::SIGTERM
-    }
+fn launch(home: &Path, port: u16) -> Result<()> {
+    let mut server = java::command(home, &libs::find()?)?;
+    server.args(["kafka.Kafka", "server.properties"]);
+    // It listens for a while before it serves requests.
+    let started = || fs::read_to_string(home.join("log")).is_ok_and(|log| log.contains("Kafka Server started"));
+    let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+    daemon::launch("Apache Kafka", &mut server, home, || started() && listens())
 }

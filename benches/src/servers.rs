@@ -1,0 +1,83 @@
+//! The servers of a measurement, and the other library that is measured beside idem.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use idem_services::Instance;
+
+use crate::case::Broker;
+
+/// The servers. Those that were started end with this value.
+pub(crate) struct Servers {
+    _started: Vec<Instance>,
+    /// The address of PostgreSQL.
+    pub(crate) database: String,
+    /// Whether PostgreSQL was started for this measurement, and has no other users.
+    pub(crate) owns_database: bool,
+    brokers: Vec<(Broker, String)>,
+}
+
+impl Servers {
+    /// Finds PostgreSQL and these brokers in the environment, or starts them for this measurement alone, so that no
+    /// concurrent test uses them. Blocks.
+    pub(crate) fn start(brokers: &[Broker]) -> Result<Self> {
+        idem_services::prepare()?;
+        let mut started = Vec::new();
+        let mut address = |variable: &str, start: &dyn Fn() -> Result<Instance>| {
+            if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
+                return anyhow::Ok(url);
+            }
+            eprintln!("starting a server for this measurement: {variable} is not set");
+            let server = start()?;
+            let url = server.url().to_owned();
+            started.push(server);
+            Ok(url)
+        };
+        let database = address("DATABASE_URL", &idem_services::Postgres::start)?;
+        let mut found = Vec::new();
+        for broker in brokers {
+            found.push((*broker, address(broker.variable(), &|| broker.start())?));
+        }
+        let owns_database = std::env::var("DATABASE_URL").unwrap_or_default() != database;
+        Ok(Self { _started: started, database, owns_database, brokers: found })
+    }
+
+    /// Returns the address of a broker that was asked for.
+    pub(crate) fn address(&self, broker: Broker) -> Result<&str> {
+        let found = self.brokers.iter().find(|(known, _)| *known == broker);
+        found.map(|(_, address)| address.as_str()).with_context(|| format!("{broker} was not asked for"))
+    }
+}
+
+/// Returns `target/bench` of this repository.
+pub(crate) fn directory() -> Result<PathBuf> {
+    let target = root().join("target/bench");
+    fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
+    Ok(target)
+}
+
+/// Writes a result to a file of `target/bench`.
+pub(crate) fn save(file: &str, json: &impl serde::Serialize) -> Result<()> {
+    let file = directory()?.join(file);
+    let json = serde_json::to_string_pretty(json)?;
+    fs::write(&file, format!("{json}\n")).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Builds the program of the other library, which is a workspace of its own, because its dependencies must not become
+/// idem's.
+pub(crate) fn build_peer() -> Result<PathBuf> {
+    eprintln!("building backbone-outbox");
+    let (target, log) = (root().join("target/peers"), directory()?.join("backbone-outbox.log"));
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--release", "--locked", "--quiet", "--target-dir"]).arg(&target).arg("--manifest-path");
+    build.arg(root().join("benches/peers/backbone-outbox/Cargo.toml")).stderr(File::create(&log)?);
+    let built = build.status().context("cannot run cargo")?;
+    ensure!(built.success(), "backbone-outbox does not build, see {}", log.display());
+    Ok(target.join("release/peer-backbone-outbox"))
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
