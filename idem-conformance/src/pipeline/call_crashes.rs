@@ -96,7 +96,7 @@ pub async fn a_call_that_never_has_a_result_is_dead_as_crashed<W: World>(world: 
     paying.publish("a", []);
     paying.crash_in("taken_calls").await;
     let inbox = paying.0.world.own("inbox_messages");
-    paying.0.world.run(&format!("UPDATE {inbox} SET starts = -11")).await;
+    paying.0.world.run(&format!("UPDATE {inbox} SET starts = 10")).await;
     paying.time_passes(MINUTE).await;
     let worker = paying.start();
     soon(async {

@@ -156,7 +156,7 @@ pub async fn a_redelivered_message_with_an_order_is_charged_once_behind_a_restor
     assert!(paying.has_one_key("a"));
 }
 
-/// A version of the service without the call has stored it, or an older version of idem, which gave it no key.
+/// A version of the service without the call has stored it, and gave it no key.
 pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.0.publish(order_at(POSITION));
@@ -164,7 +164,7 @@ pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>
     let stored = paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
     let inbox = paying.0.world.own("inbox_messages");
-    paying.0.world.run(&format!("UPDATE {inbox} SET starts = 0, outbound = NULL")).await;
+    paying.0.world.run(&format!("UPDATE {inbox} SET state = 'scheduled', outbound = NULL")).await;
     let worker = paying.start();
     paying.completed("a").await;
     worker.stop().await;

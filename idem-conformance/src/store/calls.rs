@@ -193,7 +193,7 @@ pub async fn a_call_that_is_dated_anew_keeps_its_key<W: World>(world: W) {
     assert!(dated.called_at > row.called_at);
 }
 
-/// One that an older version has stored, for example.
+/// A local message, for example.
 pub async fn an_ordinary_row_is_left_to_its_call<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;

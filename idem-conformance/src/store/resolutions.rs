@@ -6,7 +6,7 @@ use idem_core::store::{
 };
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, failed, is_seen, resolve, store, take, take_one, taken};
+use super::calling::{answer, failed, is_seen, resolve, store, take, take_one, taken};
 use super::stage::Stage;
 use super::world::World;
 
@@ -42,8 +42,8 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
     assert_eq!((ordinary.answer, ordinary.starts, ordinary.outbound), (Some(answer()), 1, again.outbound));
 }
 
-/// A worker of that version would pay by itself, although the call may have had an effect.
-pub async fn a_replay_of_a_version_without_calls_fails<W: World>(world: W) {
+/// Its handler would run without an answer, although the call may have had an effect.
+pub async fn a_row_whose_call_may_have_begun_is_not_made_ordinary_by_hand<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (row, inbox) = (taken(&stage).await, stage.world.own("inbox_messages"));
     let values = "state = 'scheduled', reason = NULL, died_at = NULL, attempts = 0, starts = 0, breaks = 0";
@@ -60,24 +60,6 @@ pub async fn a_replay_of_a_version_without_calls_fails<W: World>(world: W) {
     assert!(!fails().await, "it has an answer");
     stage.world.run(&format!("UPDATE {inbox} SET answer = NULL, called_at = NULL")).await;
     assert!(!fails().await, "no call has begun");
-}
-
-/// It would ignore the answer, and its handler may pay by itself.
-pub async fn an_answer_is_not_taken_by_a_version_without_calls<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let (row, inbox) = (taken(&stage).await, stage.world.own("inbox_messages"));
-    assert!(stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
-    stage.schedule("ordinary").await;
-    // As such a version takes the oldest row, with a token that is not the one of the call.
-    let oldest = format!("SELECT id FROM {inbox} WHERE starts = 0 ORDER BY due_at LIMIT 1");
-    let old_take = format!("UPDATE {inbox} SET token = outbound, starts = starts + 1 WHERE id IN ({oldest})");
-    for starts in [[0, 0], [1, 0]] {
-        stage.world.run(&old_take).await;
-        let found: Vec<_> = stage.scheduled().await.iter().map(|row| row.starts).collect();
-        assert_eq!(found, starts, "the newest first, which has no call");
-    }
-    stage.rows_earlier(HOUR).await;
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
 /// The message is not handled, and a copy of it is a duplicate.

@@ -51,10 +51,10 @@ pub trait CallRows: Transactions {
     /// Returns the namespace of the calls of a registered handler: a random value, which is stored when it is first asked for,
     /// and never changes. It ends with the registration of the handler, and no other handler ever has it. The first keys of
     /// messages are derived from it, so it has to be part of every backup. Called at the start of a worker, for each handler
-    /// that makes an external call; it also checks that the table can be used, which other workers do not need.
+    /// that makes an external call.
     ///
     /// # Errors
-    /// [`Error::Config`] if the store has no such table, or if it is missing or cannot be used; the text names the fix.
+    /// [`Error::Config`] if the store keeps no namespaces; the text names the fix.
     /// [`Error::Database`] if the database cannot be used, or does not have this handler.
     fn call_namespace(&self, _handler: HandlerId) -> impl Future<Output = Result<Uuid, Error>> + Send {
         async {

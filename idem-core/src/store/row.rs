@@ -174,7 +174,7 @@ impl Row {
     pub fn isolation(&self) -> SuspectIsolation {
         // SQL repeats the limit between an ordinary row and a suspect as literals (`starts = 0 AND breaks <= 1`):
         // postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
-        // migrations/*/0001_claims_and_inbox.sql. They must change together.
+        // migrations/*/0001_tables.sql. They must change together.
         match (self.starts, self.breaks) {
             (2.., _) => SuspectIsolation::Process,
             (1, _) | (_, 2..) => SuspectIsolation::Inbox,

@@ -82,7 +82,7 @@ impl Cures {
         let part = format!("UPDATE {handlers} SET consumer = 'NEW_CONSUMER' WHERE {old}");
         let dead_letter = format!(
             "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, token = NULL \
-             WHERE state = 'scheduled' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
+             WHERE state <> 'dead' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
         // A copy of a message whose claim was pruned is too old under either name.
         let join = format!(

@@ -7,7 +7,6 @@ mod guard;
 mod inbox;
 mod nested;
 mod open;
-mod optional_tables;
 mod own;
 mod prune;
 mod sessions;

@@ -15,7 +15,7 @@ impl Trace {
     /// # Errors
     /// As that.
     pub async fn replay<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<Replayed, Error> {
-        let step = if row.calls.is_some() { "call-replayed" } else { "replayed" };
+        let step = if calls(row) { "call-replayed" } else { "replayed" };
         let number = self.begin(step, row, "");
         let replayed = inbox.replay(row.id).await?;
         self.end(number, replayed == Replayed::Due);
@@ -27,7 +27,7 @@ impl Trace {
     /// # Errors
     /// As that.
     pub async fn discard<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<bool, Error> {
-        let step = if row.calls.is_some() { "call-discarded" } else { "discarded" };
+        let step = if calls(row) { "call-discarded" } else { "discarded" };
         let number = self.begin(step, row, "");
         let discarded = inbox.discard(row.id).await?;
         self.end(number, discarded);
@@ -72,4 +72,9 @@ impl Trace {
         let mut book = self.book();
         if done { book.ends(number) } else { book.is_nothing(number) }
     }
+}
+
+/// Whether a replay takes the row back to its call phase.
+fn calls(row: &Row) -> bool {
+    row.called_at.is_some() && row.answer.is_none()
 }

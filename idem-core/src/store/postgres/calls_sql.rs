@@ -3,7 +3,7 @@
 use super::rows::COLUMNS;
 
 /// The predicate of the index of rows in their call phase.
-const CALLING: &str = "i.state = 'scheduled' AND i.starts < 0";
+const CALLING: &str = "i.state = 'calling'";
 
 /// As the take of ordinary rows, handler by handler. $1, $4 and $5: the handlers, their leases in seconds, and the names of their
 /// calls; $2 the limit, $3 the token, $6 how many seconds the search goes back. The time of the first call is written before the
@@ -20,7 +20,7 @@ pub(super) fn take() -> String {
             ) AS found ORDER BY found.due_at LIMIT $2
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET starts = i.starts - 1, token = $3, due_at = now() + due.lease * interval '1 second',
+        SET starts = i.starts + 1, token = $3, due_at = now() + due.lease * interval '1 second',
             outbound = coalesce(i.outbound, pg_catalog.gen_random_uuid()), called_at = coalesce(i.called_at, now()),
             called_by = CASE WHEN i.called_at IS NULL THEN $3 ELSE i.called_by END,
             call_name = CASE WHEN i.called_at IS NULL THEN due.name ELSE i.call_name END
@@ -46,7 +46,7 @@ pub(super) fn by_token() -> String {
 pub(super) const RECORD: &str = "
     UPDATE {schema}.inbox_messages SET
         token = NULL,
-        starts = CASE WHEN $4::bytea IS NOT NULL THEN 0 WHEN $3 = 0 AND $6 IS NULL THEN least(starts + 1, -1) ELSE -1 END,
+        starts = CASE WHEN $4::bytea IS NULL AND $3 = 0 AND $6 IS NULL THEN greatest(starts - 1, 0) ELSE 0 END,
         attempts = CASE WHEN $4 IS NOT NULL THEN 0 WHEN $10 AND asked_at IS NULL THEN $3 ELSE attempts + $3 END,
         asked_at = CASE WHEN $10 THEN coalesce(asked_at, now()) ELSE asked_at END,
         answer = $4,
@@ -55,18 +55,19 @@ pub(super) const RECORD: &str = "
         call_name = CASE WHEN NOT $8 THEN call_name END,
         due_at = greatest(CASE WHEN $9 THEN due_at END, now() + $5::float8 * interval '1 second'),
         reason = $6::text,
-        state = CASE WHEN $6 IS NULL THEN 'scheduled' ELSE 'dead' END,
+        state = CASE WHEN $6 IS NOT NULL THEN 'dead' WHEN $4 IS NOT NULL THEN 'scheduled' ELSE 'calling' END,
         died_at = CASE WHEN $6 IS NOT NULL THEN now() END,
         error = coalesce($7, error)
-    WHERE id = $1 AND starts < 0 AND (token = $2 OR $4 IS NOT NULL AND outbound = $11) RETURNING 1";
+    WHERE id = $1 AND state IN ('calling', 'dead') AND answer IS NULL AND (token = $2 OR $4 IS NOT NULL AND outbound = $11)
+    RETURNING 1";
 
 pub(super) const DATE: &str = "
     UPDATE {schema}.inbox_messages
     SET called_at = now(), called_by = token, asked_at = NULL, due_at = now() + $3::float8 * interval '1 second'
-    WHERE id = $1 AND token = $2 AND starts < 0 RETURNING 1";
+    WHERE id = $1 AND token = $2 AND state = 'calling' RETURNING 1";
 
 pub(super) const LEAVE_TO_CALL: &str = "
-    UPDATE {schema}.inbox_messages SET token = NULL, starts = -1, breaks = 0, due_at = now(),
+    UPDATE {schema}.inbox_messages SET token = NULL, state = 'calling', starts = 0, breaks = 0, due_at = now(),
         outbound = coalesce(outbound, $3)
     WHERE id = $1 AND token = $2 RETURNING 1";
 
@@ -77,7 +78,7 @@ pub(super) fn release() -> String {
             SELECT i.id FROM {{schema}}.inbox_messages AS i
             WHERE i.handler_id = ANY($1) AND {CALLING} AND i.called_at IS NULL LIMIT $2 FOR UPDATE SKIP LOCKED
         ), released AS (
-            UPDATE {{schema}}.inbox_messages AS i SET starts = 0 FROM found WHERE i.id = found.id RETURNING 1
+            UPDATE {{schema}}.inbox_messages AS i SET state = 'scheduled', starts = 0 FROM found WHERE i.id = found.id RETURNING 1
         )
         SELECT (SELECT count(*) FROM released), (
             SELECT count(*) FROM {{schema}}.inbox_messages AS i
@@ -90,9 +91,9 @@ pub(super) fn release() -> String {
 /// A row that has an answer is not called for again. $4: the key that the person has looked for; $5: the one that follows it.
 pub(super) const RESOLVE: &str = "
     UPDATE {schema}.inbox_messages AS i SET
-        state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
+        state = CASE WHEN $3::bytea IS NULL THEN 'calling' ELSE 'scheduled' END,
+        reason = NULL, died_at = NULL, token = NULL, starts = 0, attempts = 0, breaks = 0,
         due_at = CASE WHEN $3::bytea IS NULL THEN greatest(i.due_at, now()) ELSE now() END,
-        starts = CASE WHEN $3::bytea IS NULL THEN -1 ELSE 0 END,
         answer = $3,
         outbound = CASE WHEN $3 IS NULL THEN $5 ELSE i.outbound END,
         called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END,

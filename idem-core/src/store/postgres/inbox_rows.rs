@@ -29,8 +29,8 @@ impl InboxRows for Postgres {
         let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
         let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
-        let query = query.bind(-i32::from(row.calls)).bind(row.outbound).bind(row.answer.map(CallAnswer::as_bytes));
-        let query = query.bind(row.call_name).bind(row.called_at.map(rows::micros));
+        let query = query.bind(row.outbound).bind(row.answer.map(CallAnswer::as_bytes));
+        let query = query.bind(row.call_name).bind(row.called_at.map(rows::micros)).bind(row.calls);
         let rows = txn.ask_payloads(query).await?;
         let row = rows.first().ok_or_else(many::not_stored)?;
         Ok(row.try_get(0)?)

@@ -26,10 +26,10 @@ const _: () = assert!(MAX_STARTS == 4);
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
         (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error,
-         starts, outbound, answer, call_name, called_at)
-    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'scheduled' ELSE 'dead' END,
-            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9, $10, $11, $12,
-            $13, timestamptz 'epoch' + $14::bigint * interval '1 microsecond')
+         outbound, answer, call_name, called_at)
+    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NOT NULL THEN 'dead' WHEN $14 THEN 'calling' ELSE 'scheduled' END,
+            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9, $10, $11,
+            $12, timestamptz 'epoch' + $13::bigint * interval '1 microsecond')
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
 
@@ -72,7 +72,7 @@ pub(super) fn record_result() -> String {
 
 pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
-    WHERE handler_id = $1 AND key = $2 AND state = 'scheduled'";
+    WHERE handler_id = $1 AND key = $2 AND state <> 'dead'";
 
 /// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
 /// back since.
@@ -88,14 +88,13 @@ pub(super) const EXTEND: &str = "
     FROM held WHERE i.id = held.id";
 
 pub(super) const REFUND_START: &str = "
-    UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1 AND starts > 0";
+    UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) 
+    WHERE id = $1 AND starts > 0 AND state <> 'calling'";
 
 /// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are
 /// locked while they are searched: running rows are skipped and do not count against the limit. Materialized, since a
 /// limit that is evaluated again for each joined row takes more rows than it allows. The lengths of payloads are known
 /// without reading them (octet_length of a value that is stored out of line reads its pointer).
-///
-/// A row that has the answer of a call is taken only by versions that know of it, which write `called_by`.
 ///
 /// $6 bounds how far back the search goes: under an old snapshot the index keeps an entry for each row that was taken
 /// since, and a search from the oldest entry steps over all of them.
@@ -113,8 +112,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
             SELECT id, due_at, sum(bytes) OVER (ORDER BY due_at, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET starts = i.starts + {starts}, token = $3, due_at = now() + $4::float8 * interval '1 second',
-            called_by = CASE WHEN i.answer IS NULL THEN i.called_by ELSE $3 END
+        SET starts = i.starts + {starts}, token = $3, due_at = now() + $4::float8 * interval '1 second'
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
         RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due_at) * 1000000)::bigint"

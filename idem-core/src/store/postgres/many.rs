@@ -123,11 +123,11 @@ pub(super) async fn insert_many(store: &Postgres, txn: &mut Txn, rows: &[NewRow<
     let due = rows.iter().map(|row| secs(row.state.unwrap_or(Duration::ZERO))).collect::<Vec<_>>();
     let reasons = rows.iter().map(|row| row.state.err().map(crate::Reason::as_str)).collect::<Vec<_>>();
     let errors = rows.iter().map(|row| row.error.as_bytes()).collect::<Vec<_>>();
-    let starts = rows.iter().map(|row| -i32::from(row.calls)).collect::<Vec<_>>();
+    let calls = rows.iter().map(|row| row.calls).collect::<Vec<_>>();
     let outbound = rows.iter().map(|row| row.outbound).collect::<Vec<_>>();
     let query =
         store.sql().insert_many.query().bind(handlers).bind(keys).bind(fingerprints(&identities)).bind(payloads);
-    let query = query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors).bind(starts).bind(outbound);
+    let query = query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors).bind(calls).bind(outbound);
     let stored = txn.ask_payloads(query).await?.len();
     if stored == rows.len() { Ok(()) } else { Err(not_stored()) }
 }

@@ -94,15 +94,14 @@ pub(super) const START: &str = "
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
-        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error, starts,
-         outbound)
+        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error, outbound)
     SELECT new.handler_id, new.key, new.fingerprint, new.payload, new.envelope, new.attempts,
-           CASE WHEN new.reason IS NULL THEN 'scheduled' ELSE 'dead' END, now() + new.due * interval '1 second',
-           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, new.error, new.starts,
-           new.outbound
+           CASE WHEN new.reason IS NOT NULL THEN 'dead' WHEN new.calls THEN 'calling' ELSE 'scheduled' END,
+           now() + new.due * interval '1 second',
+           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, new.error, new.outbound
     FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::float8[], $8::text[],
-                $9::bytea[], $10::int[], $11::uuid[])
-        AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, starts, outbound)
+                $9::bytea[], $10::boolean[], $11::uuid[])
+        AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, calls, outbound)
     ORDER BY new.handler_id, new.key, new.fingerprint
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING 1";

@@ -5,15 +5,15 @@ use crate::Reason;
 use super::rows::COLUMNS;
 
 pub(super) const STATS: &str = "
-    SELECT count(*) FILTER (WHERE state = 'scheduled'), count(*) FILTER (WHERE state = 'dead'),
-           (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'scheduled' AND due_at <= now())) * 1000000)::bigint
+    SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead'),
+           (extract(epoch FROM now() - min(due_at) FILTER (WHERE state <> 'dead' AND due_at <= now())) * 1000000)::bigint
     FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
 
-/// The state is a literal in the text, so that the planner can use the index of dead rows.
-pub(super) fn list(state: &str) -> String {
+/// The condition is in the text, so that the planner can use the index of dead rows.
+pub(super) fn list(which: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE h.consumer = $1 AND i.state = '{state}' AND i.id < coalesce($2, 9223372036854775807)
+        WHERE h.consumer = $1 AND i.{which} AND i.id < coalesce($2, 9223372036854775807)
           AND ($3::text IS NULL OR h.name = $3 OR EXISTS (
               SELECT FROM {{schema}}.former_names AS f WHERE f.handler_id = h.id AND f.name = $3)) AND ($4::text IS NULL OR i.reason = $4)
           AND ($6::bytea[] IS NULL OR i.key = ANY($6))
@@ -38,9 +38,9 @@ pub(super) fn replay() -> String {
             WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET state = 'scheduled', died_at = NULL, reason = NULL, token = NULL, attempts = 0, asked_at = NULL,
+            SET state = CASE WHEN {CALLS} THEN 'calling' ELSE 'scheduled' END,
+                died_at = NULL, reason = NULL, token = NULL, starts = 0, attempts = 0, asked_at = NULL,
                 due_at = CASE WHEN {CALLS} THEN greatest(i.due_at, now()) ELSE now() END,
-                starts = CASE WHEN {CALLS} THEN -1 ELSE 0 END,
                 breaks = CASE WHEN NOT ({CALLS}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
             FROM found WHERE i.id = found.id AND found.reason NOT IN ('{}', '{}') AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )

@@ -213,8 +213,8 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
         SET statement_timeout = 0;
         ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, starts, state, envelope, payload)
-        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', n / 2 % 3 - 1,
-               'scheduled', '', ''
+        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', greatest(n / 2 % 3 - 1, 0),
+               CASE n / 2 % 3 WHEN 0 THEN 'calling' ELSE 'scheduled' END, '', ''
         FROM generate_series(1, 60000) AS n";
     conn.execute(sqlx::raw_sql(in_schema(taken))).await.unwrap();
     let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {schema}.inbox_messages";

@@ -16,7 +16,7 @@ pub(super) const COLUMNS: &str = "
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
     (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
     i.outbound, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
-    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name";
+    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name, i.state = 'calling'";
 
 /// Decodes all rows.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
@@ -25,14 +25,14 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 
 /// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(23)?)), ..decode(row)? });
+    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(24)?)), ..decode(row)? });
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
 }
 
 fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
     let attempts = count(row.try_get(9)?);
     let reason: Option<String> = row.try_get(12)?;
-    let starts: i32 = row.try_get(8)?;
+    let (starts, is_calling) = (count(row.try_get(8)?), row.try_get(23)?);
     let (token, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get(7)?, row.try_get(20)?);
     Ok(Row {
         id: row.try_get(0)?,
@@ -45,7 +45,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         handler: row.try_get(2)?,
         delivery: envelope::open(row.try_get(6)?, row.try_get(5)?, attempts),
         token,
-        starts: count(starts),
+        starts: if is_calling { 0 } else { starts },
         attempts,
         breaks: count(row.try_get(10)?),
         deliveries: row.try_get::<i64, _>(11)?.unsigned_abs(),
@@ -56,8 +56,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         due_at: time(row.try_get(15)?),
         died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
         waited: None,
-        // -1 if none has begun.
-        calls: u32::try_from(-1 - i64::from(starts)).ok(),
+        calls: is_calling.then_some(starts),
         outbound: row.try_get(17)?,
         called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
         call_name: row.try_get(22)?,

@@ -5,21 +5,20 @@ use std::time::{Duration, Instant};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use crate::store::tables::CALL_NAMESPACES;
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError, TakenCalls,
     next_outbound,
 };
 use crate::{Error, Reason};
 
+use super::Sqlite;
 use super::sql::{duration, ids, millis, row, rows};
-use super::{Sqlite, migrate};
 
 pub(super) const DUE: &str = r#"
 SELECT EXISTS (
     SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
         SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND state = 'scheduled' AND starts < 0 AND due_at <= {now}
+        WHERE handler_id = h.value AND state = 'calling' AND due_at <= {now}
     )
 )"#;
 
@@ -28,22 +27,21 @@ pub(super) const FIND: &str = r#"
 SELECT m.id, m.handler_id, {now} - m.due_at FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND i.state = 'scheduled' AND i.starts < 0 AND i.due_at <= {now}
+    WHERE i.handler_id = h.value AND i.state = 'calling' AND i.due_at <= {now}
     ORDER BY i.due_at LIMIT ?2
 )
 ORDER BY m.due_at LIMIT ?2"#;
 
 /// The time of the first call is written before the call.
 const TAKE: &str = r#"
-UPDATE "idem_inbox_messages" SET starts = starts - 1, token = ?2, due_at = {now} + ?3,
+UPDATE "idem_inbox_messages" SET starts = starts + 1, token = ?2, due_at = {now} + ?3,
     outbound = coalesce(outbound, ?4), called_at = coalesce(called_at, {now}),
     called_by = CASE WHEN called_at IS NULL THEN ?2 ELSE called_by END,
     call_name = CASE WHEN called_at IS NULL THEN ?5 ELSE call_name END
 WHERE id = ?1
 RETURNING {row}"#;
 
-const TAKEN: &str =
-    r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND state = 'scheduled' AND starts < 0"#;
+const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND state = 'calling'"#;
 
 /// One statement for every result: ?3 attempts to add, ?4 the answer, ?5 the delay, ?6 the reason if dead, ?7 the error, ?8
 /// whether no call can have had an effect, ?9 whether the lease is left to end, ?10 whether a question has failed. The first
@@ -54,7 +52,7 @@ const TAKEN: &str =
 pub(super) const RECORD: &str = r#"
 UPDATE "idem_inbox_messages" SET
     token = NULL,
-    starts = CASE WHEN ?4 IS NOT NULL THEN 0 WHEN ?3 = 0 AND ?6 IS NULL THEN min(starts + 1, -1) ELSE -1 END,
+    starts = CASE WHEN ?4 IS NULL AND ?3 = 0 AND ?6 IS NULL THEN max(starts - 1, 0) ELSE 0 END,
     attempts = CASE WHEN ?4 IS NOT NULL THEN 0 WHEN ?10 AND asked_at IS NULL THEN ?3 ELSE attempts + ?3 END,
     asked_at = CASE WHEN ?10 THEN coalesce(asked_at, {now}) ELSE asked_at END,
     answer = ?4,
@@ -63,30 +61,30 @@ UPDATE "idem_inbox_messages" SET
     call_name = CASE WHEN NOT ?8 THEN call_name END,
     due_at = max(CASE WHEN ?9 THEN due_at ELSE 0 END, {now} + ?5),
     reason = ?6,
-    state = CASE WHEN ?6 IS NULL THEN 'scheduled' ELSE 'dead' END,
+    state = CASE WHEN ?6 IS NOT NULL THEN 'dead' WHEN ?4 IS NOT NULL THEN 'scheduled' ELSE 'calling' END,
     died_at = CASE WHEN ?6 IS NOT NULL THEN {now} END,
     error = coalesce(?7, error)
-WHERE id = ?1 AND starts < 0 AND (token = ?2 OR ?4 IS NOT NULL AND outbound = ?11)"#;
+WHERE id = ?1 AND state IN ('calling', 'dead') AND answer IS NULL AND (token = ?2 OR ?4 IS NOT NULL AND outbound = ?11)"#;
 
 const DATE: &str = r#"
 UPDATE "idem_inbox_messages" SET called_at = {now}, called_by = token, asked_at = NULL, due_at = {now} + ?3
-WHERE id = ?1 AND token = ?2 AND starts < 0"#;
+WHERE id = ?1 AND token = ?2 AND state = 'calling'"#;
 
 const LEAVE_TO_CALL: &str = r#"
-UPDATE "idem_inbox_messages" SET token = NULL, starts = -1, breaks = 0, due_at = {now}, outbound = coalesce(outbound, ?3)
+UPDATE "idem_inbox_messages" SET token = NULL, state = 'calling', starts = 0, breaks = 0, due_at = {now}, outbound = coalesce(outbound, ?3)
 WHERE id = ?1 AND token = ?2"#;
 
 const LEFT: &str = r#"
 SELECT count(*) FILTER (WHERE called_at IS NULL) AS unused, count(*) FILTER (WHERE called_at IS NOT NULL) AS in_doubt
 FROM "idem_inbox_messages"
-WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts < 0"#;
+WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'"#;
 
 /// ?2: how many rows to release.
 const RELEASE: &str = r#"
-UPDATE "idem_inbox_messages" SET starts = 0
+UPDATE "idem_inbox_messages" SET state = 'scheduled', starts = 0
 WHERE id IN (
     SELECT id FROM "idem_inbox_messages"
-    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts < 0 AND called_at IS NULL
+    WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling' AND called_at IS NULL
     LIMIT ?2
 )"#;
 
@@ -94,9 +92,9 @@ WHERE id IN (
 /// row that has an answer is not called for again. ?5: the key that the person has looked for; ?4: the one that follows it.
 const RESOLVE: &str = r#"
 UPDATE "idem_inbox_messages" SET
-    state = 'scheduled', reason = NULL, died_at = NULL, token = NULL, attempts = 0, breaks = 0,
+    state = CASE WHEN ?3 IS NULL THEN 'calling' ELSE 'scheduled' END,
+    reason = NULL, died_at = NULL, token = NULL, starts = 0, attempts = 0, breaks = 0,
     due_at = CASE WHEN ?3 IS NULL THEN max(due_at, {now}) ELSE {now} END,
-    starts = CASE WHEN ?3 IS NULL THEN -1 ELSE 0 END,
     answer = ?3,
     outbound = CASE WHEN ?3 IS NULL THEN ?4 ELSE outbound END,
     called_at = CASE WHEN ?3 IS NOT NULL THEN called_at END,
@@ -193,11 +191,7 @@ impl CallRows for Sqlite {
     async fn call_namespace(&self, handler: HandlerId) -> Result<Uuid, Error> {
         let failed = |fault: StoreError| Error::database("could not register a namespace of calls", fault);
         let mut connection = self.file.writer().await.map_err(failed)?;
-        let (path, prefix) = (self.file.path(), &self.prefix);
-        let checked = self
-            .namespaces_checked
-            .get_or_try_init(|| migrate::optional(connection.raw(), path, prefix, &CALL_NAMESPACES));
-        checked.await?;
+        let prefix = &self.prefix;
         let stored = async {
             sqlx::query(prefix.sql(STORE_NAMESPACE)).bind(handler.0).execute(connection.raw()).await?;
             sqlx::query_scalar(prefix.sql(NAMESPACE)).bind(handler.0).fetch_one(connection.raw()).await

@@ -26,11 +26,11 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.error)
         .bind(row.state.err().map(Reason::as_str))
         .bind(row.state.map_or(0, millis))
-        .bind(-i64::from(row.calls))
         .bind(row.outbound)
         .bind(row.answer.map(CallAnswer::as_bytes))
         .bind(row.call_name)
-        .bind(row.called_at.map(since_epoch));
+        .bind(row.called_at.map(since_epoch))
+        .bind(row.calls);
     query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 

@@ -5,9 +5,9 @@
 pub(super) const INSERT: &str = r#"
 INSERT INTO "idem_inbox_messages"
     (handler_id, key, fingerprint, payload, envelope, attempts, error, state, reason, created_at, due_at, died_at,
-     starts, outbound, answer, call_name, called_at)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'scheduled' ELSE 'dead' END, ?8,
-    {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END, ?10, ?11, ?12, ?13, ?14
+     outbound, answer, call_name, called_at)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NOT NULL THEN 'dead' WHEN ?14 THEN 'calling' ELSE 'scheduled' END, ?8,
+    {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END, ?10, ?11, ?12, ?13
 WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
@@ -62,16 +62,13 @@ ORDER BY m.due_at LIMIT ?2"#;
 
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
 /// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows.
-///
-/// A row that has the answer of a call is taken only by versions that know of it, which write `called_by`.
 macro_rules! take {
     ($starts:literal, $kind:literal) => {
         concat!(
             r#"
 UPDATE "idem_inbox_messages" SET starts = starts + "#,
             $starts,
-            r#", due_at = {now} + ?3, token = ?4,
-    called_by = CASE WHEN answer IS NULL THEN called_by ELSE ?4 END
+            r#", due_at = {now} + ?3, token = ?4
 WHERE id IN (
     SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
     WHERE m.id IN (
@@ -90,8 +87,7 @@ RETURNING {row}"#
 pub(super) const TAKE_ORDINARY: &str = take!("1", "i.starts = 0 AND i.breaks <= 1");
 pub(super) const TAKE_SUSPECT: &str = take!("0", "(i.starts >= 1 OR i.breaks >= 2) AND i.starts < ?5");
 
-/// A call that was taken has less than 0 starts.
-pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND starts >= 0"#;
+pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1 AND state = 'scheduled'"#;
 
 /// `?3` the delay until the row is due, `?4` the reason if it becomes dead, `?5` the error; in [`BROKE`], `?6` the
 /// number of breaks at which it does.
@@ -132,10 +128,10 @@ UPDATE "idem_inbox_messages" SET due_at = {now} + ?3
 WHERE id IN (SELECT value FROM json_each(?1)) AND token = ?2"#;
 
 pub(super) const IS_SCHEDULED: &str = r#"
-SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND state = 'scheduled'"#;
+SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND state <> 'dead'"#;
 
-pub(super) const REFUND_START: &str =
-    r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0"#;
+pub(super) const REFUND_START: &str = r#"
+UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1 AND starts > 0 AND state <> 'calling'"#;
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now},

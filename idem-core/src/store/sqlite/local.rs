@@ -45,7 +45,7 @@ pub(super) async fn insert(
         let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
         let query = query.bind(delivery.payload().as_ref()).bind(envelope::seal(delivery));
         let query = query.bind(0).bind(error).bind(reason).bind(0);
-        query.bind(0).bind(outbound).bind(None::<&[u8]>).execute(&mut *connection).await?;
+        query.bind(outbound).bind(None::<&[u8]>).execute(&mut *connection).await?;
     }
     Ok(unscheduled)
 }

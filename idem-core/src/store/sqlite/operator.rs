@@ -23,7 +23,7 @@ SELECT
         WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts < 0
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'
     ) AS scheduled,
     (
         SELECT count(*) FROM "idem_inbox_messages"
@@ -41,7 +41,7 @@ SELECT
             ) FROM json_each(?1) AS h
             UNION ALL SELECT (
                 SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'scheduled' AND starts < 0
+                WHERE handler_id = h.value AND state = 'calling'
             ) FROM json_each(?1) AS h
         )
         WHERE due_at <= {now}
@@ -49,12 +49,12 @@ SELECT
 
 /// The plus keeps the planner from using an index by handler, after which it would have to sort all rows.
 macro_rules! list {
-    ($state:literal) => {
+    ($which:literal) => {
         concat!(
             r#"
 SELECT {row} FROM "idem_inbox_messages"
-WHERE state = "#,
-            $state,
+WHERE state "#,
+            $which,
             r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
     AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4
         OR EXISTS (SELECT 1 FROM "idem_former_names" AS f WHERE f.handler_id = h.id AND f.name = ?4)))
@@ -63,8 +63,8 @@ ORDER BY id DESC LIMIT ?5"#
         )
     };
 }
-const SCHEDULED: &str = list!("'scheduled'");
-pub(super) const DEAD: &str = list!("'dead'");
+const SCHEDULED: &str = list!("<> 'dead'");
+pub(super) const DEAD: &str = list!("= 'dead'");
 
 const FIND: &str = r#"
 SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
@@ -96,9 +96,9 @@ async fn find(
 /// reset to 0. A row whose external call may have begun, and that has no answer, goes back to its call phase, with the
 /// key, the time of its first call, and the end of its lease, because its request may still be on its way.
 const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET state = 'scheduled', token = NULL, attempts = 0,
+UPDATE "idem_inbox_messages" SET token = NULL, starts = 0, attempts = 0,
+    state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
     due_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(due_at, {now}) ELSE {now} END,
-    starts = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN -1 ELSE 0 END,
     breaks = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;

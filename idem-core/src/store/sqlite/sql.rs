@@ -16,7 +16,7 @@ pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)"
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
 const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, deliveries,
     reason, error, created_at, due_at, died_at, outbound, called_at, called_by, call_name, asked_at,
-    answer,
+    answer, state = 'calling' AS is_calling,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
 /// The prefix of the tables.
@@ -81,7 +81,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     let damaged = |error: BoxError| sqlx::Error::Decode(error);
     let key: &[u8] = row.try_get("key")?;
     let attempts = count(row, "attempts")?;
-    let starts: i64 = row.try_get("starts")?;
+    let (starts, is_calling) = (count(row, "starts")?, row.try_get("is_calling")?);
     let (token, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get("token")?, row.try_get("called_by")?);
     let handler = i32::try_from(row.try_get::<i64, _>("handler_id")?).map_err(|error| damaged(error.into()))?;
     Ok(Row {
@@ -95,7 +95,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         handler: row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
         delivery: envelope::open(row.try_get("envelope")?, row.try_get("payload")?, attempts),
         token,
-        starts: u32::try_from(starts).unwrap_or(0),
+        starts: if is_calling { 0 } else { starts },
         attempts,
         breaks: count(row, "breaks")?,
         deliveries: u64::try_from(row.try_get::<i64, _>("deliveries")?).unwrap_or(0),
@@ -105,8 +105,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         due_at: time(row.try_get("due_at")?),
         died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
         waited: None,
-        // -1 if none has begun.
-        calls: u32::try_from(-1 - starts).ok(),
+        calls: is_calling.then_some(starts),
         outbound: row.try_get::<Option<Uuid>, _>("outbound")?,
         called_at: row.try_get::<Option<i64>, _>("called_at")?.map(time),
         call_name: row.try_get("call_name")?,

@@ -64,7 +64,7 @@ impl Rows {
 
     /// How many messages are still scheduled.
     pub(super) async fn scheduled(&self) -> Result<i64> {
-        self.number(&format!("SELECT count(*) FROM {SCHEMA}.inbox_messages WHERE state = 'scheduled'")).await
+        self.number(&format!("SELECT count(*) FROM {SCHEMA}.inbox_messages WHERE state <> 'dead'")).await
     }
 
     /// Lets the keys of these messages get too old, once their calls are in doubt.

@@ -1,9 +1,9 @@
--- idem, PostgreSQL, migration 1: claims and inbox.
+-- idem, PostgreSQL, migration 1: the tables.
 --
 -- `Postgres::connect` runs this file. To run it manually, as a role that may create tables, in one transaction:
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction \
---     -c 'CREATE SCHEMA idem_store' -c 'SET LOCAL search_path TO idem_store' -f 0001_claims_and_inbox.sql
+--     -c 'CREATE SCHEMA idem_store' -c 'SET LOCAL search_path TO idem_store' -f 0001_tables.sql
 --
 -- The role that runs the workers then needs
 --
@@ -37,6 +37,14 @@ CREATE TABLE handlers (
     -- When a worker last had this handler. Each worker updates it every minute, so no index may include it.
     seen_at        timestamptz NOT NULL DEFAULT now(),
     UNIQUE (consumer, name)
+);
+
+-- The names that a handler had before the one in its row of `handlers`. A worker that has the handler under one of them, because
+-- a release was rolled back, gets the same number.
+CREATE TABLE former_names (
+    handler_id int  NOT NULL,
+    name       text NOT NULL,
+    PRIMARY KEY (handler_id, name)
 );
 
 -- The claims. A row means that the database has taken over the message: either it is processed (processed_at is set),
@@ -125,13 +133,15 @@ CREATE TABLE inbox_messages (
     -- How often the message was delivered, including the first time.
     deliveries   bigint NOT NULL DEFAULT 1,
     handler_id  int    NOT NULL,
-    -- Runs started since the last result, failed attempts, runs since the last result that lost their connection.
+    -- Runs, or calls, that were started since the last result; failed attempts; runs since the last result that lost their
+    -- connection.
     starts      int    NOT NULL DEFAULT 0,
     attempts    int    NOT NULL DEFAULT 0,
     breaks      int    NOT NULL DEFAULT 0,
     -- Set while the row is taken.
     token       uuid,
-    state       text   NOT NULL CHECK (state IN ('scheduled', 'dead')),
+    -- `calling` while its handler has to make its external call first, with or without a call under way.
+    state       text   NOT NULL CHECK (state IN ('scheduled', 'calling', 'dead')),
     -- Why it is dead.
     reason      text,
     -- Empty if no key could be created: such a row owns no claim.
@@ -142,8 +152,23 @@ CREATE TABLE inbox_messages (
     payload     bytea  NOT NULL,
     -- The error of the last attempt.
     error       bytea  NOT NULL DEFAULT '',
+    -- The key under which the provider knows the external call; kept over all calls, unless an operator lets it call under
+    -- another.
+    outbound    uuid,
+    -- When the first call under this key was about to begin.
+    called_at   timestamptz,
+    -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
+    called_by   uuid,
+    -- The name of the call that was about to begin.
+    call_name   text,
+    -- When a question to the provider first failed. Attempts are counted anew from there.
+    asked_at    timestamptz,
+    -- The answer, as JSON.
+    answer      bytea,
     UNIQUE (handler_id, key, fingerprint),
-    CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL))
+    CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL)),
+    -- A row whose call may have had an effect runs only with its answer: otherwise its handler could pay a second time.
+    CONSTRAINT inbox_messages_called CHECK (called_at IS NULL OR answer IS NOT NULL OR state <> 'scheduled')
 );
 
 -- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them.
@@ -152,10 +177,93 @@ CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, due_at)
 CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, due_at)
     WHERE state = 'scheduled' AND (starts >= 1 OR breaks >= 2);
 
+-- Finds the rows whose calls are due.
+CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, due_at) WHERE state = 'calling';
+
 -- Lists the dead letters without reading the scheduled rows.
 CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';
 
--- Both tables constantly gain and lose rows. By default, autovacuum waits until a fifth of a table is dead, which is
+-- A random value for each handler that makes an external call, which the first worker in which it makes one inserts. The first
+-- key of a message from a stream is a hash of this value and of the position of the message, so a message that comes again
+-- behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated call by
+-- its key.
+CREATE TABLE call_namespaces (
+    -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
+    -- value.
+    handler_id int  PRIMARY KEY REFERENCES handlers (id) ON DELETE CASCADE,
+    namespace  uuid NOT NULL DEFAULT gen_random_uuid()
+);
+
+-- The name of an outbox as a small integer. To rename one, update its row.
+CREATE TABLE outboxes (
+    id        int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name      text NOT NULL UNIQUE,
+    -- Goes into the ids of messages, so that those of two schemas differ. Never change it: consumers recognize copies by
+    -- their ids.
+    namespace uuid NOT NULL DEFAULT gen_random_uuid()
+);
+
+-- The messages that a relay has still to publish. A row is deleted once the broker has confirmed the message, so the
+-- table is nearly empty while a relay runs, and there is no other index. Content is bytea, so that no value can prevent
+-- a row from being stored; read it with convert_from(payload, 'UTF8').
+CREATE TABLE outbox_messages (
+    outbox_id   int      NOT NULL,
+    -- 0 to 63: a hash of the key. Messages without a key are spread.
+    lane        smallint NOT NULL,
+    -- The order in which messages were staged.
+    id          bigint GENERATED ALWAYS AS IDENTITY,
+    message_id  uuid     NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    -- Set after a failure: when it is published again.
+    due_at      timestamptz,
+    -- Failures that the broker has charged to this message.
+    attempts    int      NOT NULL DEFAULT 0,
+    destination bytea    NOT NULL,
+    -- Empty if it has none.
+    key         bytea    NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
+    -- Event type, content type and headers, as JSON.
+    envelope    bytea    NOT NULL,
+    payload     bytea    NOT NULL,
+    -- The error of the last attempt.
+    error       bytea    NOT NULL DEFAULT '',
+    PRIMARY KEY (outbox_id, lane, id)
+);
+
+-- Which relay publishes a lane, and until when. One row for each lane, not a lock for each message.
+CREATE TABLE outbox_lanes (
+    outbox_id    int         NOT NULL,
+    lane         smallint    NOT NULL,
+    token        uuid,
+    leased_until timestamptz NOT NULL DEFAULT '-infinity',
+    PRIMARY KEY (outbox_id, lane)
+);
+
+-- The relays that run, so that each takes a fair share of the lanes.
+CREATE TABLE outbox_relays (
+    outbox_id   int         NOT NULL,
+    token       uuid        NOT NULL,
+    alive_until timestamptz NOT NULL,
+    PRIMARY KEY (outbox_id, token)
+);
+
+-- The messages that a relay has given up: dead letters, which an operator replays or discards.
+CREATE TABLE outbox_dead (
+    outbox_id   int      NOT NULL,
+    lane        smallint NOT NULL,
+    -- Not that of the message that waited, which may be given again after a failover.
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    message_id  uuid     NOT NULL,
+    created_at  timestamptz NOT NULL,
+    died_at     timestamptz NOT NULL DEFAULT now(),
+    attempts    int      NOT NULL,
+    destination bytea    NOT NULL,
+    key         bytea    NOT NULL,
+    envelope    bytea    NOT NULL,
+    payload     bytea    NOT NULL,
+    error       bytea    NOT NULL
+);
+
+-- Three tables constantly gain and lose rows. By default, autovacuum waits until a fifth of a table is dead, which is
 -- days of claims (PostgreSQL manual, 20.10).
 ALTER TABLE processed_messages SET (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
@@ -165,5 +273,9 @@ ALTER TABLE inbox_messages SET (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.02
 );
+ALTER TABLE outbox_messages SET (
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.02
+);
 
-INSERT INTO migrations (version, name, supports) VALUES (1, 'claims_and_inbox', 1);
+INSERT INTO migrations (version, name, supports) VALUES (1, 'tables', 1);
