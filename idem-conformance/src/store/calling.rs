@@ -65,7 +65,7 @@ pub(super) fn answer() -> CallAnswer {
 
 /// Does what a person has decided who has looked for the key of the row.
 pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &Resolution) -> bool {
-    stage.store.resolve("billing", row.id, row.outbound.unwrap(), resolution).await.unwrap()
+    stage.store.resolve("billing", row.id, row.provider_key.unwrap(), resolution).await.unwrap()
 }
 
 /// Whether any statement of ordinary rows or suspects finds a row.

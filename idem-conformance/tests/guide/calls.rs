@@ -74,7 +74,7 @@ impl<W: World> Shop<W> {
         let rows = self.store.list("shop", &Filter::new(), Page::default()).await.unwrap();
         let dead = |row: &Row| {
             assert_eq!(row.reason, Some(Reason::Unresolved));
-            assert!(row.outbound.is_some(), "it has no key by which it is resolved");
+            assert!(row.provider_key.is_some(), "it has no key by which it is resolved");
             shown(row)
         };
         let mut dead: Vec<_> = rows.iter().map(dead).collect();

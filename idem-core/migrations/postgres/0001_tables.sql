@@ -125,46 +125,46 @@ CREATE TABLE pruner (
 -- The messages that run from the database, and the dead letters. Content is bytea, so that no value can prevent a row
 -- from being stored; read it with convert_from(payload, 'UTF8').
 CREATE TABLE inbox_messages (
-    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    created_at  timestamptz NOT NULL DEFAULT now(),
-    -- When it runs, or when the lease of the worker that has taken it ends.
-    due_at      timestamptz NOT NULL DEFAULT now(),
-    died_at     timestamptz,
+    id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    -- When it runs, or when the lease of the worker that has locked it ends.
+    run_at           timestamptz NOT NULL DEFAULT now(),
+    died_at          timestamptz,
     -- How often the message was delivered, including the first time.
-    deliveries   bigint NOT NULL DEFAULT 1,
-    handler_id  int    NOT NULL,
+    deliveries       bigint NOT NULL DEFAULT 1,
+    handler_id       int    NOT NULL,
     -- Runs, or calls, that were started since the last result; failed attempts; runs since the last result that lost their
     -- connection.
-    starts      int    NOT NULL DEFAULT 0,
-    attempts    int    NOT NULL DEFAULT 0,
-    breaks      int    NOT NULL DEFAULT 0,
-    -- Set while the row is taken.
-    token       uuid,
+    crash_count      int    NOT NULL DEFAULT 0,
+    attempts         int    NOT NULL DEFAULT 0,
+    lost_connections int    NOT NULL DEFAULT 0,
+    -- The token of the take by which a worker has it; null if none has.
+    locked_by        uuid,
     -- `calling` while its handler has to make its external call first, with or without a call under way.
-    state       text   NOT NULL CHECK (state IN ('scheduled', 'calling', 'dead')),
+    state            text   NOT NULL CHECK (state IN ('scheduled', 'calling', 'dead')),
     -- Why it is dead.
-    reason      text,
+    reason           text,
     -- Empty if no key could be created: such a row owns no claim.
-    key         bytea  NOT NULL CHECK (octet_length(key) <= 255),
-    fingerprint bytea  NOT NULL CHECK (octet_length(fingerprint) <= 255),
+    key              bytea  NOT NULL CHECK (octet_length(key) <= 255),
+    fingerprint      bytea  NOT NULL CHECK (octet_length(fingerprint) <= 255),
     -- Source, message id, type, position and headers of the delivery, as JSON.
-    envelope    bytea  NOT NULL,
-    payload     bytea  NOT NULL,
+    envelope         bytea  NOT NULL,
+    payload          bytea  NOT NULL,
     -- The error of the last attempt.
-    error       bytea  NOT NULL DEFAULT '',
+    error            bytea  NOT NULL DEFAULT '',
     -- The key under which the provider knows the external call; kept over all calls, unless an operator lets it call under
     -- another.
-    outbound    uuid,
+    provider_key     uuid,
     -- When the first call under this key was about to begin.
-    called_at   timestamptz,
-    -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
-    called_by   uuid,
+    called_at        timestamptz,
+    -- The token of the take that wrote that time: if it is `locked_by`, the first call is about to be made.
+    called_by        uuid,
     -- The name of the call that was about to begin.
-    call_name   text,
+    call_name        text,
     -- When a question to the provider first failed. Attempts are counted anew from there.
-    asked_at    timestamptz,
+    asked_at         timestamptz,
     -- The answer, as JSON.
-    answer      bytea,
+    answer           bytea,
     UNIQUE (handler_id, key, fingerprint),
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL)),
     -- A row whose call may have had an effect runs only with its answer: otherwise its handler could pay a second time.
@@ -172,13 +172,13 @@ CREATE TABLE inbox_messages (
 );
 
 -- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them.
-CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, due_at)
-    WHERE state = 'scheduled' AND starts = 0 AND breaks <= 1;
-CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, due_at)
-    WHERE state = 'scheduled' AND (starts >= 1 OR breaks >= 2);
+CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, run_at)
+    WHERE state = 'scheduled' AND crash_count = 0 AND lost_connections <= 1;
+CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, run_at)
+    WHERE state = 'scheduled' AND (crash_count >= 1 OR lost_connections >= 2);
 
 -- Finds the rows whose calls are due.
-CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, due_at) WHERE state = 'calling';
+CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, run_at) WHERE state = 'calling';
 
 -- Lists the dead letters without reading the scheduled rows.
 CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';
@@ -215,7 +215,7 @@ CREATE TABLE outbox_messages (
     message_id  uuid     NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     -- Set after a failure: when it is published again.
-    due_at      timestamptz,
+    run_at      timestamptz,
     -- Failures that the broker has charged to this message.
     attempts    int      NOT NULL DEFAULT 0,
     destination bytea    NOT NULL,
@@ -233,8 +233,9 @@ CREATE TABLE outbox_messages (
 CREATE TABLE outbox_lanes (
     outbox_id    int         NOT NULL,
     lane         smallint    NOT NULL,
-    token        uuid,
-    leased_until timestamptz NOT NULL DEFAULT '-infinity',
+    -- The relay that publishes it.
+    locked_by    uuid,
+    locked_until timestamptz NOT NULL DEFAULT '-infinity',
     PRIMARY KEY (outbox_id, lane)
 );
 

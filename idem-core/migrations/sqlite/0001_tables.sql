@@ -57,46 +57,46 @@ CREATE TABLE "idem_processed_messages" (
 -- without their overflow pages.
 CREATE TABLE "idem_inbox_messages" (
     -- AUTOINCREMENT, so that an id that an operator has noted never refers to another message.
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    created_at  INTEGER NOT NULL,
-    -- When it runs, or when the lease of the worker that has taken it ends.
-    due_at      INTEGER NOT NULL,
-    died_at     INTEGER,
+    id               INTEGER PRIMARY KEY AUTOINCREMENT,
+    created_at       INTEGER NOT NULL,
+    -- When it runs, or when the lease of the worker that has locked it ends.
+    run_at           INTEGER NOT NULL,
+    died_at          INTEGER,
     -- How often the message was delivered, including the first time.
-    deliveries   INTEGER NOT NULL DEFAULT 1,
-    handler_id  INTEGER NOT NULL,
+    deliveries       INTEGER NOT NULL DEFAULT 1,
+    handler_id       INTEGER NOT NULL,
     -- Runs, or calls, that were started since the last result; failed attempts; runs since the last result that lost their
     -- connection.
-    starts      INTEGER NOT NULL DEFAULT 0,
-    attempts    INTEGER NOT NULL DEFAULT 0,
-    breaks      INTEGER NOT NULL DEFAULT 0,
-    -- Set while the row is taken.
-    token       BLOB,
+    crash_count      INTEGER NOT NULL DEFAULT 0,
+    attempts         INTEGER NOT NULL DEFAULT 0,
+    lost_connections INTEGER NOT NULL DEFAULT 0,
+    -- The token of the take by which a worker has it; null if none has.
+    locked_by        BLOB,
     -- `calling` while its handler has to make its external call first, with or without a call under way.
-    state       TEXT    NOT NULL CHECK (state IN ('scheduled', 'calling', 'dead')),
+    state            TEXT    NOT NULL CHECK (state IN ('scheduled', 'calling', 'dead')),
     -- Why it is dead.
-    reason      TEXT,
+    reason           TEXT,
     -- Empty if no key could be created: such a row owns no claim.
-    key         BLOB    NOT NULL CHECK (length(key) <= 255),
-    fingerprint BLOB    NOT NULL CHECK (length(fingerprint) <= 255),
+    key              BLOB    NOT NULL CHECK (length(key) <= 255),
+    fingerprint      BLOB    NOT NULL CHECK (length(fingerprint) <= 255),
     -- The key under which the provider knows the external call; kept over all calls, unless an operator lets it call under
     -- another.
-    outbound    BLOB,
+    provider_key     BLOB,
     -- When the first call under this key was about to begin.
-    called_at   INTEGER,
-    -- The token of the take that wrote that time: if it is that of the row, the first call is about to be made.
-    called_by   BLOB,
+    called_at        INTEGER,
+    -- The token of the take that wrote that time: if it is `locked_by`, the first call is about to be made.
+    called_by        BLOB,
     -- The name of the call that was about to begin.
-    call_name   TEXT,
+    call_name        TEXT,
     -- When a question to the provider first failed. Attempts are counted anew from there.
-    asked_at    INTEGER,
+    asked_at         INTEGER,
     -- The error of the last attempt.
-    error       TEXT    NOT NULL DEFAULT '',
+    error            TEXT    NOT NULL DEFAULT '',
     -- The answer of the call, as JSON.
-    answer      BLOB,
+    answer           BLOB,
     -- Source, message id, type, position and headers of the delivery, as JSON.
-    envelope    BLOB    NOT NULL,
-    payload     BLOB    NOT NULL,
+    envelope         BLOB    NOT NULL,
+    payload          BLOB    NOT NULL,
     UNIQUE (handler_id, key, fingerprint),
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL)),
     -- A row whose call may have had an effect runs only with its answer: otherwise its handler could pay a second time.
@@ -104,17 +104,17 @@ CREATE TABLE "idem_inbox_messages" (
 ) STRICT;
 
 -- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them. The columns
--- behind due_at let SQLite count without reading the rows.
-CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
-    WHERE state = 'scheduled' AND starts = 0 AND breaks <= 1;
-CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
-    WHERE state = 'scheduled' AND (starts >= 1 OR breaks >= 2);
+-- behind run_at let SQLite count without reading the rows.
+CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, run_at, crash_count, lost_connections, state)
+    WHERE state = 'scheduled' AND crash_count = 0 AND lost_connections <= 1;
+CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, run_at, crash_count, lost_connections, state)
+    WHERE state = 'scheduled' AND (crash_count >= 1 OR lost_connections >= 2);
 
 -- Finds the rows whose calls are due.
-CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, due_at, state) WHERE state = 'calling';
+CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, run_at, state) WHERE state = 'calling';
 
 -- Finds the rows taken by a take whose response was lost.
-CREATE INDEX "idem_inbox_messages_token" ON "idem_inbox_messages" (token) WHERE token IS NOT NULL;
+CREATE INDEX "idem_inbox_messages_locked" ON "idem_inbox_messages" (locked_by) WHERE locked_by IS NOT NULL;
 
 -- Lists and counts the dead letters without reading the scheduled rows.
 CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (id, handler_id) WHERE state = 'dead';
@@ -131,12 +131,12 @@ CREATE TABLE "idem_call_namespaces" (
     namespace  BLOB    NOT NULL DEFAULT (randomblob(16))
 ) STRICT;
 
--- The current pruner: one at a time, until `until`. `ping` also writes to the one row to test whether writing is
+-- The current pruner: one at a time, until `locked_until`. `ping` also writes to the one row to test whether writing is
 -- possible.
 CREATE TABLE "idem_pruner" (
     id           INTEGER PRIMARY KEY CHECK (id = 1),
-    token        BLOB,
-    until        INTEGER NOT NULL DEFAULT 0,
+    locked_by    BLOB,
+    locked_until INTEGER NOT NULL DEFAULT 0,
     -- The last claim that the walk through the claims has read. There is no index on the date, which each message would
     -- have to pay for. A part of the table that was walked is worth a part of the time that a round may take, by which
     -- caught_up_to advances.
@@ -170,7 +170,7 @@ CREATE TABLE "idem_outbox_messages" (
     message_id  BLOB    NOT NULL,
     created_at  INTEGER NOT NULL,
     -- Set after a failure: when it is published again.
-    due_at      INTEGER,
+    run_at      INTEGER,
     -- Failures that the broker has charged to this message.
     attempts    INTEGER NOT NULL DEFAULT 0,
     -- The error of the last attempt.
@@ -188,8 +188,9 @@ CREATE INDEX "idem_outbox_messages_lane" ON "idem_outbox_messages" (outbox_id, l
 CREATE TABLE "idem_outbox_lanes" (
     outbox_id    INTEGER NOT NULL,
     lane         INTEGER NOT NULL,
-    token        BLOB,
-    leased_until INTEGER NOT NULL DEFAULT 0,
+    -- The relay that publishes it.
+    locked_by    BLOB,
+    locked_until INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (outbox_id, lane)
 ) STRICT, WITHOUT ROWID;
 

@@ -62,8 +62,8 @@ pub mod sqlite;
 
 pub use crate::outbox::Bell;
 pub use call_answer::CallAnswer;
-pub(crate) use call_keys::first_outbound;
-pub use call_keys::next_outbound;
+pub(crate) use call_keys::first_provider_key;
+pub use call_keys::next_provider_key;
 pub(crate) use call_rows::called_for;
 pub use call_rows::{CallResult, CallRows, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
 pub(crate) use claim::UNBEGUN;

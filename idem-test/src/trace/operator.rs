@@ -39,14 +39,14 @@ impl Trace {
     /// # Errors
     /// As that. Or it has no key for a call.
     pub async fn resolve<S: Store>(&self, inbox: &Inbox<S>, row: &Row, resolution: Resolution) -> Result<bool, Error> {
-        let outbound = row.outbound.ok_or_else(|| Error::Config("its handler makes no call".to_owned()))?;
+        let provider_key = row.provider_key.ok_or_else(|| Error::Config("its handler makes no call".to_owned()))?;
         let (step, values) = match &resolution {
             Resolution::Answer(_) => ("resolved", "by=answer"),
             Resolution::CallAgain => ("resolved", "by=call"),
             _ => ("call-discarded", ""),
         };
         let number = self.begin(step, row, values);
-        let resolved = inbox.resolve(row.id, outbound, resolution).await?;
+        let resolved = inbox.resolve(row.id, provider_key, resolution).await?;
         self.end(number, resolved);
         Ok(resolved)
     }

@@ -67,8 +67,8 @@ pub(super) const ALIVE: &str = "
         VALUES ($1, $2, clock_timestamp() + $3 * interval '1 second')
         ON CONFLICT (outbox_id, token) DO UPDATE SET alive_until = excluded.alive_until
     ), renewed AS (
-        UPDATE {schema}.outbox_lanes SET leased_until = clock_timestamp() + $3 * interval '1 second'
-        WHERE outbox_id = $1 AND token = $2 RETURNING lane
+        UPDATE {schema}.outbox_lanes SET locked_until = clock_timestamp() + $3 * interval '1 second'
+        WHERE outbox_id = $1 AND locked_by = $2 RETURNING lane
     )
     SELECT coalesce((SELECT array_agg(lane ORDER BY lane) FROM renewed), '{}'),
            1 + (SELECT count(*) FROM {schema}.outbox_relays
@@ -77,18 +77,18 @@ pub(super) const ALIVE: &str = "
 pub(super) const TAKE: &str = "
     WITH free AS MATERIALIZED (
         SELECT lane FROM {schema}.outbox_lanes
-        WHERE outbox_id = $1 AND (token IS NULL OR leased_until < clock_timestamp())
+        WHERE outbox_id = $1 AND (locked_by IS NULL OR locked_until < clock_timestamp())
         ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED
     )
-    UPDATE {schema}.outbox_lanes AS l SET token = $2, leased_until = clock_timestamp() + $3 * interval '1 second'
+    UPDATE {schema}.outbox_lanes AS l SET locked_by = $2, locked_until = clock_timestamp() + $3 * interval '1 second'
     FROM free WHERE l.outbox_id = $1 AND l.lane = free.lane RETURNING l.lane";
 
 pub(super) const GIVE: &str = "
     WITH gone AS (
         DELETE FROM {schema}.outbox_relays WHERE outbox_id = $1 AND token = $2 AND $3::int2[] IS NULL
     )
-    UPDATE {schema}.outbox_lanes SET token = NULL, leased_until = '-infinity'
-    WHERE outbox_id = $1 AND token = $2 AND ($3::int2[] IS NULL OR lane = ANY($3))";
+    UPDATE {schema}.outbox_lanes SET locked_by = NULL, locked_until = '-infinity'
+    WHERE outbox_id = $1 AND locked_by = $2 AND ($3::int2[] IS NULL OR lane = ANY($3))";
 
 /// The columns of a message.
 const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.key, m.envelope, m.payload,
@@ -124,7 +124,7 @@ pub(super) fn read() -> String {
         WHERE m.bytes <= $6 OR m.place = 1
         )
         SELECT {COLUMNS}, (extract(epoch FROM clock_timestamp() - m.created_at) * 1000000)::bigint,
-               greatest(0, (extract(epoch FROM m.due_at - clock_timestamp()) * 1000000)::bigint),
+               greatest(0, (extract(epoch FROM m.run_at - clock_timestamp()) * 1000000)::bigint),
                now_open.open, now_open.mark, coalesce(m.bytes + m.next > $6, false)
         FROM now_open LEFT JOIN found AS m ON true
         ORDER BY m.lane, m.id"
@@ -133,7 +133,7 @@ pub(super) fn read() -> String {
 
 /// Only in lanes that are held under the token.
 const OURS: &str = "EXISTS (
-    SELECT FROM {schema}.outbox_lanes AS l WHERE l.outbox_id = m.outbox_id AND l.lane = m.lane AND l.token = $2)";
+    SELECT FROM {schema}.outbox_lanes AS l WHERE l.outbox_id = m.outbox_id AND l.lane = m.lane AND l.locked_by = $2)";
 
 /// The row that is named: an id may have been given again since it was read.
 fn same(named: &str) -> String {
@@ -161,7 +161,7 @@ pub(super) fn record() -> String {
         ), again AS (
             UPDATE {{schema}}.outbox_messages AS m
             SET attempts = greatest(m.attempts, failed.attempts), error = failed.error,
-                due_at = clock_timestamp() + failed.due * interval '1 second'
+                run_at = clock_timestamp() + failed.due * interval '1 second'
             FROM failed
             WHERE m.outbox_id = $1 AND {0} AND failed.due IS NOT NULL AND {OURS}
         ), gone AS (

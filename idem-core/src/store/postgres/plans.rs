@@ -13,7 +13,7 @@ use super::{Postgres, calls_sql, inbox_sql, many_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
-    INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, state, envelope, payload)
+    INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, run_at, state, envelope, payload)
     SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'scheduled', '', ''
     FROM generate_series(1, 2000000) AS n";
 
@@ -212,7 +212,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let taken = "
         SET statement_timeout = 0;
         ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
-        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, starts, state, envelope, payload)
+        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, run_at, crash_count, state, envelope, payload)
         SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', greatest(n / 2 % 3 - 1, 0),
                CASE n / 2 % 3 WHEN 0 THEN 'calling' ELSE 'scheduled' END, '', ''
         FROM generate_series(1, 60000) AS n";

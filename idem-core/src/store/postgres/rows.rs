@@ -12,10 +12,10 @@ use crate::{Fingerprint, Key, Reason};
 /// The columns that [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds, which need no
 /// calendar.
 pub(super) const COLUMNS: &str = "
-    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.token, i.starts, i.attempts, i.breaks,
+    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.locked_by, i.crash_count, i.attempts, i.lost_connections,
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
-    (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
-    i.outbound, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
+    (extract(epoch FROM i.run_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
+    i.provider_key, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
     (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name, i.state = 'calling'";
 
 /// Decodes all rows.
@@ -32,8 +32,8 @@ pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
     let attempts = count(row.try_get(9)?);
     let reason: Option<String> = row.try_get(12)?;
-    let (starts, is_calling) = (count(row.try_get(8)?), row.try_get(23)?);
-    let (token, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get(7)?, row.try_get(20)?);
+    let (crash_count, is_calling) = (count(row.try_get(8)?), row.try_get(23)?);
+    let (locked_by, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get(7)?, row.try_get(20)?);
     Ok(Row {
         id: row.try_get(0)?,
         identity: Identity {
@@ -44,24 +44,24 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         },
         handler: row.try_get(2)?,
         delivery: envelope::open(row.try_get(6)?, row.try_get(5)?, attempts),
-        token,
-        starts: if is_calling { 0 } else { starts },
+        locked_by,
+        crash_count: if is_calling { 0 } else { crash_count },
         attempts,
-        breaks: count(row.try_get(10)?),
+        lost_connections: count(row.try_get(10)?),
         deliveries: row.try_get::<i64, _>(11)?.unsigned_abs(),
         // A reason that only a newer version of idem knows still means dead.
         reason: reason.map(|word| Reason::parse(&word).unwrap_or(Reason::Permanent)),
         error: String::from_utf8_lossy(row.try_get(13)?).into_owned(),
         created_at: time(row.try_get(14)?),
-        due_at: time(row.try_get(15)?),
+        run_at: time(row.try_get(15)?),
         died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
         waited: None,
-        calls: is_calling.then_some(starts),
-        outbound: row.try_get(17)?,
+        calls: is_calling.then_some(crash_count),
+        provider_key: row.try_get(17)?,
         called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
         call_name: row.try_get(22)?,
         asked_at: row.try_get::<Option<i64>, _>(21)?.map(time),
-        is_first_call: token.is_some() && token == called_by,
+        is_first_call: locked_by.is_some() && locked_by == called_by,
         answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(CallAnswer::new),
     })
 }

@@ -150,7 +150,7 @@ async fn columns(
     prefix: &Prefix,
 ) -> Result<Result<(), Error>, sqlx::Error> {
     let pruner: (&str, &[&str]) =
-        ("pruner", &["id", "token", "until", "handler_id", "key", "caught_up_to", "walked", "size"]);
+        ("pruner", &["id", "locked_by", "locked_until", "handler_id", "key", "caught_up_to", "walked", "size"]);
     let wanted: Vec<_> = TABLES.into_iter().chain([pruner]).collect();
     let found = columns_found(connection, prefix, &wanted).await?;
     Ok(tables::check(place, CURE, &wanted, &found))

@@ -117,8 +117,8 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
     });
     // As another process would find them.
     let lapsed =
-        "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'scheduled' AND token IS NOT NULL
-                  AND due_at <= now() FOR KEY SHARE SKIP LOCKED) AS lapsed";
+        "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'scheduled' AND locked_by IS NOT NULL
+                  AND run_at <= now() FOR KEY SHARE SKIP LOCKED) AS lapsed";
     let begun = Instant::now();
     while world.number("SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'dead'").await < 60 {
         assert_eq!(world.number(lapsed).await, 0, "a lease has lapsed after {:?}", begun.elapsed());
@@ -173,7 +173,7 @@ async fn the_inbox_takes_no_more_into_memory_than_16_mib() {
     let order = serde_json::to_string(&Order::new("large", Act::Hold)).unwrap();
     sqlx::query(world.stage.sql(rows)).bind(count).bind(order).execute(&world.pool).await.unwrap();
     // A taken row has a token, whether or not it runs.
-    let taken = "SELECT count(*) FROM {schema}.inbox_messages WHERE token IS NOT NULL";
+    let taken = "SELECT count(*) FROM {schema}.inbox_messages WHERE locked_by IS NOT NULL";
     until("as much is taken as may be", || async { world.number(taken).await >= 16 }).await;
     for _ in 0..20 {
         // A take may exceed the limit by its last row.

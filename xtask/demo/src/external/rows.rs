@@ -73,7 +73,7 @@ impl Rows {
         let held = held.iter().map(key).collect::<Result<Vec<_>>>()?;
         let older = format!(
             "UPDATE {SCHEMA}.inbox_messages SET called_at = called_at - interval '1 day'
-             WHERE key = ANY($1) AND attempts > 0 AND token IS NULL AND called_at > now() - interval '12 hours'"
+             WHERE key = ANY($1) AND attempts > 0 AND locked_by IS NULL AND called_at > now() - interval '12 hours'"
         );
         sqlx::query(AssertSqlSafe(older)).bind(held).execute(&self.pool).await?;
         Ok(())
@@ -86,7 +86,7 @@ impl Rows {
         let mut again = 0;
         for row in inbox.list(&Filter::new().reason(Reason::Exhausted), Page::new(10_000)).await? {
             // The naive handler makes no call that idem knows of.
-            let Some(key) = row.outbound else { continue };
+            let Some(key) = row.provider_key else { continue };
             again += u64::from(inbox.resolve(row.id, key, Resolution::CallAgain).await?);
         }
         Ok(again)
