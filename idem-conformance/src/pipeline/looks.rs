@@ -55,8 +55,8 @@ pub async fn a_worker_takes_the_rows_that_its_last_take_has_left_without_a_searc
     for n in 0..6 {
         schedule(&line, "billing", Order::ok(&format!("row {n}"))).await;
     }
-    let (table, due) = (line.world.own("inbox_messages"), W::earlier("run_at", HOUR));
-    line.world.run(&format!("UPDATE {table} SET run_at = {due}")).await;
+    let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(HOUR));
+    line.world.run(&format!("UPDATE {table} SET {due}")).await;
     let store = TappedStore::new(line.store.clone(), searches.clone());
     let worker = Worker::new("billing", store, line.queue.clone()).state(line.desk.clone());
     let worker = line.run_until_stopped(worker.handler::<Over<Orders<W>, W::Store, Searches>>(), Settings::default());

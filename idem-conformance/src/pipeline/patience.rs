@@ -36,8 +36,8 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
         rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
     };
     // Due only now that the other message runs.
-    let (table, due, id) = (line.world.own("inbox_messages"), W::earlier("run_at", hour), row().await.id);
-    line.world.run(&format!("UPDATE {table} SET run_at = {due} WHERE id = {id}")).await;
+    let (table, due, id) = (line.world.own("inbox_messages"), W::due_earlier(hour), row().await.id);
+    line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
     soon(async {
         while row().await.locked_by == left {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -74,8 +74,8 @@ pub async fn a_suspect_that_is_put_off_is_told_of_once_a_minute<W: World>(world:
         let worker = line.start_over(counting, Settings { health, ..Settings::default() });
         soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
         // Due only now that the other message runs.
-        let (table, due) = (line.world.own("inbox_messages"), W::earlier("run_at", hour));
-        line.world.run(&format!("UPDATE {table} SET run_at = {due} WHERE id = {id}")).await;
+        let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
+        line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
         for n in 1..=2 {
             let left = token;
             token =

@@ -59,7 +59,7 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
             _ => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
         let due = stage.one_scheduled().await.run_at;
-        assert!(due > row.run_at - MINUTE, "{makes_due} has left it due since {due:?}");
+        assert!(due > row.locked_until.unwrap() - MINUTE, "{makes_due} has left it due since {due:?}");
     }
     assert_eq!(take_recent(&stage).await.len(), 1);
     stage.schedule("ordinary").await;

@@ -44,7 +44,7 @@ pub async fn a_call_is_written_before_it_is_made<W: World>(world: W) {
     assert_eq!((row.calls, row.called_at, row.crash_count), (Some(0), None, 0));
     let row = take_one(&stage).await;
     assert_eq!((row.calls, row.crash_count, row.attempts), (Some(1), 0, 0));
-    assert_eq!(row.run_at.duration_since(row.called_at.unwrap()).unwrap(), LEASE);
+    assert_eq!(row.locked_until.unwrap().duration_since(row.called_at.unwrap()).unwrap(), LEASE);
     let written = stage.one_scheduled().await;
     assert_eq!((written.locked_by, written.provider_key, written.calls), (row.locked_by, row.provider_key, Some(1)));
     assert!(row.provider_key.is_some() && written.called_at == row.called_at);
@@ -139,13 +139,13 @@ pub async fn a_call_in_doubt_leaves_its_lease_to_end<W: World>(world: W) {
     let doubt = CallResult { in_doubt: true, ..failed(Ok(Duration::ZERO)) };
     assert!(stage.store.record_call(&row, &doubt).await.unwrap());
     let left = stage.one_scheduled().await;
-    assert_eq!((left.locked_by, left.run_at, left.called_at), (None, row.run_at, row.called_at));
+    assert_eq!((left.locked_by, Some(left.run_at), left.called_at), (None, row.locked_until, row.called_at));
     assert!(take(&stage).await.is_empty());
     stage.rows_earlier(LEASE).await;
     let row = take_one(&stage).await;
     let later = CallResult { in_doubt: true, ..failed(Ok(HOUR)) };
     assert!(stage.store.record_call(&row, &later).await.unwrap());
-    assert!(stage.one_scheduled().await.run_at > row.run_at + HOUR / 2, "the longer time counts");
+    assert!(stage.one_scheduled().await.run_at > row.locked_until.unwrap() + HOUR / 2, "the longer time counts");
 }
 
 /// A call that certainly had no effect leaves its key unused; the next one is the first.
@@ -159,7 +159,7 @@ pub async fn a_call_without_effect_leaves_its_key_unused<W: World>(world: W) {
     let again = take_one(&stage).await;
     assert_eq!((again.provider_key, again.calls), (row.provider_key, Some(1)));
     assert!(again.called_at.unwrap() >= row.called_at.unwrap());
-    assert_eq!(again.run_at.duration_since(again.called_at.unwrap()).unwrap(), LEASE);
+    assert_eq!(again.locked_until.unwrap().duration_since(again.called_at.unwrap()).unwrap(), LEASE);
 }
 
 /// Calls that an outage has used up leave none for the questions behind it.
@@ -189,7 +189,7 @@ pub async fn a_call_that_is_dated_anew_keeps_its_key<W: World>(world: W) {
     assert!(stage.store.date_call(&row, 2 * LEASE).await.unwrap().is_some());
     let dated = stage.one_scheduled().await;
     assert_eq!((dated.provider_key, dated.locked_by), (row.provider_key, row.locked_by));
-    assert_eq!(dated.run_at.duration_since(dated.called_at.unwrap()).unwrap(), 2 * LEASE);
+    assert_eq!(dated.locked_until.unwrap().duration_since(dated.called_at.unwrap()).unwrap(), 2 * LEASE);
     assert!(dated.called_at > row.called_at);
 }
 
@@ -240,7 +240,8 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
     ids.sort_by_key(|id| id.key.as_bytes().to_vec());
     assert_eq!(ids, [stage.id("a"), stage.id("b")]);
     assert!(taken.iter().all(|row| row.locked_by == Some(token)));
-    let lease = |row: &Row| row.run_at.duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
+    let lease =
+        |row: &Row| row.locked_until.unwrap().duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
     assert!(taken.iter().all(|row| lease(row) == 3 * LEASE));
     let others = stage.store.take_calls(&callers[..1], 2, None, token).await.unwrap();
     assert!(others.rows.is_empty(), "those of one caller");

@@ -143,7 +143,7 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     let stored = stage.one_scheduled().await;
     for row in [&taken, &stored] {
         assert_eq!((row.locked_by, row.crash_count, row.attempts, row.lost_connections), (Some(token), 1, 0, 0));
-        let lease = row.run_at.duration_since(before.run_at).unwrap();
+        let lease = row.locked_until.unwrap().duration_since(before.run_at).unwrap();
         assert!((LEASE..LEASE * 3).contains(&lease), "the lease ends {lease:?} after the row was due");
         assert_eq!((&row.identity, row.id, row.delivery.attempt()), (&stage.id("a"), before.id, 1));
     }
@@ -267,7 +267,7 @@ pub async fn poll_due_reports_pending_work<W: World>(world: W) {
         let earlier = W::earlier("created_at", since);
         stage
             .world
-            .run(&format!("UPDATE {inbox} SET crash_count = {starts}, run_at = {earlier} WHERE crash_count > 0"))
+            .run(&format!("UPDATE {inbox} SET crash_count = {starts}, locked_until = {earlier} WHERE crash_count > 0"))
             .await;
     };
     due(1, Duration::from_secs(1)).await;

@@ -118,14 +118,14 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
             true => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
         assert!(take(&stage).await.is_empty(), "its request may be on its way");
-        assert_eq!(stage.one_scheduled().await.run_at, row.run_at);
+        assert_eq!(Some(stage.one_scheduled().await.run_at), row.locked_until);
         stage.end_leases().await;
         row = take_one(&stage).await;
     }
     // One whose call goes on is turned into a dead letter by an operator's statement.
     stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
     assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
-    assert!(take(&stage).await.is_empty() && stage.one_scheduled().await.run_at == row.run_at);
+    assert!(take(&stage).await.is_empty() && Some(stage.one_scheduled().await.run_at) == row.locked_until);
     // An answer ends the doubt.
     stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
     assert!(resolve(&stage, &row, &Resolution::Answer(answer())).await);

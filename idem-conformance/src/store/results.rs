@@ -91,7 +91,7 @@ pub async fn a_result_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let row = stage.one_scheduled().await;
     assert_eq!((row.locked_by, row.crash_count, row.attempts, row.lost_connections), (new.locked_by, 2, 0, 0));
     assert_eq!(row.error, "first");
-    assert!(row.run_at >= new.run_at);
+    assert!(row.locked_until >= new.locked_until);
     assert!(stage.store.record_result(&new, &failed(Ok(HOUR))).await.unwrap());
 }
 

@@ -205,8 +205,8 @@ impl<W: World> Stage<W> {
 
     /// Moves the due times or lease ends of all rows back by `by`.
     pub(super) async fn rows_earlier(&self, by: Duration) {
-        let (inbox, earlier) = (self.world.own("inbox_messages"), W::earlier("run_at", by));
-        self.world.run(&format!("UPDATE {inbox} SET run_at = {earlier}")).await;
+        let (inbox, earlier) = (self.world.own("inbox_messages"), W::due_earlier(by));
+        self.world.run(&format!("UPDATE {inbox} SET {earlier}")).await;
     }
 
     /// Moves the dates of all claims back by `by`.

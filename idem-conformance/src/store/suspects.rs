@@ -152,7 +152,7 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
     stage.store.extend(uuid::Uuid::new_v4(), &[rows[2].id], LEASE).await.unwrap();
     stage.store.extend(token, &[], LEASE).await.unwrap();
     for (row, after) in before.iter().zip(stage.scheduled().await) {
-        assert_eq!(after.run_at > row.run_at, row.id == rows[0].id, "{}", row.id);
+        assert_eq!(after.locked_until > row.locked_until, row.id == rows[0].id, "{}", row.id);
         assert_eq!((after.locked_by, after.crash_count), (row.locked_by, row.crash_count));
     }
 }

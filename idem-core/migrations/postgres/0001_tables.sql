@@ -127,7 +127,7 @@ CREATE TABLE pruner (
 CREATE TABLE inbox_messages (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     created_at       timestamptz NOT NULL DEFAULT now(),
-    -- When it runs, or when the lease of the worker that has locked it ends.
+    -- When it runs next.
     run_at           timestamptz NOT NULL DEFAULT now(),
     died_at          timestamptz,
     -- How often the message was delivered, including the first time.
@@ -138,10 +138,12 @@ CREATE TABLE inbox_messages (
     crash_count      int    NOT NULL DEFAULT 0,
     attempts         int    NOT NULL DEFAULT 0,
     lost_connections int    NOT NULL DEFAULT 0,
-    -- The token of the take by which a worker has it; null if none has.
+    -- `running` while a worker has it, and `calling` while its handler has to make its external call first, with or without a
+    -- call under way.
+    state            text   NOT NULL CHECK (state IN ('scheduled', 'running', 'calling', 'dead')),
+    -- The token of the take by which a worker has it, and when another one may have it; null if none has it.
     locked_by        uuid,
-    -- `calling` while its handler has to make its external call first, with or without a call under way.
-    state            text   NOT NULL CHECK (state IN ('scheduled', 'calling', 'dead')),
+    locked_until     timestamptz,
     -- Why it is dead.
     reason           text,
     -- Empty if no key could be created: such a row owns no claim.
@@ -168,17 +170,18 @@ CREATE TABLE inbox_messages (
     UNIQUE (handler_id, key, fingerprint),
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL)),
     -- A row whose call may have had an effect runs only with its answer: otherwise its handler could pay a second time.
-    CONSTRAINT inbox_messages_called CHECK (called_at IS NULL OR answer IS NOT NULL OR state <> 'scheduled')
+    CONSTRAINT inbox_messages_called CHECK (called_at IS NULL OR answer IS NOT NULL OR state IN ('calling', 'dead'))
 );
 
--- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them.
-CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, run_at)
-    WHERE state = 'scheduled' AND crash_count = 0 AND lost_connections <= 1;
-CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, run_at)
-    WHERE state = 'scheduled' AND (crash_count >= 1 OR lost_connections >= 2);
+-- Finds the rows that can be taken, also those that a worker still has although its lease is over. Two indexes, because
+-- suspects are few and every poll asks for them.
+CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, coalesce(locked_until, run_at))
+    WHERE state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1;
+CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, coalesce(locked_until, run_at))
+    WHERE state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2);
 
 -- Finds the rows whose calls are due.
-CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, run_at) WHERE state = 'calling';
+CREATE INDEX inbox_messages_calls ON inbox_messages (handler_id, coalesce(locked_until, run_at)) WHERE state = 'calling';
 
 -- Lists the dead letters without reading the scheduled rows.
 CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';

@@ -59,7 +59,7 @@ CREATE TABLE "idem_inbox_messages" (
     -- AUTOINCREMENT, so that an id that an operator has noted never refers to another message.
     id               INTEGER PRIMARY KEY AUTOINCREMENT,
     created_at       INTEGER NOT NULL,
-    -- When it runs, or when the lease of the worker that has locked it ends.
+    -- When it runs next.
     run_at           INTEGER NOT NULL,
     died_at          INTEGER,
     -- How often the message was delivered, including the first time.
@@ -70,10 +70,12 @@ CREATE TABLE "idem_inbox_messages" (
     crash_count      INTEGER NOT NULL DEFAULT 0,
     attempts         INTEGER NOT NULL DEFAULT 0,
     lost_connections INTEGER NOT NULL DEFAULT 0,
-    -- The token of the take by which a worker has it; null if none has.
+    -- `running` while a worker has it, and `calling` while its handler has to make its external call first, with or without a
+    -- call under way.
+    state            TEXT    NOT NULL CHECK (state IN ('scheduled', 'running', 'calling', 'dead')),
+    -- The token of the take by which a worker has it, and when another one may have it; null if none has it.
     locked_by        BLOB,
-    -- `calling` while its handler has to make its external call first, with or without a call under way.
-    state            TEXT    NOT NULL CHECK (state IN ('scheduled', 'calling', 'dead')),
+    locked_until     INTEGER,
     -- Why it is dead.
     reason           TEXT,
     -- Empty if no key could be created: such a row owns no claim.
@@ -100,18 +102,21 @@ CREATE TABLE "idem_inbox_messages" (
     UNIQUE (handler_id, key, fingerprint),
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL)),
     -- A row whose call may have had an effect runs only with its answer: otherwise its handler could pay a second time.
-    CHECK (called_at IS NULL OR answer IS NOT NULL OR state <> 'scheduled')
+    CHECK (called_at IS NULL OR answer IS NOT NULL OR state IN ('calling', 'dead'))
 ) STRICT;
 
--- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them. The columns
--- behind run_at let SQLite count without reading the rows.
-CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, run_at, crash_count, lost_connections, state)
-    WHERE state = 'scheduled' AND crash_count = 0 AND lost_connections <= 1;
-CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, run_at, crash_count, lost_connections, state)
-    WHERE state = 'scheduled' AND (crash_count >= 1 OR lost_connections >= 2);
+-- Finds the rows that can be taken, also those that a worker still has although its lease is over. Two indexes, because
+-- suspects are few and every poll asks for them. The columns behind the time let SQLite count without reading the rows.
+CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages"
+    (handler_id, coalesce(locked_until, run_at), crash_count, lost_connections, state)
+    WHERE state IN ('scheduled', 'running') AND crash_count = 0 AND lost_connections <= 1;
+CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages"
+    (handler_id, coalesce(locked_until, run_at), crash_count, lost_connections, state)
+    WHERE state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2);
 
 -- Finds the rows whose calls are due.
-CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, run_at, state) WHERE state = 'calling';
+CREATE INDEX "idem_inbox_messages_calls" ON "idem_inbox_messages" (handler_id, coalesce(locked_until, run_at), state)
+    WHERE state = 'calling';
 
 -- Finds the rows taken by a take whose response was lost.
 CREATE INDEX "idem_inbox_messages_locked" ON "idem_inbox_messages" (locked_by) WHERE locked_by IS NOT NULL;

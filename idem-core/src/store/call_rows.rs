@@ -208,7 +208,7 @@ pub(crate) fn called_for(row: &Row, lease: Duration) -> Option<Duration> {
     if row.is_first_call {
         return None;
     }
-    let times = row.run_at.checked_sub(lease).zip(row.called_at);
+    let times = row.locked_until.and_then(|end| end.checked_sub(lease)).zip(row.called_at);
     let age = times.and_then(|(taken, called_at)| taken.duration_since(called_at).ok());
     Some(age.unwrap_or(Duration::MAX))
 }
@@ -229,7 +229,7 @@ mod tests {
         let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
         let time = |since| SystemTime::UNIX_EPOCH + since;
         let mut row = Row::new(7, identity, String::new(), Delivery::new("orders", ""), time(TAKEN));
-        row.run_at = time(TAKEN + 30 * SECOND);
+        row.locked_until = Some(time(TAKEN + 30 * SECOND));
         (row.called_at, row.is_first_call) = (called_at.map(time), is_first_call);
         called_for(&row, 30 * SECOND)
     }

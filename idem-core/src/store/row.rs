@@ -113,8 +113,10 @@ pub struct Row {
     pub error: String,
     /// When it was stored.
     pub created_at: SystemTime,
-    /// When it runs, or when its lease ends.
+    /// When it runs next.
     pub run_at: SystemTime,
+    /// When another worker may have it, if one has it now.
+    pub locked_until: Option<SystemTime>,
     /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
     /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take) and
@@ -158,6 +160,7 @@ impl Row {
             error: String::new(),
             created_at,
             run_at: created_at,
+            locked_until: None,
             died_at: None,
             waited: None,
             calls: None,

@@ -14,7 +14,7 @@ const NOW: Duration = Duration::ZERO;
 
 /// Lets this many leases elapse for everything that is taken.
 async fn leases_pass(world: &mut World, leases: f64) {
-    let sql = "UPDATE inbox_messages SET run_at = now() - $1 * interval '10 seconds' WHERE locked_by IS NOT NULL";
+    let sql = "UPDATE inbox_messages SET locked_until = now() - $1 * interval '10 seconds' WHERE locked_by IS NOT NULL";
     sqlx::query(sql).bind(leases).execute(&mut world.other).await.unwrap();
 }
 

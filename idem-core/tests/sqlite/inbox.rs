@@ -80,7 +80,7 @@ async fn a_row_goes_from_ordinary_to_suspect_to_crashed() {
     assert_eq!(due(LONG).await, DueRows::default());
     assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap().len(), 0);
 
-    world.sql("UPDATE idem_inbox_messages SET run_at = run_at - 200000").await;
+    world.sql("UPDATE idem_inbox_messages SET run_at = run_at - 200000, locked_until = locked_until - 200000").await;
     assert!(due(LONG).await.crashed);
     assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap().len(), 1);
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
@@ -181,7 +181,7 @@ async fn stats_count_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
         .unwrap();
     world.store("ordinary", Ok(Duration::ZERO)).await;
     world.store("dead", Err(Reason::Permanent)).await;
-    world.sql("UPDATE idem_inbox_messages SET run_at = run_at - 5000 WHERE crash_count > 0 OR state = 'dead'").await;
+    world.sql("UPDATE idem_inbox_messages SET run_at = run_at - 5000, locked_until = locked_until - 5000 WHERE crash_count > 0 OR state = 'dead'").await;
     let now = stats().await;
     assert_eq!((now.scheduled, now.dead), (3, 1));
     assert!((5..60).contains(&now.oldest_due.unwrap().as_secs()), "{now:?}");

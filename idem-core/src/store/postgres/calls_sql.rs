@@ -1,5 +1,6 @@
 //! The statements of external calls.
 
+use super::inbox_sql::DUE;
 use super::rows::COLUMNS;
 
 /// The predicate of the index of rows in their call phase.
@@ -11,22 +12,22 @@ const CALLING: &str = "i.state = 'calling'";
 pub(super) fn take() -> String {
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id, found.run_at, found.lease, found.name
+            SELECT found.id, found.due, found.lease, found.name
             FROM unnest($1::int[], $4::float8[], $5::text[]) AS handler (id, lease, name), LATERAL (
-                SELECT i.id, i.run_at, handler.lease, handler.name FROM {{schema}}.inbox_messages AS i
-                WHERE i.handler_id = handler.id AND {CALLING} AND i.run_at <= now()
-                  AND i.run_at >= now() - $6::float8 * interval '1 second'
-                ORDER BY i.run_at LIMIT $2 FOR UPDATE SKIP LOCKED
-            ) AS found ORDER BY found.run_at LIMIT $2
+                SELECT i.id, {DUE} AS due, handler.lease, handler.name FROM {{schema}}.inbox_messages AS i
+                WHERE i.handler_id = handler.id AND {CALLING} AND {DUE} <= now()
+                  AND {DUE} >= now() - $6::float8 * interval '1 second'
+                ORDER BY {DUE} LIMIT $2 FOR UPDATE SKIP LOCKED
+            ) AS found ORDER BY found.due LIMIT $2
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET crash_count = i.crash_count + 1, locked_by = $3, run_at = now() + due.lease * interval '1 second',
+        SET crash_count = i.crash_count + 1, locked_by = $3, locked_until = now() + due.lease * interval '1 second',
             provider_key = coalesce(i.provider_key, pg_catalog.gen_random_uuid()), called_at = coalesce(i.called_at, now()),
             called_by = CASE WHEN i.called_at IS NULL THEN $3 ELSE i.called_by END,
             call_name = CASE WHEN i.called_at IS NULL THEN due.name ELSE i.call_name END
         FROM due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id
-        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.run_at) * 1000000)::bigint"
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint"
     )
 }
 
@@ -46,6 +47,7 @@ pub(super) fn by_token() -> String {
 pub(super) const RECORD: &str = "
     UPDATE {schema}.inbox_messages SET
         locked_by = NULL,
+        locked_until = NULL,
         crash_count = CASE WHEN $4::bytea IS NULL AND $3 = 0 AND $6 IS NULL THEN greatest(crash_count - 1, 0) ELSE 0 END,
         attempts = CASE WHEN $4 IS NOT NULL THEN 0 WHEN $10 AND asked_at IS NULL THEN $3 ELSE attempts + $3 END,
         asked_at = CASE WHEN $10 THEN coalesce(asked_at, now()) ELSE asked_at END,
@@ -53,7 +55,7 @@ pub(super) const RECORD: &str = "
         called_at = CASE WHEN NOT $8 THEN called_at END,
         called_by = CASE WHEN NOT $8 THEN called_by END,
         call_name = CASE WHEN NOT $8 THEN call_name END,
-        run_at = greatest(CASE WHEN $9 THEN run_at END, now() + $5::float8 * interval '1 second'),
+        run_at = greatest(CASE WHEN $9 THEN locked_until END, now() + $5::float8 * interval '1 second'),
         reason = $6::text,
         state = CASE WHEN $6 IS NOT NULL THEN 'dead' WHEN $4 IS NOT NULL THEN 'scheduled' ELSE 'calling' END,
         died_at = CASE WHEN $6 IS NOT NULL THEN now() END,
@@ -63,11 +65,12 @@ pub(super) const RECORD: &str = "
 
 pub(super) const DATE: &str = "
     UPDATE {schema}.inbox_messages
-    SET called_at = now(), called_by = locked_by, asked_at = NULL, run_at = now() + $3::float8 * interval '1 second'
+    SET called_at = now(), called_by = locked_by, asked_at = NULL, locked_until = now() + $3::float8 * interval '1 second'
     WHERE id = $1 AND locked_by = $2 AND state = 'calling' RETURNING 1";
 
 pub(super) const LEAVE_TO_CALL: &str = "
-    UPDATE {schema}.inbox_messages SET locked_by = NULL, state = 'calling', crash_count = 0, lost_connections = 0, run_at = now(),
+    UPDATE {schema}.inbox_messages SET locked_by = NULL, locked_until = NULL, state = 'calling', crash_count = 0,
+        lost_connections = 0, run_at = now(),
         provider_key = coalesce(provider_key, $3)
     WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
@@ -92,8 +95,9 @@ pub(super) fn release() -> String {
 pub(super) const RESOLVE: &str = "
     UPDATE {schema}.inbox_messages AS i SET
         state = CASE WHEN $3::bytea IS NULL THEN 'calling' ELSE 'scheduled' END,
-        reason = NULL, died_at = NULL, locked_by = NULL, crash_count = 0, attempts = 0, lost_connections = 0,
-        run_at = CASE WHEN $3::bytea IS NULL THEN greatest(i.run_at, now()) ELSE now() END,
+        reason = NULL, died_at = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
+        lost_connections = 0,
+        run_at = CASE WHEN $3::bytea IS NULL THEN greatest(i.locked_until, i.run_at, now()) ELSE now() END,
         answer = $3,
         provider_key = CASE WHEN $3 IS NULL THEN $5 ELSE i.provider_key END,
         called_at = CASE WHEN $3 IS NOT NULL THEN i.called_at END,

@@ -16,14 +16,18 @@ pub(super) const START: &str = "
     SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
 
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
-pub(super) const ORDINARY: &str = "i.state = 'scheduled' AND i.crash_count = 0 AND i.lost_connections <= 1";
+pub(super) const ORDINARY: &str =
+    "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
 /// The predicate of the index of rows that may have ended a process or a connection, without the rows that are to be
 /// dead-lettered as crashed.
 pub(super) const SUSPECT: &str =
-    "i.state = 'scheduled' AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count < 4";
+    "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count < 4";
 const CRASHED: &str =
-    "i.state = 'scheduled' AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count >= 4";
+    "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count >= 4";
 const _: () = assert!(MAX_STARTS == 4);
+
+/// When a worker may have the row: the column of the indexes. That of a row that another one has locked is the end of its lease.
+pub(super) const DUE: &str = "coalesce(i.locked_until, i.run_at)";
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
@@ -56,6 +60,7 @@ pub(super) fn record_result() -> String {
     format!(
         "UPDATE {{schema}}.inbox_messages SET
             locked_by = NULL,
+            locked_until = NULL,
             attempts = attempts + $3,
             crash_count = CASE
                 WHEN $9 IS NOT NULL THEN least(crash_count, $9)
@@ -79,14 +84,14 @@ pub(super) const IS_SCHEDULED: &str = "
 /// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
 /// back since.
 pub(super) const SET_STARTS: &str = "
-    UPDATE {schema}.inbox_messages SET crash_count = least(crash_count, $3) + $5, run_at = now() + $4::float8 * interval '1 second'
+    UPDATE {schema}.inbox_messages SET crash_count = least(crash_count, $3) + $5, locked_until = now() + $4::float8 * interval '1 second'
     WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 pub(super) const EXTEND: &str = "
     WITH held AS MATERIALIZED (
         SELECT id FROM {schema}.inbox_messages WHERE id = ANY($1) AND locked_by = $2 FOR UPDATE SKIP LOCKED
     )
-    UPDATE {schema}.inbox_messages AS i SET run_at = now() + $3::float8 * interval '1 second'
+    UPDATE {schema}.inbox_messages AS i SET locked_until = now() + $3::float8 * interval '1 second'
     FROM held WHERE i.id = held.id";
 
 pub(super) const REFUND_START: &str = "
@@ -103,21 +108,21 @@ pub(super) const REFUND_START: &str = "
 pub(super) fn take(which: &str, starts: u32) -> String {
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id, found.run_at, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
-                SELECT i.id, i.run_at, octet_length(i.payload) + octet_length(i.envelope) AS bytes
+            SELECT found.id, found.due, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
+                SELECT i.id, {DUE} AS due, octet_length(i.payload) + octet_length(i.envelope) AS bytes
                 FROM {{schema}}.inbox_messages AS i
-                WHERE i.handler_id = handler.id AND {which} AND i.run_at <= now()
-                  AND i.run_at >= now() - $6::float8 * interval '1 second'
-                ORDER BY i.run_at LIMIT $2 FOR UPDATE SKIP LOCKED
-            ) AS found ORDER BY found.run_at LIMIT $2
+                WHERE i.handler_id = handler.id AND {which} AND {DUE} <= now()
+                  AND {DUE} >= now() - $6::float8 * interval '1 second'
+                ORDER BY {DUE} LIMIT $2 FOR UPDATE SKIP LOCKED
+            ) AS found ORDER BY found.due LIMIT $2
         ), fit AS MATERIALIZED (
-            SELECT id, run_at, sum(bytes) OVER (ORDER BY run_at, id) - bytes AS before FROM due
+            SELECT id, due, sum(bytes) OVER (ORDER BY due, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET crash_count = i.crash_count + {starts}, locked_by = $3, run_at = now() + $4::float8 * interval '1 second'
+        SET state = 'running', crash_count = i.crash_count + {starts}, locked_by = $3, locked_until = now() + $4::float8 * interval '1 second'
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
-        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.run_at) * 1000000)::bigint"
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint"
     )
 }
 
@@ -125,27 +130,28 @@ pub(super) fn take(which: &str, starts: u32) -> String {
 pub(super) fn rows_by_token() -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE i.state = 'scheduled' AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.locked_by = $1 ORDER BY i.id"
+        WHERE i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.locked_by = $1
+        ORDER BY i.id"
     )
 }
 
 /// A running row looks due once its lease has expired, but is not pending work: it is locked, and skipped.
 pub(super) fn poll_due() -> String {
-    let back = |seconds: &str| format!("i.run_at >= now() - {seconds} * interval '1 second'");
+    let back = |seconds: &str| format!("{DUE} >= now() - {seconds} * interval '1 second'");
     let any = |which: &str, due: &str, lock: &str| {
         format!(
             "EXISTS (SELECT FROM unnest($1::int[]) AS handler (id), LATERAL (
                 SELECT i.id FROM {{schema}}.inbox_messages AS i
-                WHERE i.handler_id = handler.id AND {which} AND {due} ORDER BY i.run_at LIMIT 1 {lock}) AS found)"
+                WHERE i.handler_id = handler.id AND {which} AND {due} ORDER BY {DUE} LIMIT 1 {lock}) AS found)"
         )
     };
     format!(
         "SELECT {}, {}, {}",
-        any(ORDINARY, &format!("i.run_at <= now() AND {}", back("$3::float8")), ""),
-        any(SUSPECT, &format!("i.run_at <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
+        any(ORDINARY, &format!("{DUE} <= now() AND {}", back("$3::float8")), ""),
+        any(SUSPECT, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(
             CRASHED,
-            &format!("i.run_at < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
+            &format!("{DUE} < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
             "FOR KEY SHARE SKIP LOCKED"
         ),
     )
@@ -155,11 +161,11 @@ pub(super) fn dead_letter_crashed() -> String {
     format!(
         "WITH over AS MATERIALIZED (
             SELECT i.id FROM {{schema}}.inbox_messages AS i
-            WHERE i.handler_id = ANY($1) AND {CRASHED} AND i.run_at < now() - $2::float8 * interval '1 second'
+            WHERE i.handler_id = ANY($1) AND {CRASHED} AND {DUE} < now() - $2::float8 * interval '1 second'
             LIMIT {CRASHED_AT_ONCE} FOR UPDATE SKIP LOCKED
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET state = 'dead', reason = '{}', died_at = now(), locked_by = NULL, error = '{}'::bytea
+        SET state = 'dead', reason = '{}', died_at = now(), locked_by = NULL, locked_until = NULL, error = '{}'::bytea
             || CASE WHEN i.error = '' THEN '' ELSE '; the error of its last attempt: '::bytea || i.error END
         FROM over, {{schema}}.handlers AS h WHERE i.id = over.id AND h.id = i.handler_id RETURNING {COLUMNS}",
         Reason::Crashed,

@@ -6,7 +6,8 @@ use super::rows::COLUMNS;
 
 pub(super) const STATS: &str = "
     SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead'),
-           (extract(epoch FROM now() - min(run_at) FILTER (WHERE state <> 'dead' AND run_at <= now())) * 1000000)::bigint
+           (extract(epoch FROM now() - min(coalesce(locked_until, run_at)) FILTER (
+               WHERE state <> 'dead' AND coalesce(locked_until, run_at) <= now())) * 1000000)::bigint
     FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
 
 /// The condition is in the text, so that the planner can use the index of dead rows.
@@ -39,8 +40,9 @@ pub(super) fn replay() -> String {
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
             SET state = CASE WHEN {CALLS} THEN 'calling' ELSE 'scheduled' END,
-                died_at = NULL, reason = NULL, locked_by = NULL, crash_count = 0, attempts = 0, asked_at = NULL,
-                run_at = CASE WHEN {CALLS} THEN greatest(i.run_at, now()) ELSE now() END,
+                died_at = NULL, reason = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0,
+                attempts = 0, asked_at = NULL,
+                run_at = CASE WHEN {CALLS} THEN greatest(i.locked_until, i.run_at, now()) ELSE now() END,
                 lost_connections = CASE WHEN NOT ({CALLS}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
             FROM found WHERE i.id = found.id AND found.reason NOT IN ('{}', '{}') AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )
@@ -68,7 +70,8 @@ pub(super) fn replay_as() -> String {
             ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
         ), moved AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET key = $3, state = 'scheduled', run_at = now(), died_at = NULL, reason = NULL, locked_by = NULL, crash_count = 0,
+            SET key = $3, state = 'scheduled', run_at = now(), died_at = NULL, reason = NULL, locked_by = NULL, locked_until = NULL,
+                crash_count = 0,
                 lost_connections = 0
             FROM found, claimed WHERE i.id = found.id RETURNING 1
         )

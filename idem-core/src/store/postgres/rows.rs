@@ -16,7 +16,8 @@ pub(super) const COLUMNS: &str = "
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
     (extract(epoch FROM i.run_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
     i.provider_key, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
-    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name, i.state = 'calling'";
+    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name, i.state = 'calling',
+    (extract(epoch FROM i.locked_until) * 1000000)::bigint";
 
 /// Decodes all rows.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
@@ -25,7 +26,7 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 
 /// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(24)?)), ..decode(row)? });
+    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(25)?)), ..decode(row)? });
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
 }
 
@@ -54,6 +55,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         error: String::from_utf8_lossy(row.try_get(13)?).into_owned(),
         created_at: time(row.try_get(14)?),
         run_at: time(row.try_get(15)?),
+        locked_until: row.try_get::<Option<i64>, _>(24)?.map(time),
         died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
         waited: None,
         calls: is_calling.then_some(crash_count),

@@ -18,23 +18,24 @@ pub(super) const DUE: &str = r#"
 SELECT EXISTS (
     SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
         SELECT 1 FROM "idem_inbox_messages"
-        WHERE handler_id = h.value AND state = 'calling' AND run_at <= {now}
+        WHERE handler_id = h.value AND state = 'calling'
+            AND coalesce(locked_until, run_at) <= +{now}
     )
 )"#;
 
 /// The oldest rows of all handlers, searched as those of an ordinary take are.
 pub(super) const FIND: &str = r#"
-SELECT m.id, m.handler_id, {now} - m.run_at FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+SELECT m.id, m.handler_id, {now} - coalesce(m.locked_until, m.run_at) FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND i.state = 'calling' AND i.run_at <= {now}
-    ORDER BY i.run_at LIMIT ?2
+    WHERE i.handler_id = h.value AND i.state = 'calling' AND coalesce(i.locked_until, i.run_at) <= +{now}
+    ORDER BY coalesce(i.locked_until, i.run_at) LIMIT ?2
 )
-ORDER BY m.run_at LIMIT ?2"#;
+ORDER BY coalesce(m.locked_until, m.run_at) LIMIT ?2"#;
 
 /// The time of the first call is written before the call.
 const TAKE: &str = r#"
-UPDATE "idem_inbox_messages" SET crash_count = crash_count + 1, locked_by = ?2, run_at = {now} + ?3,
+UPDATE "idem_inbox_messages" SET crash_count = crash_count + 1, locked_by = ?2, locked_until = {now} + ?3,
     provider_key = coalesce(provider_key, ?4), called_at = coalesce(called_at, {now}),
     called_by = CASE WHEN called_at IS NULL THEN ?2 ELSE called_by END,
     call_name = CASE WHEN called_at IS NULL THEN ?5 ELSE call_name END
@@ -52,6 +53,7 @@ const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by =
 pub(super) const RECORD: &str = r#"
 UPDATE "idem_inbox_messages" SET
     locked_by = NULL,
+    locked_until = NULL,
     crash_count = CASE WHEN ?4 IS NULL AND ?3 = 0 AND ?6 IS NULL THEN max(crash_count - 1, 0) ELSE 0 END,
     attempts = CASE WHEN ?4 IS NOT NULL THEN 0 WHEN ?10 AND asked_at IS NULL THEN ?3 ELSE attempts + ?3 END,
     asked_at = CASE WHEN ?10 THEN coalesce(asked_at, {now}) ELSE asked_at END,
@@ -59,7 +61,7 @@ UPDATE "idem_inbox_messages" SET
     called_at = CASE WHEN NOT ?8 THEN called_at END,
     called_by = CASE WHEN NOT ?8 THEN called_by END,
     call_name = CASE WHEN NOT ?8 THEN call_name END,
-    run_at = max(CASE WHEN ?9 THEN run_at ELSE 0 END, {now} + ?5),
+    run_at = max(CASE WHEN ?9 THEN coalesce(locked_until, 0) ELSE 0 END, {now} + ?5),
     reason = ?6,
     state = CASE WHEN ?6 IS NOT NULL THEN 'dead' WHEN ?4 IS NOT NULL THEN 'scheduled' ELSE 'calling' END,
     died_at = CASE WHEN ?6 IS NOT NULL THEN {now} END,
@@ -67,11 +69,13 @@ UPDATE "idem_inbox_messages" SET
 WHERE id = ?1 AND state IN ('calling', 'dead') AND answer IS NULL AND (locked_by = ?2 OR ?4 IS NOT NULL AND provider_key = ?11)"#;
 
 const DATE: &str = r#"
-UPDATE "idem_inbox_messages" SET called_at = {now}, called_by = locked_by, asked_at = NULL, run_at = {now} + ?3
+UPDATE "idem_inbox_messages" SET called_at = {now}, called_by = locked_by, asked_at = NULL,
+    locked_until = {now} + ?3
 WHERE id = ?1 AND locked_by = ?2 AND state = 'calling'"#;
 
 const LEAVE_TO_CALL: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, state = 'calling', crash_count = 0, lost_connections = 0, run_at = {now}, provider_key = coalesce(provider_key, ?3)
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'calling', crash_count = 0,
+    lost_connections = 0, run_at = {now}, provider_key = coalesce(provider_key, ?3)
 WHERE id = ?1 AND locked_by = ?2"#;
 
 const LEFT: &str = r#"
@@ -93,8 +97,8 @@ WHERE id IN (
 const RESOLVE: &str = r#"
 UPDATE "idem_inbox_messages" SET
     state = CASE WHEN ?3 IS NULL THEN 'calling' ELSE 'scheduled' END,
-    reason = NULL, died_at = NULL, locked_by = NULL, crash_count = 0, attempts = 0, lost_connections = 0,
-    run_at = CASE WHEN ?3 IS NULL THEN max(run_at, {now}) ELSE {now} END,
+    reason = NULL, died_at = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0, lost_connections = 0,
+    run_at = CASE WHEN ?3 IS NULL THEN max(coalesce(locked_until, 0), run_at, {now}) ELSE {now} END,
     answer = ?3,
     provider_key = CASE WHEN ?3 IS NULL THEN ?4 ELSE provider_key END,
     called_at = CASE WHEN ?3 IS NOT NULL THEN called_at END,

@@ -17,10 +17,12 @@ pub(super) const STATS: &str = r#"
 SELECT
     (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND crash_count = 0 AND lost_connections <= 1
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state IN ('scheduled', 'running')
+            AND crash_count = 0 AND lost_connections <= 1
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (crash_count >= 1 OR lost_connections >= 2)
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state IN ('scheduled', 'running')
+            AND (crash_count >= 1 OR lost_connections >= 2)
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
         WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'
@@ -30,21 +32,23 @@ SELECT
         WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'
     ) AS dead,
     {now} - (
-        SELECT min(run_at) FROM (
+        SELECT min(due) FROM (
             SELECT (
-                SELECT min(run_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'scheduled' AND crash_count = 0 AND lost_connections <= 1
-            ) AS run_at FROM json_each(?1) AS h
+                SELECT min(coalesce(locked_until, run_at)) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state IN ('scheduled', 'running')
+            AND crash_count = 0 AND lost_connections <= 1
+            ) AS due FROM json_each(?1) AS h
             UNION ALL SELECT (
-                SELECT min(run_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'scheduled' AND (crash_count >= 1 OR lost_connections >= 2)
+                SELECT min(coalesce(locked_until, run_at)) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state IN ('scheduled', 'running')
+            AND (crash_count >= 1 OR lost_connections >= 2)
             ) FROM json_each(?1) AS h
             UNION ALL SELECT (
-                SELECT min(run_at) FROM "idem_inbox_messages"
+                SELECT min(coalesce(locked_until, run_at)) FROM "idem_inbox_messages"
                 WHERE handler_id = h.value AND state = 'calling'
             ) FROM json_each(?1) AS h
         )
-        WHERE run_at <= {now}
+        WHERE due <= {now}
     ) AS oldest"#;
 
 /// The plus keeps the planner from using an index by handler, after which it would have to sort all rows.
@@ -96,9 +100,9 @@ async fn find(
 /// reset to 0. A row whose external call may have begun, and that has no answer, goes back to its call phase, with the
 /// key, the time of its first call, and the end of its lease, because its request may still be on its way.
 const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, crash_count = 0, attempts = 0,
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
     state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
-    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(run_at, {now}) ELSE {now} END,
+    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(coalesce(locked_until, 0), run_at, {now}) ELSE {now} END,
     lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;

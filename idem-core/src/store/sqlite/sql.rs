@@ -14,7 +14,7 @@ use crate::{BoxError, Fingerprint, Key, Reason};
 pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
 
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
-const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked_by, crash_count, attempts, lost_connections, deliveries,
+const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked_by, locked_until, crash_count, attempts, lost_connections, deliveries,
     reason, error, created_at, run_at, died_at, provider_key, called_at, called_by, call_name, asked_at,
     answer, state = 'calling' AS is_calling,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
@@ -103,6 +103,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         error: row.try_get("error")?,
         created_at: time(row.try_get("created_at")?),
         run_at: time(row.try_get("run_at")?),
+        locked_until: row.try_get::<Option<i64>, _>("locked_until")?.map(time),
         died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
         waited: None,
         calls: is_calling.then_some(crash_count),

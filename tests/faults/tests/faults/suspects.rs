@@ -116,9 +116,8 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
         worker.inbox().concurrency(1).batch(60).lease_duration(lease).retry(quick(1))
     });
     // As another process would find them.
-    let lapsed =
-        "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'scheduled' AND locked_by IS NOT NULL
-                  AND run_at <= now() FOR KEY SHARE SKIP LOCKED) AS lapsed";
+    let lapsed = "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'running'
+                  AND locked_until <= now() FOR KEY SHARE SKIP LOCKED) AS lapsed";
     let begun = Instant::now();
     while world.number("SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'dead'").await < 60 {
         assert_eq!(world.number(lapsed).await, 0, "a lease has lapsed after {:?}", begun.elapsed());
