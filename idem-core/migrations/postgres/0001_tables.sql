@@ -122,8 +122,8 @@ CREATE TABLE pruner (
     caught_up_to timestamptz NOT NULL DEFAULT now()
 );
 
--- The messages that run from the database, and the dead letters. Content is bytea, so that no value can prevent a row
--- from being stored; read it with convert_from(payload, 'UTF8').
+-- The messages that run from the database, and the dead letters; the views `scheduled` and `dead_letters` show them. Keys and
+-- payloads are bytea, and the envelope is json and not jsonb, so that no value can prevent a row from being stored.
 CREATE TABLE inbox_messages (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     created_at       timestamptz NOT NULL DEFAULT now(),
@@ -150,10 +150,10 @@ CREATE TABLE inbox_messages (
     key              bytea  NOT NULL CHECK (octet_length(key) <= 255),
     fingerprint      bytea  NOT NULL CHECK (octet_length(fingerprint) <= 255),
     -- Source, message id, type, position and headers of the delivery, as JSON.
-    envelope         bytea  NOT NULL,
+    envelope         json   NOT NULL,
     payload          bytea  NOT NULL,
-    -- The error of the last attempt.
-    error            bytea  NOT NULL DEFAULT '',
+    -- The error of the last attempt. A NUL, which text cannot have, is written as \0.
+    error            text   NOT NULL DEFAULT '',
     -- The key under which the provider knows the external call; kept over all calls, unless an operator lets it call under
     -- another.
     provider_key     uuid,
@@ -207,8 +207,8 @@ CREATE TABLE outboxes (
 );
 
 -- The messages that a relay has still to publish. A row is deleted once the broker has confirmed the message, so the
--- table is nearly empty while a relay runs, and there is no other index. Content is bytea, so that no value can prevent
--- a row from being stored; read it with convert_from(payload, 'UTF8').
+-- table is nearly empty while a relay runs, and there is no other index. The view `outbox` shows them. Keys and
+-- payloads are bytea, and the envelope is json and not jsonb, so that no value can prevent a row from being stored.
 CREATE TABLE outbox_messages (
     outbox_id   int      NOT NULL,
     -- 0 to 63: a hash of the key. Messages without a key are spread.
@@ -221,14 +221,14 @@ CREATE TABLE outbox_messages (
     run_at      timestamptz,
     -- Failures that the broker has charged to this message.
     attempts    int      NOT NULL DEFAULT 0,
-    destination bytea    NOT NULL,
+    destination text     NOT NULL,
     -- Empty if it has none.
     key         bytea    NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
     -- Event type, content type and headers, as JSON.
-    envelope    bytea    NOT NULL,
+    envelope    json     NOT NULL,
     payload     bytea    NOT NULL,
     -- The error of the last attempt.
-    error       bytea    NOT NULL DEFAULT '',
+    error       text     NOT NULL DEFAULT '',
     PRIMARY KEY (outbox_id, lane, id)
 );
 
@@ -260,11 +260,11 @@ CREATE TABLE outbox_dead (
     created_at  timestamptz NOT NULL,
     died_at     timestamptz NOT NULL DEFAULT now(),
     attempts    int      NOT NULL,
-    destination bytea    NOT NULL,
+    destination text     NOT NULL,
     key         bytea    NOT NULL,
-    envelope    bytea    NOT NULL,
+    envelope    json     NOT NULL,
     payload     bytea    NOT NULL,
-    error       bytea    NOT NULL
+    error       text     NOT NULL
 );
 
 -- Three tables constantly gain and lose rows. By default, autovacuum waits until a fifth of a table is dead, which is
@@ -281,5 +281,92 @@ ALTER TABLE outbox_messages SET (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.02
 );
+
+-- ===== for people =====
+
+-- A payload as text, or null if it is none, so that no row makes a view fail.
+CREATE FUNCTION as_text(value bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN convert_from(value, 'UTF8');
+EXCEPTION WHEN others THEN
+    RETURN NULL;
+END $$;
+
+-- A member of an envelope as text, or null: JSON may have a character that text cannot have (\u0000).
+CREATE FUNCTION member(envelope json, name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN envelope ->> name;
+EXCEPTION WHEN others THEN
+    RETURN NULL;
+END $$;
+
+-- A key as idem's log and its operator show it: its text, a UUID, `(part, part)` for a key of several parts, each of which has
+-- its length in front of it, and otherwise its bytes in hexadecimal.
+CREATE FUNCTION key_text(key bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    parts bytea[] := ARRAY[key];
+    part  bytea;
+    shown text;
+    texts text[];
+    place int := 0;
+BEGIN
+    -- First the key as a whole, then its parts.
+    FOR round IN 1..2 LOOP
+        texts := '{}';
+        FOREACH part IN ARRAY parts LOOP
+            BEGIN
+                shown := convert_from(part, 'UTF8');
+            EXCEPTION WHEN others THEN
+                shown := NULL;
+            END;
+            IF shown IS NULL AND length(part) = 16 AND get_byte(part, 6) >> 4 BETWEEN 1 AND 8 AND get_byte(part, 8) >> 6 = 2 THEN
+                shown := encode(part, 'hex')::uuid::text;
+            END IF;
+            EXIT WHEN shown IS NULL OR shown ~ '[[:cntrl:]]';
+            texts := texts || shown;
+        END LOOP;
+        IF cardinality(texts) = cardinality(parts) THEN
+            RETURN CASE round WHEN 1 THEN texts[1] ELSE '(' || array_to_string(texts, ', ') || ')' END;
+        END IF;
+        parts := '{}';
+        WHILE place < length(key) LOOP
+            part := substr(key, place + 2, get_byte(key, place));
+            EXIT WHEN length(part) = 0 OR length(part) <> get_byte(key, place);
+            parts := parts || part;
+            place := place + 1 + length(part);
+        END LOOP;
+        EXIT WHEN place <> length(key) OR cardinality(parts) < 2;
+    END LOOP;
+    RETURN '0x' || encode(key, 'hex');
+END $$;
+
+-- The messages that wait, run, or wait for the result of an external call. `locked_until` is when another worker may have one
+-- that a worker has now.
+CREATE VIEW scheduled AS
+SELECT i.id, h.consumer, h.name AS handler, key_text(i.key) AS key, i.state, i.run_at, i.locked_until, i.locked_by, i.attempts,
+       i.crash_count, i.lost_connections, i.error, i.deliveries, i.created_at, member(i.envelope, 'event_type') AS event_type,
+       i.call_name, i.provider_key, i.called_at, as_text(i.answer) AS answer, i.envelope, as_text(i.payload) AS payload
+FROM inbox_messages AS i LEFT JOIN handlers AS h ON h.id = i.handler_id WHERE i.state <> 'dead';
+
+-- The dead letters.
+CREATE VIEW dead_letters AS
+SELECT i.id, h.consumer, h.name AS handler, key_text(i.key) AS key, i.reason, i.error, i.died_at, i.attempts, i.crash_count,
+       i.lost_connections, i.deliveries, i.created_at, member(i.envelope, 'event_type') AS event_type, i.call_name,
+       i.provider_key, i.called_at, as_text(i.answer) AS answer, i.envelope, as_text(i.payload) AS payload
+FROM inbox_messages AS i LEFT JOIN handlers AS h ON h.id = i.handler_id WHERE i.state = 'dead';
+
+-- The messages that a relay has still to publish, and those that it has given up.
+CREATE VIEW outbox AS
+SELECT m.id, o.name AS outbox, 'waiting' AS state, m.destination, key_text(m.key) AS key, m.message_id, m.attempts, m.error,
+       m.created_at, m.run_at, NULL::timestamptz AS died_at, member(m.envelope, 'event_type') AS event_type, m.envelope,
+       as_text(m.payload) AS payload
+FROM outbox_messages AS m LEFT JOIN outboxes AS o ON o.id = m.outbox_id
+UNION ALL
+SELECT m.id, o.name, 'dead', m.destination, key_text(m.key), m.message_id, m.attempts, m.error, m.created_at, NULL, m.died_at,
+       member(m.envelope, 'event_type'), m.envelope, as_text(m.payload)
+FROM outbox_dead AS m LEFT JOIN outboxes AS o ON o.id = m.outbox_id;
 
 INSERT INTO migrations (version, name, supports) VALUES (1, 'tables', 1);

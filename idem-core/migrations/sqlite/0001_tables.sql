@@ -52,8 +52,8 @@ CREATE TABLE "idem_processed_messages" (
     PRIMARY KEY (handler_id, key)
 ) STRICT, WITHOUT ROWID;
 
--- The messages that run from the database, and the dead letters. Content is BLOB, so that no value can prevent a row
--- from being stored; read it with CAST(payload AS TEXT). The large columns come last, so that the others are read
+-- The messages that run from the database, and the dead letters; the views `scheduled` and `dead_letters` show them. Content is
+-- BLOB, so that no value can prevent a row from being stored. The large columns come last, so that the others are read
 -- without their overflow pages.
 CREATE TABLE "idem_inbox_messages" (
     -- AUTOINCREMENT, so that an id that an operator has noted never refers to another message.
@@ -223,5 +223,52 @@ CREATE TABLE "idem_outbox_dead" (
     envelope    BLOB    NOT NULL,
     payload     BLOB    NOT NULL
 ) STRICT;
+
+-- ===== for people =====
+--
+-- SQLite has no functions of its own: a key or a payload that is no text is shown as what its bytes are.
+
+-- The messages that wait, run, or wait for the result of an external call. `locked_until` is when another worker may have one
+-- that a worker has now.
+CREATE VIEW "idem_scheduled" AS
+SELECT i.id, h.consumer, h.name AS handler, CAST(i.key AS TEXT) AS key, i.state,
+    strftime('%Y-%m-%d %H:%M:%f', i.run_at / 1000.0, 'unixepoch') AS run_at,
+    strftime('%Y-%m-%d %H:%M:%f', i.locked_until / 1000.0, 'unixepoch') AS locked_until,
+    hex(i.locked_by) AS locked_by, i.attempts, i.crash_count, i.lost_connections, i.error, i.deliveries,
+    strftime('%Y-%m-%d %H:%M:%f', i.created_at / 1000.0, 'unixepoch') AS created_at,
+    CASE WHEN json_valid(CAST(i.envelope AS TEXT)) THEN CAST(i.envelope AS TEXT) ->> 'event_type' END AS event_type,
+    i.call_name, hex(i.provider_key) AS provider_key,
+    strftime('%Y-%m-%d %H:%M:%f', i.called_at / 1000.0, 'unixepoch') AS called_at, CAST(i.answer AS TEXT) AS answer,
+    CAST(i.envelope AS TEXT) AS envelope, CAST(i.payload AS TEXT) AS payload
+FROM "idem_inbox_messages" AS i LEFT JOIN "idem_handlers" AS h ON h.id = i.handler_id WHERE i.state <> 'dead';
+
+-- The dead letters.
+CREATE VIEW "idem_dead_letters" AS
+SELECT i.id, h.consumer, h.name AS handler, CAST(i.key AS TEXT) AS key, i.reason, i.error,
+    strftime('%Y-%m-%d %H:%M:%f', i.died_at / 1000.0, 'unixepoch') AS died_at,
+    i.attempts, i.crash_count, i.lost_connections, i.deliveries,
+    strftime('%Y-%m-%d %H:%M:%f', i.created_at / 1000.0, 'unixepoch') AS created_at,
+    CASE WHEN json_valid(CAST(i.envelope AS TEXT)) THEN CAST(i.envelope AS TEXT) ->> 'event_type' END AS event_type,
+    i.call_name, hex(i.provider_key) AS provider_key,
+    strftime('%Y-%m-%d %H:%M:%f', i.called_at / 1000.0, 'unixepoch') AS called_at, CAST(i.answer AS TEXT) AS answer,
+    CAST(i.envelope AS TEXT) AS envelope, CAST(i.payload AS TEXT) AS payload
+FROM "idem_inbox_messages" AS i LEFT JOIN "idem_handlers" AS h ON h.id = i.handler_id WHERE i.state = 'dead';
+
+-- The messages that a relay has still to publish, and those that it has given up.
+CREATE VIEW "idem_outbox" AS
+SELECT m.id, o.name AS outbox, 'waiting' AS state, m.destination, CAST(m.key AS TEXT) AS key, hex(m.message_id) AS message_id,
+    m.attempts, m.error, strftime('%Y-%m-%d %H:%M:%f', m.created_at / 1000.0, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%d %H:%M:%f', m.run_at / 1000.0, 'unixepoch') AS run_at, NULL AS died_at,
+    CASE WHEN json_valid(CAST(m.envelope AS TEXT)) THEN CAST(m.envelope AS TEXT) ->> 'event_type' END AS event_type,
+    CAST(m.envelope AS TEXT) AS envelope,
+    CAST(m.payload AS TEXT) AS payload
+FROM "idem_outbox_messages" AS m LEFT JOIN "idem_outboxes" AS o ON o.id = m.outbox_id
+UNION ALL
+SELECT m.id, o.name, 'dead', m.destination, CAST(m.key AS TEXT), hex(m.message_id), m.attempts, m.error,
+    strftime('%Y-%m-%d %H:%M:%f', m.created_at / 1000.0, 'unixepoch'), NULL,
+    strftime('%Y-%m-%d %H:%M:%f', m.died_at / 1000.0, 'unixepoch'),
+    CASE WHEN json_valid(CAST(m.envelope AS TEXT)) THEN CAST(m.envelope AS TEXT) ->> 'event_type' END,
+    CAST(m.envelope AS TEXT), CAST(m.payload AS TEXT)
+FROM "idem_outbox_dead" AS m LEFT JOIN "idem_outboxes" AS o ON o.id = m.outbox_id;
 
 INSERT INTO "idem_migrations" (version, name, supports) VALUES (1, 'tables', 1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::external::CallLimits;
 use crate::registry::Unfit;
 use crate::runtime::{Charge, Pipeline, warn_of_refusal};
-use crate::store::{CallResult, Filter, Page, Row};
+use crate::store::{CallResult, Filter, Page, Row, error_text};
 use crate::{Outcome, Reason, Store, telemetry};
 
 /// Whether the result of a call was written. If not, the lease ends, and the call counts as one that may have had an effect.
@@ -164,7 +164,7 @@ fn is_left_by(found: &Row, row: &Row, result: &CallResult) -> bool {
     match &result.answer {
         Some(answer) => found.answer.as_ref() == Some(answer) && found.provider_key == row.provider_key,
         None => {
-            let has_error = result.error.as_ref().is_some_and(|error| *error == found.error);
+            let has_error = result.error.as_ref().is_some_and(|error| error_text(error) == found.error);
             found.reason == result.next.err() && has_error && (!result.is_attempt || found.attempts != row.attempts)
         }
     }

@@ -71,6 +71,7 @@ pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;
+pub(crate) use error::error_text;
 pub use filter::Filter;
 pub use handler_id::HandlerId;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -110,7 +110,7 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
 async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_may() {
     let Some(mut world) = world().await else { return };
     let fill = "INSERT INTO inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-                SELECT $1, n::text::bytea, '', 'scheduled', '', '' FROM generate_series(1, 400) AS n";
+                SELECT $1, n::text::bytea, '', 'scheduled', '{}', '' FROM generate_series(1, 400) AS n";
     sqlx::query(fill).bind(world.handler.0).execute(&mut world.other).await.unwrap();
     let mut takers = Vec::new();
     for _ in 0..8 {

@@ -10,5 +10,6 @@ mod open;
 mod own;
 mod prune;
 mod sessions;
+mod views;
 mod world;
 mod writer;

@@ -154,7 +154,7 @@ impl Tables {
         let sql = "SELECT payload, reason,
                     format('row %s: %s, %s, %s starts, %s attempts, %s lost connections, seen %s times, due at %s%s: %s', id, state,
                            coalesce(reason, 'no reason'), crash_count, attempts, lost_connections, deliveries, run_at::time(0),
-                           CASE WHEN locked_by IS NOT NULL THEN ', taken' ELSE '' END, encode(error, 'escape'))
+                           CASE WHEN locked_by IS NOT NULL THEN ', taken' ELSE '' END, error)
              FROM idem_demo.inbox_messages ORDER BY id";
         let rows = self.rows(sql, &[]).await?;
         let mut inbox = HashMap::<_, Vec<InboxRow>>::new();

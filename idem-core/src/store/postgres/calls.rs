@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::Error;
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Resolution, Row, StoreError,
-    TakenCalls, next_provider_key,
+    TakenCalls, error_text, next_provider_key,
 };
 
 use super::Postgres;
@@ -40,7 +40,9 @@ impl CallRows for Postgres {
         let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
         let query = self.sql().record_call.query().bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
         let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
-        let query = query.bind(next.err().map(crate::Reason::as_str)).bind(error.as_ref().map(String::as_bytes));
+        let query = query
+            .bind(next.err().map(crate::Reason::as_str))
+            .bind(error.as_deref().map(|error| error_text(error).into_owned().into_bytes()));
         let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.provider_key);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

@@ -59,8 +59,9 @@ pub(super) const RECORD: &str = "
         reason = $6::text,
         state = CASE WHEN $6 IS NOT NULL THEN 'dead' WHEN $4 IS NOT NULL THEN 'scheduled' ELSE 'calling' END,
         died_at = CASE WHEN $6 IS NOT NULL THEN now() END,
-        error = coalesce($7, error)
-    WHERE id = $1 AND state IN ('calling', 'dead') AND answer IS NULL AND (locked_by = $2 OR $4 IS NOT NULL AND provider_key = $11)
+        error = coalesce(pg_catalog.convert_from($7, 'UTF8'), error)
+    WHERE id = $1 AND state IN ('calling', 'dead') AND answer IS NULL
+      AND (locked_by = $2 OR $4 IS NOT NULL AND provider_key = $11)
     RETURNING 1";
 
 pub(super) const DATE: &str = "
@@ -81,7 +82,8 @@ pub(super) fn release() -> String {
             SELECT i.id FROM {{schema}}.inbox_messages AS i
             WHERE i.handler_id = ANY($1) AND {CALLING} AND i.called_at IS NULL LIMIT $2 FOR UPDATE SKIP LOCKED
         ), released AS (
-            UPDATE {{schema}}.inbox_messages AS i SET state = 'scheduled', crash_count = 0 FROM found WHERE i.id = found.id RETURNING 1
+            UPDATE {{schema}}.inbox_messages AS i SET state = 'scheduled', crash_count = 0
+            FROM found WHERE i.id = found.id RETURNING 1
         )
         SELECT (SELECT count(*) FROM released), (
             SELECT count(*) FROM {{schema}}.inbox_messages AS i

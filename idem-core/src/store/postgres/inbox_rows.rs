@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::store::{
     CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult,
-    StoreError, TakeLimit, envelope,
+    StoreError, TakeLimit, envelope, error_text,
 };
 
 use super::answer::About;
@@ -28,7 +28,8 @@ impl InboxRows for Postgres {
         let query = self.sql().insert.query().bind(row.identity.handler.0);
         let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
-        let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
+        let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason);
+        let query = query.bind(error_text(row.error).as_bytes().to_vec());
         let query = query.bind(row.provider_key).bind(row.answer.map(CallAnswer::as_bytes));
         let query = query.bind(row.call_name).bind(row.called_at.map(rows::micros)).bind(row.calls);
         let rows = txn.ask_payloads(query).await?;
@@ -41,7 +42,7 @@ impl InboxRows for Postgres {
     }
 
     async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
-        txn.ask(self.sql().set_error.query().bind(id).bind(error.as_bytes())).await.map(drop)
+        txn.ask(self.sql().set_error.query().bind(id).bind(error_text(error).as_bytes())).await.map(drop)
     }
 
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
@@ -145,7 +146,11 @@ impl InboxRows for Postgres {
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.locked_by).bind(attempts).bind(starts).bind(breaks);
         let reserved = matches!(result, RowResult::Released { .. }).then(|| number(row.crash_count));
-        let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
+        let query = query
+            .bind(due.map(secs))
+            .bind(reason)
+            .bind(error.map(|error| error_text(error).into_owned().into_bytes()))
+            .bind(reserved);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 

@@ -33,13 +33,16 @@ pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
         (handler_id, key, fingerprint, payload, envelope, attempts, state, run_at, reason, died_at, error,
          provider_key, answer, call_name, called_at)
-    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NOT NULL THEN 'dead' WHEN $14 THEN 'calling' ELSE 'scheduled' END,
-            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9, $10, $11,
-            $12, timestamptz 'epoch' + $13::bigint * interval '1 microsecond')
+    VALUES ($1, $2, $3, $4, pg_catalog.convert_from($5, 'UTF8')::pg_catalog.json, $6,
+            CASE WHEN $8::text IS NOT NULL THEN 'dead' WHEN $14 THEN 'calling' ELSE 'scheduled' END,
+            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END,
+            pg_catalog.convert_from($9, 'UTF8'), $10, $11, $12,
+            timestamptz 'epoch' + $13::bigint * interval '1 microsecond')
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
 
-pub(super) const SET_ERROR: &str = "UPDATE {schema}.inbox_messages SET error = $2 WHERE id = $1";
+pub(super) const SET_ERROR: &str =
+    "UPDATE {schema}.inbox_messages SET error = pg_catalog.convert_from($2, 'UTF8') WHERE id = $1";
 
 /// A scheduled row is left alone, and so is never waited for.
 pub(super) const COUNT_DUPLICATE: &str = "
@@ -72,7 +75,7 @@ pub(super) fn record_result() -> String {
             reason = {reason},
             state = CASE WHEN {reason} IS NULL THEN 'scheduled' ELSE 'dead' END,
             died_at = CASE WHEN {reason} IS NOT NULL THEN now() END,
-            error = coalesce($8, error)
+            error = coalesce(pg_catalog.convert_from($8, 'UTF8'), error)
         WHERE id = $1 AND locked_by = $2 RETURNING 1"
     )
 }
@@ -84,7 +87,8 @@ pub(super) const IS_SCHEDULED: &str = "
 /// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
 /// back since.
 pub(super) const SET_STARTS: &str = "
-    UPDATE {schema}.inbox_messages SET crash_count = least(crash_count, $3) + $5, locked_until = now() + $4::float8 * interval '1 second'
+    UPDATE {schema}.inbox_messages 
+    SET crash_count = least(crash_count, $3) + $5, locked_until = now() + $4::float8 * interval '1 second'
     WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 pub(super) const EXTEND: &str = "
@@ -95,7 +99,7 @@ pub(super) const EXTEND: &str = "
     FROM held WHERE i.id = held.id";
 
 pub(super) const REFUND_START: &str = "
-    UPDATE {schema}.inbox_messages SET crash_count = greatest(crash_count - 1, 0) 
+    UPDATE {schema}.inbox_messages SET crash_count = greatest(crash_count - 1, 0)
     WHERE id = $1 AND crash_count > 0 AND state <> 'calling'";
 
 /// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are
@@ -109,7 +113,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
     format!(
         "WITH due AS MATERIALIZED (
             SELECT found.id, found.due, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
-                SELECT i.id, {DUE} AS due, octet_length(i.payload) + octet_length(i.envelope) AS bytes
+                SELECT i.id, {DUE} AS due, octet_length(i.payload) + octet_length(i.envelope::text) AS bytes
                 FROM {{schema}}.inbox_messages AS i
                 WHERE i.handler_id = handler.id AND {which} AND {DUE} <= now()
                   AND {DUE} >= now() - $6::float8 * interval '1 second'
@@ -119,7 +123,8 @@ pub(super) fn take(which: &str, starts: u32) -> String {
             SELECT id, due, sum(bytes) OVER (ORDER BY due, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET state = 'running', crash_count = i.crash_count + {starts}, locked_by = $3, locked_until = now() + $4::float8 * interval '1 second'
+        SET state = 'running', crash_count = i.crash_count + {starts}, locked_by = $3,
+            locked_until = now() + $4::float8 * interval '1 second'
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
         RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint"
@@ -165,8 +170,8 @@ pub(super) fn dead_letter_crashed() -> String {
             LIMIT {CRASHED_AT_ONCE} FOR UPDATE SKIP LOCKED
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET state = 'dead', reason = '{}', died_at = now(), locked_by = NULL, locked_until = NULL, error = '{}'::bytea
-            || CASE WHEN i.error = '' THEN '' ELSE '; the error of its last attempt: '::bytea || i.error END
+        SET state = 'dead', reason = '{}', died_at = now(), locked_by = NULL, locked_until = NULL, error = '{}'
+            || CASE WHEN i.error = '' THEN '' ELSE '; the error of its last attempt: ' || i.error END
         FROM over, {{schema}}.handlers AS h WHERE i.id = over.id AND h.id = i.handler_id RETURNING {COLUMNS}",
         Reason::Crashed,
         store::CRASHED

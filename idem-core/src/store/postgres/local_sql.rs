@@ -55,9 +55,11 @@ pub(super) fn stage() -> String {
     ), stored AS (
         INSERT INTO {{schema}}.inbox_messages AS i
             (handler_id, key, fingerprint, payload, envelope, state, run_at, reason, died_at, error, provider_key)
-        SELECT handler_id, key, fingerprint, payload, envelope, CASE WHEN dead THEN 'dead' ELSE 'scheduled' END,
+        SELECT handler_id, key, fingerprint, payload, pg_catalog.convert_from(envelope, 'UTF8')::pg_catalog.json,
+               CASE WHEN dead THEN 'dead' ELSE 'scheduled' END,
                pg_catalog.clock_timestamp(), CASE WHEN dead THEN '{conflict}' END,
-               CASE WHEN dead THEN pg_catalog.clock_timestamp() END, CASE WHEN dead THEN $6::pg_catalog.bytea ELSE '' END,
+               CASE WHEN dead THEN pg_catalog.clock_timestamp() END,
+               CASE WHEN dead THEN pg_catalog.convert_from($6::pg_catalog.bytea, 'UTF8') ELSE '' END,
                CASE WHEN NOT dead THEN provider_key END
         FROM wanted ORDER BY handler_id, key, place
         ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 
 use crate::Fingerprint;
-use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, Row, StoreError, envelope};
+use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, Row, StoreError, envelope, error_text};
 
 use super::rows::{duration, number, secs, time};
 use super::statement::Statement;
@@ -122,7 +122,7 @@ pub(super) async fn insert_many(store: &Postgres, txn: &mut Txn, rows: &[NewRow<
     let attempts = rows.iter().map(|row| number(row.attempts)).collect::<Vec<_>>();
     let due = rows.iter().map(|row| secs(row.state.unwrap_or(Duration::ZERO))).collect::<Vec<_>>();
     let reasons = rows.iter().map(|row| row.state.err().map(crate::Reason::as_str)).collect::<Vec<_>>();
-    let errors = rows.iter().map(|row| row.error.as_bytes()).collect::<Vec<_>>();
+    let errors = rows.iter().map(|row| error_text(row.error).into_owned().into_bytes()).collect::<Vec<_>>();
     let calls = rows.iter().map(|row| row.calls).collect::<Vec<_>>();
     let provider_key = rows.iter().map(|row| row.provider_key).collect::<Vec<_>>();
     let query =

@@ -95,10 +95,12 @@ pub(super) const START: &str = "
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
         (handler_id, key, fingerprint, payload, envelope, attempts, state, run_at, reason, died_at, error, provider_key)
-    SELECT new.handler_id, new.key, new.fingerprint, new.payload, new.envelope, new.attempts,
+    SELECT new.handler_id, new.key, new.fingerprint, new.payload,
+           pg_catalog.convert_from(new.envelope, 'UTF8')::pg_catalog.json, new.attempts,
            CASE WHEN new.reason IS NOT NULL THEN 'dead' WHEN new.calls THEN 'calling' ELSE 'scheduled' END,
            now() + new.due * interval '1 second',
-           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, new.error, new.provider_key
+           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, pg_catalog.convert_from(new.error, 'UTF8'),
+           new.provider_key
     FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::float8[], $8::text[],
                 $9::bytea[], $10::boolean[], $11::uuid[])
         AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, calls, provider_key)

@@ -70,9 +70,8 @@ pub(super) fn replay_as() -> String {
             ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
         ), moved AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET key = $3, state = 'scheduled', run_at = now(), died_at = NULL, reason = NULL, locked_by = NULL, locked_until = NULL,
-                crash_count = 0,
-                lost_connections = 0
+            SET key = $3, state = 'scheduled', run_at = now(), died_at = NULL, reason = NULL, locked_by = NULL,
+                locked_until = NULL, crash_count = 0, lost_connections = 0
             FROM found, claimed WHERE i.id = found.id RETURNING 1
         )
         SELECT EXISTS (SELECT FROM moved) FROM found",

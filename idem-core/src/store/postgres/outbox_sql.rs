@@ -26,7 +26,8 @@ pub(super) const STAGE: &str = "
 pub(super) fn prepare() -> String {
     format!(
         "PREPARE idem_stage (pg_catalog.int4, pg_catalog.int2, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea,
-                             pg_catalog.bytea, pg_catalog.bytea) AS {STAGE} ($1, $2, $3, $4, $5, $6, $7)"
+                             pg_catalog.bytea, pg_catalog.bytea) AS {STAGE}
+            ($1, $2, $3, pg_catalog.convert_from($4, 'UTF8'), $5, pg_catalog.convert_from($6, 'UTF8')::pg_catalog.json, $7)"
     )
 }
 
@@ -37,7 +38,8 @@ pub(super) fn prepare() -> String {
 pub(super) const STAGE_MANY: &str = "
     WITH staged AS (
         INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)
-        SELECT $1, new.lane, new.message_id, new.destination, new.key, new.envelope, new.payload
+        SELECT $1, new.lane, new.message_id, pg_catalog.convert_from(new.destination, 'UTF8'), new.key,
+               pg_catalog.convert_from(new.envelope, 'UTF8')::pg_catalog.json, new.payload
         FROM unnest($2::pg_catalog.int2[], $3::pg_catalog.uuid[], $4::pg_catalog.bytea[], $5::pg_catalog.bytea[],
                     $6::pg_catalog.bytea[], $7::pg_catalog.bytea[])
             WITH ORDINALITY AS new (lane, message_id, destination, key, envelope, payload, place)
@@ -91,7 +93,7 @@ pub(super) const GIVE: &str = "
     WHERE outbox_id = $1 AND locked_by = $2 AND ($3::int2[] IS NULL OR lane = ANY($3))";
 
 /// The columns of a message.
-const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.key, m.envelope, m.payload,
+const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.key, m.envelope::text, m.payload,
     (extract(epoch FROM m.created_at) * 1000000)::bigint";
 
 /// One search of the primary key for each lane. The size of a large value is read without the value.
@@ -114,7 +116,7 @@ pub(super) fn read() -> String {
             SELECT part.*, sum(part.size) OVER (ORDER BY part.id) AS bytes,
                    row_number() OVER (ORDER BY part.id) AS place, lead(part.size) OVER (ORDER BY part.id) AS next
             FROM (
-                SELECT o.*, octet_length(o.payload) + octet_length(o.envelope) AS size
+                SELECT o.*, octet_length(o.payload) + octet_length(o.envelope::text) AS size
                 FROM {{schema}}.outbox_messages AS o
                 WHERE o.outbox_id = $1 AND o.lane = asked.lane AND o.id >= asked.floor
                   AND o.key NOT IN (SELECT unnest($5::bytea[])) AND o.id NOT IN (SELECT unnest($7::bigint[]))
@@ -156,7 +158,8 @@ pub(super) fn delete() -> String {
 pub(super) fn record() -> String {
     format!(
         "WITH failed AS MATERIALIZED (
-            SELECT * FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[], $8::int[])
+            SELECT lane, id, message_id, due, pg_catalog.convert_from(error, 'UTF8') AS error, attempts
+            FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[], $8::int[])
                 AS failed (lane, id, message_id, due, error, attempts)
         ), again AS (
             UPDATE {{schema}}.outbox_messages AS m

@@ -12,7 +12,8 @@ use crate::{Fingerprint, Key, Reason};
 /// The columns that [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds, which need no
 /// calendar.
 pub(super) const COLUMNS: &str = "
-    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.locked_by, i.crash_count, i.attempts, i.lost_connections,
+    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope::text, i.locked_by, i.crash_count,
+    i.attempts, i.lost_connections,
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
     (extract(epoch FROM i.run_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
     i.provider_key, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
@@ -44,7 +45,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
             fingerprint: Fingerprint::stored(row.try_get(4)?),
         },
         handler: row.try_get(2)?,
-        delivery: envelope::open(row.try_get(6)?, row.try_get(5)?, attempts),
+        delivery: envelope::open(row.try_get::<&str, _>(6)?.as_bytes(), row.try_get(5)?, attempts),
         locked_by,
         crash_count: if is_calling { 0 } else { crash_count },
         attempts,
@@ -52,7 +53,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         deliveries: row.try_get::<i64, _>(11)?.unsigned_abs(),
         // A reason that only a newer version of idem knows still means dead.
         reason: reason.map(|word| Reason::parse(&word).unwrap_or(Reason::Permanent)),
-        error: String::from_utf8_lossy(row.try_get(13)?).into_owned(),
+        error: row.try_get(13)?,
         created_at: time(row.try_get(14)?),
         run_at: time(row.try_get(15)?),
         locked_until: row.try_get::<Option<i64>, _>(24)?.map(time),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Row, StoreError, TakenCalls,
-    next_provider_key,
+    error_text, next_provider_key,
 };
 use crate::{Error, Reason};
 
@@ -25,7 +25,8 @@ SELECT EXISTS (
 
 /// The oldest rows of all handlers, searched as those of an ordinary take are.
 pub(super) const FIND: &str = r#"
-SELECT m.id, m.handler_id, {now} - coalesce(m.locked_until, m.run_at) FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+SELECT m.id, m.handler_id, {now} - coalesce(m.locked_until, m.run_at)
+FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
     WHERE i.handler_id = h.value AND i.state = 'calling' AND coalesce(i.locked_until, i.run_at) <= +{now}
@@ -158,7 +159,7 @@ impl CallRows for Sqlite {
             .bind(answer.as_ref().map(CallAnswer::as_bytes))
             .bind(millis(next.unwrap_or_default()))
             .bind(next.err().map(Reason::as_str))
-            .bind(error.as_deref())
+            .bind(error.as_deref().map(error_text))
             .bind(*is_unused)
             .bind(*in_doubt)
             .bind(*is_question)

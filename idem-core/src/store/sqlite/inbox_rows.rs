@@ -12,7 +12,7 @@ use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
     CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS,
-    MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope,
+    MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope, error_text,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
@@ -23,7 +23,7 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.delivery.payload().as_ref())
         .bind(envelope::seal(row.delivery))
         .bind(row.attempts)
-        .bind(row.error)
+        .bind(error_text(row.error))
         .bind(row.state.err().map(Reason::as_str))
         .bind(row.state.map_or(0, millis))
         .bind(row.provider_key)
@@ -46,7 +46,7 @@ impl InboxRows for Sqlite {
     }
 
     async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_ERROR)).bind(id).bind(error);
+        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_ERROR)).bind(id).bind(error_text(error));
         query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
     }
 
@@ -167,7 +167,7 @@ impl InboxRows for Sqlite {
         };
         let mut query = sqlx::query(self.prefix.sql(text)).bind(row.id).bind(row.locked_by).bind(millis(due));
         if let Some(error) = error {
-            query = query.bind(reason.map(Reason::as_str)).bind(error.as_str());
+            query = query.bind(reason.map(Reason::as_str)).bind(error_text(error).into_owned());
         }
         match result {
             RowResult::Broke { .. } => query = query.bind(MAX_BREAKS),

@@ -55,7 +55,8 @@ SELECT
 /// only the new values. Uses the same indexes as the take. It does not run in the same transaction: a row that appears
 /// or disappears in between is only missing in a histogram, or slightly exceeds the limit.
 pub(super) const DUE: &str = r#"
-SELECT m.id, {now} - coalesce(m.locked_until, m.run_at) AS waited, length(m.payload) + length(m.envelope) AS bytes FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+SELECT m.id, {now} - coalesce(m.locked_until, m.run_at) AS waited, length(m.payload) + length(m.envelope) AS bytes
+FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
     WHERE i.handler_id = h.value AND i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1
@@ -97,28 +98,30 @@ pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE 
 /// `?3` the delay until the row is due, `?4` the reason if it becomes dead, `?5` the error; in [`BROKE`], `?6` the
 /// number of breaks at which it does.
 pub(super) const FAILED: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + 1, crash_count = 0, lost_connections = 0, error = ?5,
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, attempts = attempts + 1, crash_count = 0,
+    lost_connections = 0, error = ?5,
     run_at = {now} + ?3, reason = ?4, state = CASE WHEN ?4 IS NULL THEN 'scheduled' ELSE 'dead' END,
     died_at = CASE WHEN ?4 IS NOT NULL THEN {now} END
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const BROKE: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = max(crash_count - 1, 0), lost_connections = lost_connections + 1, error = ?5,
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = max(crash_count - 1, 0),
+    lost_connections = lost_connections + 1, error = ?5,
     run_at = {now} + ?3, reason = CASE WHEN lost_connections + 1 >= ?6 THEN ?4 END,
     state = CASE WHEN lost_connections + 1 >= ?6 THEN 'dead' ELSE 'scheduled' END,
     died_at = CASE WHEN lost_connections + 1 >= ?6 THEN {now} END
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const GIVEN_BACK: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled', crash_count = max(crash_count - 1, 0),
-    run_at = {now} + ?3
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled',
+    crash_count = max(crash_count - 1, 0), run_at = {now} + ?3
 WHERE id = ?1 AND locked_by = ?2"#;
 
 /// `?3` the delay, `?4` the starts of the reservation. There is one fewer if its former holder has given its own start
 /// back since.
 pub(super) const RELEASED: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled', crash_count = min(crash_count, ?4),
-    run_at = {now} + ?3
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled',
+    crash_count = min(crash_count, ?4), run_at = {now} + ?3
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const DEAD: &str = r#"
@@ -128,7 +131,8 @@ WHERE id = ?1 AND locked_by = ?2"#;
 /// `?3` the starts of the reservation, `?5` those to add. There is one fewer if its former holder has given its own start
 /// back since.
 pub(super) const SET_STARTS: &str = r#"
-UPDATE "idem_inbox_messages" SET crash_count = min(crash_count, ?3) + ?5, locked_until = {now} + ?4 WHERE id = ?1 AND locked_by = ?2"#;
+UPDATE "idem_inbox_messages" SET crash_count = min(crash_count, ?3) + ?5, locked_until = {now} + ?4
+WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const EXTEND: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_until = {now} + ?3

@@ -103,7 +103,8 @@ const REPLAY: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
     state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
     run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(coalesce(locked_until, 0), run_at, {now}) ELSE {now} END,
-    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
+    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection')
+        THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 

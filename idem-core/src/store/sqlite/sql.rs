@@ -14,7 +14,8 @@ use crate::{BoxError, Fingerprint, Key, Reason};
 pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
 
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
-const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked_by, locked_until, crash_count, attempts, lost_connections, deliveries,
+const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked_by, locked_until, crash_count,
+    attempts, lost_connections, deliveries,
     reason, error, created_at, run_at, died_at, provider_key, called_at, called_by, call_name, asked_at,
     answer, state = 'calling' AS is_calling,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;

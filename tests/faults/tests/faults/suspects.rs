@@ -168,7 +168,7 @@ async fn the_inbox_takes_no_more_into_memory_than_16_mib() {
             SELECT h.id, convert_to(n::text, 'UTF8'), '' FROM {schema}.handlers AS h, generate_series(1, $1) AS n
             WHERE h.name = 'act' RETURNING handler_id, key)
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-        SELECT handler_id, key, '', 'scheduled', '', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
+        SELECT handler_id, key, '', 'scheduled', '{}', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
     let order = serde_json::to_string(&Order::new("large", Act::Hold)).unwrap();
     sqlx::query(world.stage.sql(rows)).bind(count).bind(order).execute(&world.pool).await.unwrap();
     // A taken row has a token, whether or not it runs.
