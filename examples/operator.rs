@@ -94,6 +94,6 @@ fn show(row: &Row) {
     println!("handler   {}\nkey       {}\nattempts  {}", row.handler, row.identity.key, row.attempts);
     println!("reason    {}\nerror     {}", row.reason.map_or("", Reason::as_str), row.error);
     println!("source    {}\ntype      {}", delivery.source(), delivery.event_type().unwrap_or_default());
-    row.outbound.iter().for_each(|key| println!("call      {key}, first at {:?}: {:?}", row.called_at, row.answer));
+    row.provider_key.iter().for_each(|key| println!("call      {key}, first at {:?}: {:?}", row.called_at, row.answer));
     println!("headers   {:?}\npayload   {}", delivery.headers(), String::from_utf8_lossy(delivery.payload()));
 }

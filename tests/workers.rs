@@ -219,7 +219,7 @@ mod connections {
         let mut looks = PgConnection::connect(&url).await.unwrap();
         // Another process takes a row whose lease is over, unless a run has locked it.
         let over = format!(
-            "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE token IS NOT NULL AND due_at < now() \
+            "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE locked_until < now() \
              FOR UPDATE SKIP LOCKED) over"
         );
         let left = format!("SELECT count(*) FROM {schema}.inbox_messages");

@@ -21,7 +21,7 @@ fn local(handler: &Identity, key: &str, size: usize) -> LocalMessage {
     let payload = vec![b'x'; size];
     let (key, fingerprint) = (Key::of(key).unwrap(), Fingerprint::of(&payload));
     let identity = Identity { key, fingerprint, ..handler.clone() };
-    LocalMessage { identity, delivery: Delivery::new("local", payload), outbound: None }
+    LocalMessage { identity, delivery: Delivery::new("local", payload), provider_key: None }
 }
 
 /// Small messages, published and local ones, travel with COMMIT. Large ones cost a guard and a statement for each kind.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::external::CallLimits;
 use crate::registry::{Job, Registered, Unfit};
-use crate::store::{Caller, HandlerId, Identity, Row, first_outbound};
+use crate::store::{Caller, HandlerId, Identity, Row, first_provider_key};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -38,8 +38,8 @@ pub(crate) struct Route<S> {
 impl<S> Route<S> {
     /// Returns the first key of the external call for a message, if the handler makes one. `from`: the delivery that brings the
     /// message, or that of the handler that hands it over.
-    pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
-        self.external.map(|call| call.first_outbound(message, from))
+    pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
+        self.external.map(|call| call.first_provider_key(message, from))
     }
 }
 
@@ -54,9 +54,9 @@ pub(crate) struct RouteCall {
 impl RouteCall {
     /// Returns the first key of the call for a message. Without a position in a stream it is random: nothing tells whether the
     /// message comes again, or is another one with the same key and content, which must have an effect as well.
-    pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Uuid {
+    pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Uuid {
         let Some(position) = from.position() else { return Uuid::new_v4() };
-        first_outbound(self.namespace, self.limits.name, (from.source(), position), message)
+        first_provider_key(self.namespace, self.limits.name, (from.source(), position), message)
     }
 }
 
@@ -181,8 +181,8 @@ impl<S: Store> Routes<S> {
     }
 
     /// Returns the first key of the external call for a message, if its handler makes one.
-    pub(crate) fn first_outbound(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
-        self.get(message.handler)?.first_outbound(message, from)
+    pub(crate) fn first_provider_key(&self, message: &Identity, from: &Delivery) -> Option<Uuid> {
+        self.get(message.handler)?.first_provider_key(message, from)
     }
 
     /// The handlers that make external calls.

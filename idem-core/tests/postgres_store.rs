@@ -40,5 +40,7 @@ mod round_trips;
 mod sessions;
 #[path = "postgres_store/versions.rs"]
 mod versions;
+#[path = "postgres_store/views.rs"]
+mod views;
 #[path = "postgres_store/world.rs"]
 mod world;

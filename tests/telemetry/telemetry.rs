@@ -294,7 +294,7 @@ async fn a_message_that_is_too_old_is_a_line_with_its_row() {
 async fn a_message_that_crashed_is_a_line_with_its_row_and_an_outcome() {
     let file = tempfile::tempdir().unwrap();
     run_on(&url(&file), vec![message("later", false)], |worker| worker, 0).await;
-    change(&url(&file), "UPDATE idem_inbox_messages SET starts = 4, due_at = 0").await;
+    change(&url(&file), "UPDATE idem_inbox_messages SET crash_count = 4, run_at = 0").await;
     let (told, lines) = run_on(&url(&file), Vec::new(), |worker| worker, 1).await;
     let crashed = lines.line("reason=crashed");
     for part in ["ERROR", "the message is a dead letter", " id=", "attempt=1", "4 times", "the key later"] {

@@ -142,8 +142,8 @@ pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
     line.publish(Order::ok("seen"));
     line.run(2).await;
     prune(&line, 3 * HOUR).await;
-    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", 3 * HOUR));
-    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
+    let (inbox, earlier) = (line.world.own("inbox_messages"), W::due_earlier(3 * HOUR));
+    line.world.run(&format!("UPDATE {inbox} SET {earlier}")).await;
     assert_eq!(line.run(3).await, ["scheduled 1", "processed", "processed"]);
     assert_eq!(line.effects("a").await, 1);
 }
@@ -157,8 +157,8 @@ pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World
     line.outcomes(1).await;
     line.publish(Order::ok("b"));
     line.outcomes(2).await;
-    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", 9 * HOUR));
-    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
+    let (inbox, earlier) = (line.world.own("inbox_messages"), W::due_earlier(9 * HOUR));
+    line.world.run(&format!("UPDATE {inbox} SET {earlier}")).await;
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "processed", "processed"]);
     worker.stop().await;
 }

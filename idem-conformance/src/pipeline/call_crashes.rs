@@ -37,7 +37,7 @@ pub async fn a_crash_before_the_call_repeats_it_under_its_key<W: World>(world: W
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
-    assert_eq!(paying.provider().requests("a"), [row.outbound.map(|key| key.to_string())]);
+    assert_eq!(paying.provider().requests("a"), [row.provider_key.map(|key| key.to_string())]);
 }
 
 /// The provider has charged, and answers as before.
@@ -82,7 +82,7 @@ pub async fn a_crash_in_the_completion_calls_nobody_again<W: World>(world: W) {
     soon(paying.0.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     worker.crash().await;
     let row = paying.0.scheduled().await.remove(0);
-    assert_eq!((row.starts, row.calls, row.answer.is_some()), (1, None, true), "it is a suspect like any other");
+    assert_eq!((row.crash_count, row.calls, row.answer.is_some()), (1, None, true), "it is a suspect like any other");
     paying.time_passes(MINUTE).await;
     let worker = paying.start();
     paying.completed("a").await;
@@ -96,7 +96,7 @@ pub async fn a_call_that_never_has_a_result_is_dead_as_crashed<W: World>(world: 
     paying.publish("a", []);
     paying.crash_in("taken_calls").await;
     let inbox = paying.0.world.own("inbox_messages");
-    paying.0.world.run(&format!("UPDATE {inbox} SET starts = -11")).await;
+    paying.0.world.run(&format!("UPDATE {inbox} SET crash_count = 10")).await;
     paying.time_passes(MINUTE).await;
     let worker = paying.start();
     soon(async {
@@ -111,5 +111,5 @@ pub async fn a_call_that_never_has_a_result_is_dead_as_crashed<W: World>(world: 
     paying.completed("a").await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
-    assert_eq!(paying.provider().requests("a"), [dead.outbound.map(|key| key.to_string())]);
+    assert_eq!(paying.provider().requests("a"), [dead.provider_key.map(|key| key.to_string())]);
 }

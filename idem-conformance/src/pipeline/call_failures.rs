@@ -44,7 +44,7 @@ pub async fn a_call_is_asked_about_after_a_while<W: World>(world: W) {
     paying.time_passes(ASK_AFTER - Duration::from_secs(10)).await;
     // The worker may look for it up to five seconds later.
     let later = Duration::from_secs(1);
-    let row = paying.row(|row| row.token.is_none() && row.due_at > SystemTime::now() + later).await;
+    let row = paying.row(|row| row.locked_by.is_none() && row.run_at > SystemTime::now() + later).await;
     assert_eq!((row.attempts, paying.0.desk.runs("question a")), (1, 0));
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;
@@ -144,7 +144,7 @@ pub async fn a_stored_error_ends_the_attempts<W: World>(world: W) {
     paying.sees(&["scheduled 0", "scheduled 1", "dead: exhausted"]).await;
     let dead = paying.0.one_dead().await;
     assert!(paying.has_one_key("a") && dead.error.contains("the status 500"), "{}", dead.error);
-    assert!(paying.0.inbox().resolve(dead.id, dead.outbound.unwrap(), Resolution::CallAgain).await.unwrap());
+    assert!(paying.0.inbox().resolve(dead.id, dead.provider_key.unwrap(), Resolution::CallAgain).await.unwrap());
     // The last request may still be on its way, for all that is known.
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;
@@ -214,11 +214,11 @@ pub async fn a_message_of_a_backup_from_before_its_call_has_the_same_key<W: Worl
     paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
     let (inbox, backup) = (paying.0.world.own("inbox_messages"), paying.0.world.name("backup"));
-    paying.0.world.run(&format!("CREATE TABLE {backup} AS SELECT outbound FROM {inbox}")).await;
+    paying.0.world.run(&format!("CREATE TABLE {backup} AS SELECT provider_key FROM {inbox}")).await;
     let worker = paying.start();
     paying.row(|row| row.attempts == 1).await;
     worker.stop().await;
-    let restored = format!("outbound = (SELECT outbound FROM {backup}), called_at = NULL, attempts = 0");
+    let restored = format!("provider_key = (SELECT provider_key FROM {backup}), called_at = NULL, attempts = 0");
     paying.0.world.run(&format!("UPDATE {inbox} SET {restored}")).await;
     paying.time_passes(MINUTE).await;
     let worker = paying.start();
@@ -236,7 +236,7 @@ pub async fn a_message_of_a_backup_from_before_its_questions_is_charged_once<W: 
     let worker = paying.start();
     paying.row(|row| row.attempts == 1).await;
     let (inbox, backup) = (paying.0.world.own("inbox_messages"), paying.0.world.name("backup"));
-    paying.0.world.run(&format!("CREATE TABLE {backup} AS SELECT outbound, called_at FROM {inbox}")).await;
+    paying.0.world.run(&format!("CREATE TABLE {backup} AS SELECT provider_key, called_at FROM {inbox}")).await;
     for attempts in [2, 3] {
         paying.time_passes(KEY_LIFE).await;
         paying.row(|row| row.attempts == attempts).await;
@@ -244,7 +244,7 @@ pub async fn a_message_of_a_backup_from_before_its_questions_is_charged_once<W: 
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 3, 0), 2));
     let of = |column: &str| format!("{column} = (SELECT {column} FROM {backup})");
-    let restored = format!("{}, {}, attempts = 1", of("outbound"), of("called_at"));
+    let restored = format!("{}, {}, attempts = 1", of("provider_key"), of("called_at"));
     paying.0.world.run(&format!("UPDATE {inbox} SET {restored}")).await;
     paying.provider().forget();
     paying.time_passes(KEY_LIFE).await;

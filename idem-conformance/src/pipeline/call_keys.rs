@@ -133,7 +133,7 @@ pub async fn an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charg
     let worker = paying.start_with(Settings { max_payload: 10, ..Settings::default() });
     let unfit = paying.dead().await;
     worker.stop().await;
-    assert_eq!((unfit.reason, unfit.outbound), (Some(Reason::TooLarge), None));
+    assert_eq!((unfit.reason, unfit.provider_key), (Some(Reason::TooLarge), None));
     assert_eq!(paying.0.inbox().replay(unfit.id).await.unwrap(), Replayed::Due);
     let worker = paying.start();
     paying.completed("a").await;
@@ -156,7 +156,7 @@ pub async fn a_redelivered_message_with_an_order_is_charged_once_behind_a_restor
     assert!(paying.has_one_key("a"));
 }
 
-/// A version of the service without the call has stored it, or an older version of idem, which gave it no key.
+/// A version of the service without the call has stored it, and gave it no key.
 pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.0.publish(order_at(POSITION));
@@ -164,11 +164,11 @@ pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>
     let stored = paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
     let inbox = paying.0.world.own("inbox_messages");
-    paying.0.world.run(&format!("UPDATE {inbox} SET starts = 0, outbound = NULL")).await;
+    paying.0.world.run(&format!("UPDATE {inbox} SET state = 'scheduled', provider_key = NULL")).await;
     let worker = paying.start();
     paying.completed("a").await;
     worker.stop().await;
-    assert_eq!(paying.provider().requests("a"), [stored.outbound.map(|key| key.to_string())]);
+    assert_eq!(paying.provider().requests("a"), [stored.provider_key.map(|key| key.to_string())]);
 }
 
 /// It keeps its number, and with it its claims and the namespace of its calls.

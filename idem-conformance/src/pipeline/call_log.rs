@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use idem_core::store::{Operator, Resolution, StoreError, next_outbound};
+use idem_core::store::{Operator, Resolution, StoreError, next_provider_key};
 use idem_core::{Codec, Json, Worker};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -136,7 +136,7 @@ pub async fn a_preparation_that_outlasts_the_lease_of_a_call_gives_its_row_back<
         registry.answers("v1", Answer::Hang);
         let worker = start(&paying, registry.codec(), &[ALMOST_LATE]);
         registry.asked(1).await;
-        let row = paying.row(|row| row.token.is_none()).await;
+        let row = paying.row(|row| row.locked_by.is_none()).await;
         assert_eq!((row.calls, row.called_at, row.attempts), (Some(0), None, 0));
         registry.answers("v1", Answer::Known);
         paying.completed("a").await;
@@ -182,14 +182,14 @@ pub async fn an_answer_under_a_key_that_was_replaced_is_told_of<W: World>(world:
         // A person is in a hurry, and finds nothing at the provider.
         paying.0.world.run(&paying.0.store.cures("billing", "pays", "").dead_letter).await;
         let dead = paying.0.one_dead().await;
-        let key = dead.outbound.unwrap();
+        let key = dead.provider_key.unwrap();
         assert!(paying.0.inbox().resolve(dead.id, key, Resolution::CallAgain).await.unwrap());
         paying.provider().release();
         let text = "a call has returned under a key that an operator has replaced";
         told(&log, text).await;
         worker.stop().await;
         let line = lines(&log, text).remove(0);
-        let keys = [key, next_outbound(key)].map(|key| key.to_string());
+        let keys = [key, next_provider_key(key)].map(|key| key.to_string());
         assert!(line.contains("ERROR") && keys.iter().all(|key| line.contains(key)), "{line}");
     })
     .await;

@@ -26,7 +26,7 @@ pub async fn a_call_behind_a_question_is_made_beside_no_suspect<W: World>(world:
     silent.go_away().await;
     let beside = suspect_alone(&neighbour, settings).await;
     silent.open();
-    paying.row(|row| row.token.is_none()).await;
+    paying.row(|row| row.locked_by.is_none()).await;
     // There is no signal that it is not made.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(paying.counts("a").await, (0, 1, 0), "the first request was lost");

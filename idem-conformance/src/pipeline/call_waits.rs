@@ -25,13 +25,13 @@ use super::watched::watched;
 const A_WHILE: Duration = Duration::from_millis(300);
 
 /// Stores an order for a handler with this name: in its call phase with a key, or as a dead letter.
-async fn keep<W: World>(line: &Line<W>, handler: &str, order: &Order, outbound: Option<Uuid>) {
+async fn keep<W: World>(line: &Line<W>, handler: &str, order: &Order, provider_key: Option<Uuid>) {
     let handler = line.store.register("billing", &["", handler]).await.unwrap()[1];
     let delivery = Delivery::new("orders", serde_json::to_vec(order).unwrap());
     let fingerprint = Fingerprint::of(delivery.payload());
     let identity = Identity { handler, key: Key::of(&order.id).unwrap(), fingerprint };
-    let row = match outbound {
-        Some(outbound) => NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call(outbound),
+    let row = match provider_key {
+        Some(provider_key) => NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call(provider_key),
         None => NewRow::new(&identity, &delivery, Err(Reason::Permanent)),
     };
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
@@ -44,7 +44,7 @@ async fn keep<W: World>(line: &Line<W>, handler: &str, order: &Order, outbound: 
 async fn suspect<W: World>(line: &Line<W>, act: Act) {
     keep(line, "rows", &Order::new("suspect", &[act]), None).await;
     let inbox = line.world.own("inbox_messages");
-    let died = "state = 'scheduled', reason = NULL, died_at = NULL, starts = 2";
+    let died = "state = 'scheduled', reason = NULL, died_at = NULL, crash_count = 2";
     line.world.run(&format!("UPDATE {inbox} SET {died} WHERE state = 'dead'")).await;
 }
 

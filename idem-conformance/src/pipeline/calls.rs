@@ -245,11 +245,11 @@ pub async fn an_operator_gives_the_answer<W: World>(world: W) {
     let worker = paying.start();
     paying.sees(&["scheduled 0", "dead: unresolved"]).await;
     let dead = paying.0.one_dead().await;
-    let key = dead.outbound.unwrap().to_string();
+    let key = dead.provider_key.unwrap().to_string();
     assert!(dead.error.contains(&key) && dead.error.contains("`Inbox::resolve`"), "{}", dead.error);
     assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Unresolved);
     let answer = Resolution::answer(&serde_json::json!({ "number": "1" })).unwrap();
-    assert!(paying.0.inbox().resolve(dead.id, dead.outbound.unwrap(), answer).await.unwrap());
+    assert!(paying.0.inbox().resolve(dead.id, dead.provider_key.unwrap(), answer).await.unwrap());
     paying.sees(&["scheduled 0", "dead: unresolved", "processed"]).await;
     worker.stop().await;
     assert_eq!((paying.counts("a").await, paying.0.effects("a 1").await), ((1, 1, 1), 1));
@@ -268,7 +268,7 @@ pub async fn an_answer_waits_for_a_version_that_has_the_call<W: World>(world: W)
     let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
     let worker = paying.0.run_until_stopped(worker.handler::<PaysItself<W>>(), Settings::default());
     paying.time_passes(24 * hour).await;
-    paying.row(|row| row.due_at > SystemTime::now() + Duration::from_secs(2)).await;
+    paying.row(|row| row.run_at > SystemTime::now() + Duration::from_secs(2)).await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 0));
     let worker = paying.start();

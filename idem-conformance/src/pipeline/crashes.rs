@@ -79,7 +79,7 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
     trial.publish(&order(Order::ok("innocent")));
     trial.run().await.unwrap();
     let dead = trial.dead_letters().await.unwrap();
-    assert_eq!((dead.len(), dead[0].reason, dead[0].starts), (1, Some(Reason::Crashed), 4));
+    assert_eq!((dead.len(), dead[0].reason, dead[0].crash_count), (1, Some(Reason::Crashed), 4));
     let observed = trial.outcomes();
     assert!(observed.contains(&Outcome::dead(Reason::Crashed)), "{observed:?}");
     assert_eq!((line.effects("killer").await, line.effects("innocent").await), (0, 1));
@@ -164,20 +164,20 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
         rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
     };
     soon(async {
-        while row().await.token == left {
+        while row().await.locked_by == left {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
-    assert_eq!(row().await.starts, 1, "it is counted when it begins");
+    assert_eq!(row().await.crash_count, 1, "it is counted when it begins");
     let stopping = tokio::spawn(worker.stop());
     soon(async {
-        while row().await.token.is_some() {
+        while row().await.locked_by.is_some() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
-    assert_eq!((row().await.starts, line.desk.runs("suspect")), (1, 0));
+    assert_eq!((row().await.crash_count, line.desk.runs("suspect")), (1, 0));
     line.desk.go.send_replace(true);
     stopping.await.unwrap();
 }
@@ -217,7 +217,7 @@ pub(super) async fn crash_on<W: World>(
         row = take(RowKind::Suspect).await;
         assert!(line.store.count_start(&row, lease).await.unwrap());
     }
-    row.token
+    row.locked_by
 }
 
 /// A process ends while it runs a row: the row is found again after its lease, and runs once.

@@ -200,7 +200,7 @@ pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(wor
     assert_eq!((outcomes, line.desk.runs("a")), (vec!["scheduled 1".to_owned()], 1));
     let row = &line.scheduled().await[0];
     assert!(row.error.contains("exceeded its timeout") || row.error.contains("interrupted"), "{:?}", row.error);
-    assert_eq!((row.attempts, row.starts, row.breaks, line.effects("a").await), (1, 0, 0, 0));
+    assert_eq!((row.attempts, row.crash_count, row.lost_connections, line.effects("a").await), (1, 0, 0, 0));
 }
 
 /// A handler that has failed, and a transaction that prevents the failure from being recorded.

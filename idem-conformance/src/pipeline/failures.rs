@@ -30,7 +30,7 @@ async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &st
     line.run_with(Settings { retry: late, ..settings }, 5).await;
     let row = &line.scheduled().await[0];
     assert!(row.error.contains(error), "{:?}", row.error);
-    assert_eq!((row.attempts, row.starts, row.breaks, row.token), (1, 0, 0, None));
+    assert_eq!((row.attempts, row.crash_count, row.lost_connections, row.locked_by), (1, 0, 0, None));
     assert_eq!(line.effects("b").await, 0);
 }
 
@@ -94,7 +94,7 @@ pub async fn an_error_that_names_a_time_is_retried_after_it<W: World>(world: W) 
     outcomes.sort();
     assert_eq!(outcomes, ["processed", "scheduled 1"]);
     let row = &line.scheduled().await[0];
-    let delay = row.due_at.duration_since(row.created_at).unwrap();
+    let delay = row.run_at.duration_since(row.created_at).unwrap();
     assert!((3599..3700).contains(&delay.as_secs()), "{delay:?}");
     assert_eq!((row.attempts, row.error.as_str(), line.effects("a").await), (1, "not for an hour", 0));
 
@@ -266,8 +266,9 @@ pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W
     soon(line.queue.settled(1)).await;
     let inbox = line.world.own("inbox_messages");
     let earlier = W::earlier("created_at", Duration::from_secs(1));
-    let hurry =
-        format!("UPDATE {inbox} SET due_at = {earlier} WHERE token IS NULL AND breaks > 0 AND state = 'scheduled'");
+    let hurry = format!(
+        "UPDATE {inbox} SET run_at = {earlier} WHERE locked_by IS NULL AND lost_connections > 0 AND state = 'scheduled'"
+    );
     let mut others = 0;
     while line.dead().await.is_empty() {
         let id = format!("other-{others}");
@@ -286,7 +287,7 @@ pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W
     .await;
     worker.stop().await;
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.attempts, dead.breaks), (Some(Reason::BrokeConnection), 0, 10));
+    assert_eq!((dead.reason, dead.attempts, dead.lost_connections), (Some(Reason::BrokeConnection), 0, 10));
     assert_eq!(line.effects("breaker").await, 0);
     for other in 0..others {
         assert_eq!(line.effects(&format!("other-{other}")).await, 1);

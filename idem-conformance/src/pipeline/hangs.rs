@@ -58,7 +58,7 @@ pub async fn rows_are_taken_by_their_size<W: World>(world: W) {
     let worker = line.start();
     // Both slots of the inbox are in use.
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 2)).await.unwrap();
-    let taken = format!("SELECT count(*) FROM {} WHERE token IS NOT NULL", line.world.own("inbox_messages"));
+    let taken = format!("SELECT count(*) FROM {} WHERE locked_by IS NOT NULL", line.world.own("inbox_messages"));
     assert_eq!(line.world.number(&taken).await, 17, "the last one exceeds the limit");
     line.desk.go.send_replace(true);
     line.outcomes(ROWS).await;

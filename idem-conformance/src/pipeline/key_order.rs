@@ -29,11 +29,9 @@ pub(super) fn keyed(key: u64, order: Order) -> Publication {
 
 /// Makes all rows with an attempt or a start due.
 pub(super) async fn hurry<W: World>(line: &Line<W>) {
-    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
+    let (inbox, earlier) = (line.world.own("inbox_messages"), W::due_earlier(Duration::from_secs(9000)));
     line.world
-        .run(&format!(
-            "UPDATE {inbox} SET due_at = {earlier} WHERE state = 'scheduled' AND (attempts > 0 OR starts > 0)"
-        ))
+        .run(&format!("UPDATE {inbox} SET {earlier} WHERE state <> 'dead' AND (attempts > 0 OR crash_count > 0)"))
         .await;
 }
 

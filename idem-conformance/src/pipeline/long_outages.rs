@@ -163,7 +163,7 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     silent.go_away().await;
     let left = suspect_for(&neighbour, 2, Duration::ZERO).await;
     let beside = neighbour.start_with(settings);
-    row_becomes(&neighbour, "suspect", |row| row.token.is_some() && row.token != left).await;
+    row_becomes(&neighbour, "suspect", |row| row.locked_by.is_some() && row.locked_by != left).await;
     never_runs(&neighbour, "suspect").await;
     line.desk.go.send_replace(true);
     soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
@@ -197,7 +197,7 @@ pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: Worl
     silent.reached().await;
     silent.go_away().await;
     let beside = line.start_at(line.broker.queue("other"), Settings { consumer: "shipping", ..settings });
-    let counted = format!("SELECT count(*) FROM {} WHERE starts = 3", line.world.own("inbox_messages"));
+    let counted = format!("SELECT count(*) FROM {} WHERE crash_count = 3", line.world.own("inbox_messages"));
     soon(async {
         while line.world.number(&counted).await == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -233,9 +233,9 @@ pub async fn a_suspect_that_lost_its_isolation_begins_beside_no_other_one<W: Wor
     silent.knows(false).await;
     let beside = suspect_alone(&neighbour, settings).await;
     silent.open();
-    let given_back = row_becomes(&line, "suspect", |row| row.token.is_none()).await;
+    let given_back = row_becomes(&line, "suspect", |row| row.locked_by.is_none()).await;
     never_runs(&line, "suspect").await;
-    assert_eq!(given_back.starts, 1);
+    assert_eq!(given_back.crash_count, 1);
     neighbour.desk.go.send_replace(true);
     has_effect(&neighbour, "suspect").await;
     silent.come_back();
@@ -283,10 +283,10 @@ pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world
         }
     };
     let worker = line.start_over(hook, settings.clone());
-    row_becomes(&line, "row", |row| row.starts == 1).await;
+    row_becomes(&line, "row", |row| row.crash_count == 1).await;
     let beside = suspect_alone(&neighbour, settings).await;
     is_away.store(false, SeqCst);
-    row_becomes(&line, "row", |row| row.starts == 0 && row.token.is_none()).await;
+    row_becomes(&line, "row", |row| row.crash_count == 0 && row.locked_by.is_none()).await;
     never_runs(&line, "row").await;
     assert_eq!(neighbour.effects("suspect").await, 0);
     neighbour.desk.go.send_replace(true);

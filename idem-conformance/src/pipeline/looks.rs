@@ -55,8 +55,8 @@ pub async fn a_worker_takes_the_rows_that_its_last_take_has_left_without_a_searc
     for n in 0..6 {
         schedule(&line, "billing", Order::ok(&format!("row {n}"))).await;
     }
-    let (table, due) = (line.world.own("inbox_messages"), W::earlier("due_at", HOUR));
-    line.world.run(&format!("UPDATE {table} SET due_at = {due}")).await;
+    let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(HOUR));
+    line.world.run(&format!("UPDATE {table} SET {due}")).await;
     let store = TappedStore::new(line.store.clone(), searches.clone());
     let worker = Worker::new("billing", store, line.queue.clone()).state(line.desk.clone());
     let worker = line.run_until_stopped(worker.handler::<Over<Orders<W>, W::Store, Searches>>(), Settings::default());
@@ -90,7 +90,7 @@ pub async fn a_worker_looks_back_to_its_last_search_and_at_times_at_everything<W
         let id = format!("suspect {n}");
         let delivery = Delivery::new("orders", serde_json::to_vec(&Order::ok(&id)).unwrap());
         schedule_later(&line, handler, &id, delivery, Duration::from_secs(1)).await;
-        line.world.run(&format!("UPDATE {} SET starts = 1", line.world.own("inbox_messages"))).await;
+        line.world.run(&format!("UPDATE {} SET crash_count = 1", line.world.own("inbox_messages"))).await;
         line.outcomes(4 + n).await;
     }
     for kind in ["take of rows", "take of a suspect"] {

@@ -145,8 +145,8 @@ pub async fn a_suspect_waits_for_no_run_whose_database_is_away<W: World>(world: 
     let away = Away::start(line, settings.clone(), "");
     away.waits().await;
     // Due only now that the other message runs.
-    let (table, due) = (away.line.world.own("inbox_messages"), W::earlier("due_at", hour));
-    away.line.world.run(&format!("UPDATE {table} SET due_at = {due}, starts = 2 WHERE id = {id}")).await;
+    let (table, due) = (away.line.world.own("inbox_messages"), W::due_earlier(hour));
+    away.line.world.run(&format!("UPDATE {table} SET {due}, crash_count = 2 WHERE id = {id}")).await;
     let beside = neighbour.start_with(settings);
     let held = held_back(&neighbour).await;
     away.go_away();

@@ -36,17 +36,17 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
         rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
     };
     // Due only now that the other message runs.
-    let (table, due, id) = (line.world.own("inbox_messages"), W::earlier("due_at", hour), row().await.id);
-    line.world.run(&format!("UPDATE {table} SET due_at = {due} WHERE id = {id}")).await;
+    let (table, due, id) = (line.world.own("inbox_messages"), W::due_earlier(hour), row().await.id);
+    line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
     soon(async {
-        while row().await.token == left {
+        while row().await.locked_by == left {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
     schedule(&line, "billing", Order::ok("other")).await;
     assert_eq!(line.outcomes(1).await, ["processed"]);
-    assert_eq!((line.effects("other").await, line.desk.runs("suspect"), row().await.starts), (1, 0, 1));
+    assert_eq!((line.effects("other").await, line.desk.runs("suspect"), row().await.crash_count), (1, 0, 1));
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
     worker.stop().await;
@@ -74,11 +74,12 @@ pub async fn a_suspect_that_is_put_off_is_told_of_once_a_minute<W: World>(world:
         let worker = line.start_over(counting, Settings { health, ..Settings::default() });
         soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
         // Due only now that the other message runs.
-        let (table, due) = (line.world.own("inbox_messages"), W::earlier("due_at", hour));
-        line.world.run(&format!("UPDATE {table} SET due_at = {due} WHERE id = {id}")).await;
+        let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
+        line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
         for n in 1..=2 {
             let left = token;
-            token = row_becomes(&line, "suspect", |row| row.token.is_some() && row.token != left).await.token;
+            token =
+                row_becomes(&line, "suspect", |row| row.locked_by.is_some() && row.locked_by != left).await.locked_by;
             silent.fall_silent();
             line.publish(Order::ok(&format!("unanswered {n}")));
             soon(released.subscribe().wait_for(|times| *times >= n)).await.unwrap();

@@ -107,8 +107,8 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
     /// Lets time pass for the rows: leases end, and keys get older.
     pub(super) async fn time_passes(&self, by: Duration) {
         let inbox = self.0.world.own("inbox_messages");
-        let (due, called) = (W::earlier("due_at", by), W::earlier("called_at", by));
-        self.0.world.run(&format!("UPDATE {inbox} SET due_at = {due}, called_at = {called}")).await;
+        let (due, called) = (W::due_earlier(by), W::earlier("called_at", by));
+        self.0.world.run(&format!("UPDATE {inbox} SET {due}, called_at = {called}")).await;
     }
 
     /// Waits for these outcomes, which are all that there were. Storing a message is none where every message is stored.

@@ -192,7 +192,7 @@ pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) 
     tokio::time::sleep(Duration::from_millis(500)).await;
     watched.was_always_ready();
     let row = line.scheduled().await.remove(0);
-    assert_eq!((row.attempts, row.breaks), (0, 0));
+    assert_eq!((row.attempts, row.lost_connections), (0, 0));
     line.allow("processed_messages").await;
     assert_eq!(line.outcomes(51 + first).await[50 + first], "processed");
     worker.stop().await;

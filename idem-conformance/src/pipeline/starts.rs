@@ -94,13 +94,13 @@ pub async fn a_refund_that_fails_is_repeated_until_it_may_be_written<W: World>(w
     };
     let worker = line.start_over(hook, Settings::default());
     soon(taken.subscribe().wait_for(|taken| *taken)).await.unwrap();
-    let (table, due) = (line.world.own("inbox_messages"), W::earlier("due_at", hour));
-    line.world.run(&format!("UPDATE {table} SET due_at = {due}")).await;
+    let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
+    line.world.run(&format!("UPDATE {table} SET {due}")).await;
     let (handlers, limit) = ([handler], TakeLimit::rows(1));
     let reserved = line.store.take(&handlers, RowKind::Suspect, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
     open.send_replace(true);
     soon(async {
-        while line.scheduled().await[0].starts > 0 {
+        while line.scheduled().await[0].crash_count > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })

@@ -111,7 +111,7 @@ pub async fn a_row_is_not_charged_while_its_registry_is_away<W: World>(world: W)
     line.publish(Order::ok("other"));
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
     let row = line.scheduled().await.remove(0);
-    assert_eq!((row.attempts, row.breaks, row.error.as_str()), (1, 0, "attempt 1 has failed"));
+    assert_eq!((row.attempts, row.lost_connections, row.error.as_str()), (1, 0, "attempt 1 has failed"));
     registry.answers("v1", Answer::Known);
     assert_eq!(line.outcomes(3).await[2], "processed");
     worker.stop().await;
@@ -143,7 +143,7 @@ pub async fn a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
     tokio::time::sleep(Duration::from_secs(7)).await;
     assert_eq!(registry.times_asked(), 1);
     worker.crash().await;
-    assert_eq!(line.scheduled().await[0].starts, 0);
+    assert_eq!(line.scheduled().await[0].crash_count, 0);
     registry.answers("v1", Answer::Known);
     let worker = line.start_with_codec(registry.codec(), patient());
     assert_eq!(line.outcomes(1).await, ["processed"]);
@@ -163,7 +163,7 @@ pub async fn a_suspect_whose_registry_is_away_makes_its_process_quiet_once<W: Wo
     let worker = line.start_with_codec(registry.codec(), settings);
     registry.asked(5).await;
     assert_eq!(gate.times_exclusive(), 1, "to find that it needs the registry");
-    assert_eq!(line.scheduled().await[0].starts, 2);
+    assert_eq!(line.scheduled().await[0].crash_count, 2);
     registry.answers("v1", Answer::Known);
     assert_eq!(line.outcomes(1).await, ["processed"]);
     assert_eq!(gate.times_exclusive(), 2, "to run it");

@@ -177,7 +177,7 @@ pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W
         soon(row.subscribe().wait_for(|records| *records > 4)).await.unwrap();
     }
     let scheduled = line.scheduled().await;
-    assert!(scheduled.iter().all(|row| row.attempts == 0 && row.breaks == 0), "{scheduled:?}");
+    assert!(scheduled.iter().all(|row| row.attempts == 0 && row.lost_connections == 0), "{scheduled:?}");
     let runs = ["bad 1", "bad 2"].map(|id| line.desk.runs(id));
     // In a batch it has run once more, uncharged.
     let most = if line.world.batch() > 1 { 2 } else { 1 };
@@ -226,5 +226,5 @@ pub async fn a_failure_of_a_row_is_recorded_again_and_its_handler_not_run_again<
     assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
     worker.stop().await;
     let row = &line.scheduled().await[0];
-    assert_eq!((line.desk.runs("a"), row.attempts, row.token), (1, 1, None));
+    assert_eq!((line.desk.runs("a"), row.attempts, row.locked_by), (1, 1, None));
 }

@@ -16,17 +16,17 @@ pub async fn a_repeated_call_keeps_its_key<W: World>(world: W) {
     let first = taken(&stage).await;
     stage.rows_earlier(HOUR).await;
     let second = take_one(&stage).await;
-    assert_eq!((second.outbound, second.called_at, second.calls), (first.outbound, first.called_at, Some(2)));
-    assert_ne!(second.token, first.token);
+    assert_eq!((second.provider_key, second.called_at, second.calls), (first.provider_key, first.called_at, Some(2)));
+    assert_ne!(second.locked_by, first.locked_by);
     // The former holder writes nothing, unless it has an answer.
     for result in [failed(Ok(HOUR)), CallResult::given_back(HOUR)] {
         assert!(!stage.store.record_call(&first, &result).await.unwrap());
     }
     assert_eq!(stage.store.date_call(&first, LEASE).await.unwrap(), None);
-    assert_eq!(stage.one_scheduled().await.token, second.token);
+    assert_eq!(stage.one_scheduled().await.locked_by, second.locked_by);
     assert!(stage.store.record_call(&second, &failed(Ok(Duration::ZERO))).await.unwrap());
     let third = take_one(&stage).await;
-    assert_eq!((third.outbound, third.called_at, third.calls), (first.outbound, first.called_at, Some(1)));
+    assert_eq!((third.provider_key, third.called_at, third.calls), (first.provider_key, first.called_at, Some(1)));
     assert_eq!((third.attempts, third.error.as_str()), (1, "it failed"));
 }
 
@@ -88,10 +88,10 @@ pub async fn a_row_that_is_left_to_its_call_keeps_the_key_that_it_has<W: World>(
     store(&stage, "a").await;
     assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::new(1, 0));
     let ordinary = stage.take_one(RowKind::Ordinary).await;
-    let left = RowResult::LeftToCall { outbound: Uuid::new_v4() };
+    let left = RowResult::LeftToCall { provider_key: Uuid::new_v4() };
     assert!(stage.store.record_result(&ordinary, &left).await.unwrap());
     let row = take_one(&stage).await;
-    assert!(row.outbound.is_some() && row.outbound == ordinary.outbound, "{row:?}");
+    assert!(row.provider_key.is_some() && row.provider_key == ordinary.provider_key, "{row:?}");
 }
 
 /// The first keys of its messages are derived from it. Two handlers with one would have the same keys for one event.

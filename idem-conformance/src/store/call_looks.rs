@@ -58,14 +58,16 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
             "a replay" => assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due),
             _ => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
-        let due = stage.one_scheduled().await.due_at;
-        assert!(due > row.due_at - MINUTE, "{makes_due} has left it due since {due:?}");
+        let due = stage.one_scheduled().await.run_at;
+        assert!(due > row.locked_until.unwrap() - MINUTE, "{makes_due} has left it due since {due:?}");
     }
     assert_eq!(take_recent(&stage).await.len(), 1);
     stage.schedule("ordinary").await;
     stage.rows_earlier(HOUR).await;
     let ordinary = stage.take_one(RowKind::Ordinary).await;
-    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall { outbound: Uuid::new_v4() }).await.unwrap());
+    assert!(
+        stage.store.record_result(&ordinary, &RowResult::LeftToCall { provider_key: Uuid::new_v4() }).await.unwrap()
+    );
     assert!(take_recent(&stage).await.iter().any(|row| row.id == ordinary.id));
 }
 

@@ -65,10 +65,10 @@ pub(super) fn answer() -> CallAnswer {
 
 /// Does what a person has decided who has looked for the key of the row.
 pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &Resolution) -> bool {
-    stage.store.resolve("billing", row.id, row.outbound.unwrap(), resolution).await.unwrap()
+    stage.store.resolve("billing", row.id, row.provider_key.unwrap(), resolution).await.unwrap()
 }
 
-/// Whether any statement of ordinary rows or suspects finds a row. Those of a version that does not know calls are the same.
+/// Whether any statement of ordinary rows or suspects finds a row.
 pub(super) async fn is_seen<W: World>(stage: &Stage<W>) -> bool {
     let due = stage.store.poll_due(&[stage.handler], Duration::ZERO).await.unwrap();
     let crashed = stage.store.dead_letter_crashed(&[stage.handler], Duration::ZERO).await.unwrap();

@@ -22,17 +22,17 @@ pub async fn a_key_is_stored_with_its_row<W: World>(world: W) {
     }
     stage.schedule("ordinary").await;
     let ordinary = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!(ordinary.outbound, None);
-    let outbound = Uuid::new_v4();
-    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall { outbound }).await.unwrap());
-    let key_of = |row: &Row| (row.id, row.outbound.unwrap());
+    assert_eq!(ordinary.provider_key, None);
+    let provider_key = Uuid::new_v4();
+    assert!(stage.store.record_result(&ordinary, &RowResult::LeftToCall { provider_key }).await.unwrap());
+    let key_of = |row: &Row| (row.id, row.provider_key.unwrap());
     let mut stored: Vec<_> = stage.scheduled().await.iter().map(key_of).collect();
     let mut taken: Vec<_> = take(&stage).await.iter().map(key_of).collect();
     stored.sort_unstable();
     taken.sort_unstable();
     assert_eq!((stored.len(), &stored), (3, &taken));
-    assert!(stored.contains(&(ordinary.id, outbound)));
-    stored.dedup_by_key(|(_, outbound)| *outbound);
+    assert!(stored.contains(&(ordinary.id, provider_key)));
+    stored.dedup_by_key(|(_, provider_key)| *provider_key);
     assert_eq!(stored.len(), 3, "each has a key of its own");
 }
 
@@ -41,23 +41,23 @@ pub async fn a_call_is_written_before_it_is_made<W: World>(world: W) {
     let stage = Stage::new(world).await;
     store(&stage, "a").await;
     let row = stage.one_scheduled().await;
-    assert_eq!((row.calls, row.called_at, row.starts), (Some(0), None, 0));
+    assert_eq!((row.calls, row.called_at, row.crash_count), (Some(0), None, 0));
     let row = take_one(&stage).await;
-    assert_eq!((row.calls, row.starts, row.attempts), (Some(1), 0, 0));
-    assert_eq!(row.due_at.duration_since(row.called_at.unwrap()).unwrap(), LEASE);
+    assert_eq!((row.calls, row.crash_count, row.attempts), (Some(1), 0, 0));
+    assert_eq!(row.locked_until.unwrap().duration_since(row.called_at.unwrap()).unwrap(), LEASE);
     let written = stage.one_scheduled().await;
-    assert_eq!((written.token, written.outbound, written.calls), (row.token, row.outbound, Some(1)));
-    assert!(row.outbound.is_some() && written.called_at == row.called_at);
+    assert_eq!((written.locked_by, written.provider_key, written.calls), (row.locked_by, row.provider_key, Some(1)));
+    assert!(row.provider_key.is_some() && written.called_at == row.called_at);
     assert!(take(&stage).await.is_empty(), "its lease has not ended");
-    assert_eq!(stage.store.calls_by_token(row.token.unwrap()).await.unwrap()[0].outbound, row.outbound);
-    assert!(stage.store.rows_by_token(row.token.unwrap()).await.unwrap().is_empty());
+    assert_eq!(stage.store.calls_by_token(row.locked_by.unwrap()).await.unwrap()[0].provider_key, row.provider_key);
+    assert!(stage.store.rows_by_token(row.locked_by.unwrap()).await.unwrap().is_empty());
 }
 
 /// By the take that has written its time, and not by a clock: a dead letter can be replayed at once.
 pub async fn the_first_call_under_a_key_is_known<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let by_token = async |row: &Row| {
-        let rows = stage.store.calls_by_token(row.token.unwrap()).await.unwrap();
+        let rows = stage.store.calls_by_token(row.locked_by.unwrap()).await.unwrap();
         rows.iter().map(|row| row.is_first_call).collect::<Vec<_>>()
     };
     let row = taken(&stage).await;
@@ -123,8 +123,8 @@ pub async fn an_answer_makes_an_ordinary_row<W: World>(world: W) {
     assert!(!stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
     assert!(take(&stage).await.is_empty());
     let ordinary = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!((ordinary.answer.as_ref(), ordinary.outbound), (Some(&answer()), row.outbound));
-    assert_eq!((ordinary.calls, ordinary.starts, ordinary.attempts), (None, 1, 0));
+    assert_eq!((ordinary.answer.as_ref(), ordinary.provider_key), (Some(&answer()), row.provider_key));
+    assert_eq!((ordinary.calls, ordinary.crash_count, ordinary.attempts), (None, 1, 0));
     // A failure of the completion keeps the answer.
     let result = RowResult::Failed { next: Ok(Duration::ZERO), error: "the handler failed".to_owned() };
     assert!(stage.store.record_result(&ordinary, &result).await.unwrap());
@@ -139,13 +139,13 @@ pub async fn a_call_in_doubt_leaves_its_lease_to_end<W: World>(world: W) {
     let doubt = CallResult { in_doubt: true, ..failed(Ok(Duration::ZERO)) };
     assert!(stage.store.record_call(&row, &doubt).await.unwrap());
     let left = stage.one_scheduled().await;
-    assert_eq!((left.token, left.due_at, left.called_at), (None, row.due_at, row.called_at));
+    assert_eq!((left.locked_by, Some(left.run_at), left.called_at), (None, row.locked_until, row.called_at));
     assert!(take(&stage).await.is_empty());
     stage.rows_earlier(LEASE).await;
     let row = take_one(&stage).await;
     let later = CallResult { in_doubt: true, ..failed(Ok(HOUR)) };
     assert!(stage.store.record_call(&row, &later).await.unwrap());
-    assert!(stage.one_scheduled().await.due_at > row.due_at + HOUR / 2, "the longer time counts");
+    assert!(stage.one_scheduled().await.run_at > row.locked_until.unwrap() + HOUR / 2, "the longer time counts");
 }
 
 /// A call that certainly had no effect leaves its key unused; the next one is the first.
@@ -155,11 +155,11 @@ pub async fn a_call_without_effect_leaves_its_key_unused<W: World>(world: W) {
     let unused = CallResult { is_unused: true, ..failed(Ok(Duration::ZERO)) };
     assert!(stage.store.record_call(&row, &unused).await.unwrap());
     let left = stage.one_scheduled().await;
-    assert_eq!((left.called_at, left.outbound, left.attempts, left.calls), (None, row.outbound, 1, Some(0)));
+    assert_eq!((left.called_at, left.provider_key, left.attempts, left.calls), (None, row.provider_key, 1, Some(0)));
     let again = take_one(&stage).await;
-    assert_eq!((again.outbound, again.calls), (row.outbound, Some(1)));
+    assert_eq!((again.provider_key, again.calls), (row.provider_key, Some(1)));
     assert!(again.called_at.unwrap() >= row.called_at.unwrap());
-    assert_eq!(again.due_at.duration_since(again.called_at.unwrap()).unwrap(), LEASE);
+    assert_eq!(again.locked_until.unwrap().duration_since(again.called_at.unwrap()).unwrap(), LEASE);
 }
 
 /// Calls that an outage has used up leave none for the questions behind it.
@@ -188,22 +188,22 @@ pub async fn a_call_that_is_dated_anew_keeps_its_key<W: World>(world: W) {
     let row = take_one(&stage).await;
     assert!(stage.store.date_call(&row, 2 * LEASE).await.unwrap().is_some());
     let dated = stage.one_scheduled().await;
-    assert_eq!((dated.outbound, dated.token), (row.outbound, row.token));
-    assert_eq!(dated.due_at.duration_since(dated.called_at.unwrap()).unwrap(), 2 * LEASE);
+    assert_eq!((dated.provider_key, dated.locked_by), (row.provider_key, row.locked_by));
+    assert_eq!(dated.locked_until.unwrap().duration_since(dated.called_at.unwrap()).unwrap(), 2 * LEASE);
     assert!(dated.called_at > row.called_at);
 }
 
-/// One that an older version has stored, for example.
+/// A local message, for example.
 pub async fn an_ordinary_row_is_left_to_its_call<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
-    let left = RowResult::LeftToCall { outbound: Uuid::new_v4() };
+    let left = RowResult::LeftToCall { provider_key: Uuid::new_v4() };
     assert!(stage.store.record_result(&row, &left).await.unwrap());
     assert!(!stage.store.record_result(&row, &left).await.unwrap());
     assert!(!is_seen(&stage).await);
     let row = take_one(&stage).await;
-    assert_eq!((row.calls, row.starts, row.breaks, row.attempts), (Some(1), 0, 0, 0));
+    assert_eq!((row.calls, row.crash_count, row.lost_connections, row.attempts), (Some(1), 0, 0, 0));
     // A holder from before gives its start back, and there is none.
     stage.store.refund_start(&row).await.unwrap();
     assert_eq!(stage.one_scheduled().await.calls, Some(1));
@@ -220,7 +220,7 @@ pub async fn rows_that_were_not_called_are_released<W: World>(world: W) {
     assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::new(0, 1));
     let ordinary = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((ordinary.identity.clone(), ordinary.calls, ordinary.called_at), (stage.id("many"), None, None));
-    assert!(ordinary.outbound.is_some(), "a version that makes the call goes on with its key");
+    assert!(ordinary.provider_key.is_some(), "a version that makes the call goes on with its key");
     assert!(stage.store.record_call(&called, &CallResult::answered(answer())).await.unwrap());
     assert_eq!(stage.store.release_calls(&[stage.handler]).await.unwrap(), LeftCalls::default());
 }
@@ -239,8 +239,9 @@ pub async fn calls_are_taken_by_their_limit<W: World>(world: W) {
     let mut ids: Vec<_> = taken.iter().map(|row| row.identity.clone()).collect();
     ids.sort_by_key(|id| id.key.as_bytes().to_vec());
     assert_eq!(ids, [stage.id("a"), stage.id("b")]);
-    assert!(taken.iter().all(|row| row.token == Some(token)));
-    let lease = |row: &Row| row.due_at.duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
+    assert!(taken.iter().all(|row| row.locked_by == Some(token)));
+    let lease =
+        |row: &Row| row.locked_until.unwrap().duration_since(row.called_at.unwrap_or(SystemTime::UNIX_EPOCH)).unwrap();
     assert!(taken.iter().all(|row| lease(row) == 3 * LEASE));
     let others = stage.store.take_calls(&callers[..1], 2, None, token).await.unwrap();
     assert!(others.rows.is_empty(), "those of one caller");

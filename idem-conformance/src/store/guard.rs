@@ -119,7 +119,7 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
         let _ = stage.execute(&mut txn, abuse).await;
         let committed = stage.commit(txn).await;
         assert!(matches!(committed, CommitResult::RolledBack), "{abuse}: {committed:?}");
-        assert_eq!(stage.one_scheduled().await.token, row.token);
+        assert_eq!(stage.one_scheduled().await.locked_by, row.locked_by);
         assert!(stage.is_waiting("a").await);
     }
 }
@@ -137,7 +137,7 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         let result = stage.commit(txn).await;
         assert!(is_after_commit::<W>(&result), "{abuse}: {result:?}");
         if W::FEATURES.refuses_commit {
-            assert_eq!(stage.one_scheduled().await.token, row.token);
+            assert_eq!(stage.one_scheduled().await.locked_by, row.locked_by);
             assert!(stage.is_waiting(key).await);
             return;
         }

@@ -132,7 +132,7 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let before = stage.one_scheduled().await;
-    assert_eq!((before.token, before.starts, before.attempts, before.breaks), (None, 0, 0, 0));
+    assert_eq!((before.locked_by, before.crash_count, before.attempts, before.lost_connections), (None, 0, 0, 0));
     let token = Uuid::new_v4();
     let taken = stage
         .store
@@ -142,8 +142,8 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
         .remove(0);
     let stored = stage.one_scheduled().await;
     for row in [&taken, &stored] {
-        assert_eq!((row.token, row.starts, row.attempts, row.breaks), (Some(token), 1, 0, 0));
-        let lease = row.due_at.duration_since(before.due_at).unwrap();
+        assert_eq!((row.locked_by, row.crash_count, row.attempts, row.lost_connections), (Some(token), 1, 0, 0));
+        let lease = row.locked_until.unwrap().duration_since(before.run_at).unwrap();
         assert!((LEASE..LEASE * 3).contains(&lease), "the lease ends {lease:?} after the row was due");
         assert_eq!((&row.identity, row.id, row.delivery.attempt()), (&stage.id("a"), before.id, 1));
     }
@@ -188,8 +188,8 @@ pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
     assert!(stage.take(RowKind::Suspect).await.is_empty(), "not before the lease has ended");
     stage.end_leases().await;
     let second = stage.take_one(RowKind::Suspect).await;
-    assert_eq!((second.id, second.starts), (first.id, 1));
-    assert_ne!(second.token, first.token);
+    assert_eq!((second.id, second.crash_count), (first.id, 1));
+    assert_ne!(second.locked_by, first.locked_by);
 }
 
 /// A take whose reply was lost is found by its token.
@@ -203,7 +203,7 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     let found = stage.store.rows_by_token(token).await.unwrap();
     let ids = |rows: &[idem_core::store::Row]| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>();
     assert_eq!((rows.len(), ids(&found)), (2, ids(&rows)));
-    assert!(found.iter().all(|row| row.token == Some(token) && row.starts == 1));
+    assert!(found.iter().all(|row| row.locked_by == Some(token) && row.crash_count == 1));
     assert!(stage.store.rows_by_token(Uuid::new_v4()).await.unwrap().is_empty());
 }
 
@@ -237,7 +237,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     let mut stale = row.clone();
-    stale.token = Some(Uuid::new_v4());
+    stale.locked_by = Some(Uuid::new_v4());
     for (row, expected) in [(&stale, false), (&row, true), (&row, false)] {
         let mut txn = stage.begin().await;
         assert_eq!(stage.store.remove(&mut txn, row).await.unwrap(), expected);
@@ -265,7 +265,10 @@ pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     let inbox = stage.world.own("inbox_messages");
     let due = async |starts: u32, since: Duration| {
         let earlier = W::earlier("created_at", since);
-        stage.world.run(&format!("UPDATE {inbox} SET starts = {starts}, due_at = {earlier} WHERE starts > 0")).await;
+        stage
+            .world
+            .run(&format!("UPDATE {inbox} SET crash_count = {starts}, locked_until = {earlier} WHERE crash_count > 0"))
+            .await;
     };
     due(1, Duration::from_secs(1)).await;
     assert_eq!(found().await, DueRows { suspect: true, ..DueRows::default() });

@@ -17,7 +17,7 @@ fn local<W: World>(stage: &Stage<W>, key: &str, payload: String) -> LocalMessage
     let (handler, key) = (stage.handler, Key::of(key).unwrap());
     let identity = Identity { handler, key, fingerprint: Fingerprint::of(payload.as_bytes()) };
     let delivery = Delivery::new("local", payload).with_message_id(Some("m \' \\".to_owned()));
-    LocalMessage { identity, delivery, outbound: None }
+    LocalMessage { identity, delivery, provider_key: None }
 }
 
 /// A claimed transaction in which an effect was written.
@@ -46,7 +46,7 @@ pub async fn local_messages_are_stored_as_deliveries_are<W: World>(world: W) {
         assert!(stage.scheduled().await.iter().all(|row| row.delivery.payload().is_empty()), "not before the commit");
         committed(stage.commit(txn).await);
         let row = stage.scheduled().await.pop().unwrap();
-        assert_eq!((row.attempts, row.starts, row.deliveries, row.error.as_str()), (0, 0, 1, ""));
+        assert_eq!((row.attempts, row.crash_count, row.deliveries, row.error.as_str()), (0, 0, 1, ""));
         assert_eq!((row.delivery.source(), row.delivery.message_id()), ("local", Some("m \' \\")));
         assert!(stage.is_waiting(&format!("{kind} a")).await && stage.is_waiting(&format!("{kind} b")).await);
         let mut txn = claimed(&stage, &format!("{kind} 2")).await;
@@ -70,17 +70,17 @@ pub async fn a_local_message_has_the_key_of_its_call<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (kind, form) in FORMS {
         let keys = [Some(Uuid::new_v4()), None, Some(Uuid::new_v4())];
-        let message = |(n, outbound): (usize, &Option<Uuid>)| {
+        let message = |(n, provider_key): (usize, &Option<Uuid>)| {
             // The last two have one key, so that one of them is a conflict.
             let message = local(&stage, &format!("{kind} {}", n.min(1)), form(&n.to_string()));
-            LocalMessage { outbound: *outbound, ..message }
+            LocalMessage { provider_key: *provider_key, ..message }
         };
         let mut txn = claimed(&stage, &format!("{kind} sender")).await;
         stage.store.stage_local(&mut txn, keys.iter().enumerate().map(message).collect()).unwrap();
         committed(stage.commit(txn).await);
-        let mut stored: Vec<_> = stage.scheduled().await.iter().map(|row| row.outbound).collect();
+        let mut stored: Vec<_> = stage.scheduled().await.iter().map(|row| row.provider_key).collect();
         stored.sort_unstable();
-        assert_eq!((stored, stage.one_dead().await.outbound), (vec![None, keys[0]], None), "{kind}");
+        assert_eq!((stored, stage.one_dead().await.provider_key), (vec![None, keys[0]], None), "{kind}");
         stage.world.run(&format!("DELETE FROM {}", stage.world.own("inbox_messages"))).await;
     }
 }

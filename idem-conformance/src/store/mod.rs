@@ -173,8 +173,7 @@ macro_rules! store_suite {
             a_call_that_is_dated_anew_keeps_its_key
             an_ordinary_row_is_left_to_its_call
             an_unresolved_call_is_only_resolved
-            a_replay_of_a_version_without_calls_fails
-            an_answer_is_not_taken_by_a_version_without_calls
+            a_row_whose_call_may_have_begun_is_not_made_ordinary_by_hand
             an_unresolved_call_is_discarded
             a_dead_letter_that_may_have_called_is_not_discarded
             a_replayed_call_keeps_its_key_and_its_answer

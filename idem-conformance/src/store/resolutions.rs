@@ -2,11 +2,12 @@
 
 use idem_core::Reason;
 use idem_core::store::{
-    CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult, Transactions, next_outbound,
+    CallResult, CallRows, InboxRows, Operator, Replayed, Resolution, RowKind, RowResult, Transactions,
+    next_provider_key,
 };
 use uuid::Uuid;
 
-use super::calling::{HOUR, answer, failed, is_seen, resolve, store, take, take_one, taken};
+use super::calling::{answer, failed, is_seen, resolve, store, take, take_one, taken};
 use super::stage::Stage;
 use super::world::World;
 
@@ -18,17 +19,17 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
     assert!(stage.store.record_call(&row, &unresolved).await.unwrap());
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.error.as_str(), dead.attempts), (Some(Reason::Unresolved), "nobody knows", 0));
-    assert_eq!((dead.outbound, dead.called_at), (row.outbound, row.called_at));
+    assert_eq!((dead.provider_key, dead.called_at), (row.provider_key, row.called_at));
     for force in [false, true] {
         assert_eq!(stage.store.replay("billing", row.id, force).await.unwrap(), Replayed::Unresolved);
     }
     assert!(!stage.store.discard("billing", row.id).await.unwrap());
-    assert!(!stage.store.resolve("shipping", row.id, row.outbound.unwrap(), &Resolution::CallAgain).await.unwrap());
+    assert!(!stage.store.resolve("shipping", row.id, row.provider_key.unwrap(), &Resolution::CallAgain).await.unwrap());
     assert_eq!((stage.dead().await.len(), take(&stage).await.len()), (1, 0));
 
     assert!(resolve(&stage, &row, &Resolution::CallAgain).await);
     let again = take_one(&stage).await;
-    assert_eq!(again.outbound, row.outbound.map(next_outbound), "the old key is not used again");
+    assert_eq!(again.provider_key, row.provider_key.map(next_provider_key), "the old key is not used again");
     assert_eq!((again.calls, again.attempts), (Some(1), 0));
     assert!(again.called_at >= row.called_at);
     assert!(stage.store.record_call(&again, &unresolved).await.unwrap());
@@ -39,14 +40,15 @@ pub async fn an_unresolved_call_is_only_resolved<W: World>(world: W) {
     assert!(resolve(&stage, &again, &Resolution::Answer(answer())).await);
     assert!(take(&stage).await.is_empty());
     let ordinary = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!((ordinary.answer, ordinary.starts, ordinary.outbound), (Some(answer()), 1, again.outbound));
+    assert_eq!((ordinary.answer, ordinary.crash_count, ordinary.provider_key), (Some(answer()), 1, again.provider_key));
 }
 
-/// A worker of that version would pay by itself, although the call may have had an effect.
-pub async fn a_replay_of_a_version_without_calls_fails<W: World>(world: W) {
+/// Its handler would run without an answer, although the call may have had an effect.
+pub async fn a_row_whose_call_may_have_begun_is_not_made_ordinary_by_hand<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (row, inbox) = (taken(&stage).await, stage.world.own("inbox_messages"));
-    let values = "state = 'scheduled', reason = NULL, died_at = NULL, attempts = 0, starts = 0, breaks = 0";
+    let values =
+        "state = 'scheduled', reason = NULL, died_at = NULL, attempts = 0, crash_count = 0, lost_connections = 0";
     let replay = format!("UPDATE {inbox} SET {values}");
     let fails = async || {
         let mut txn = stage.begin().await;
@@ -60,24 +62,6 @@ pub async fn a_replay_of_a_version_without_calls_fails<W: World>(world: W) {
     assert!(!fails().await, "it has an answer");
     stage.world.run(&format!("UPDATE {inbox} SET answer = NULL, called_at = NULL")).await;
     assert!(!fails().await, "no call has begun");
-}
-
-/// It would ignore the answer, and its handler may pay by itself.
-pub async fn an_answer_is_not_taken_by_a_version_without_calls<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let (row, inbox) = (taken(&stage).await, stage.world.own("inbox_messages"));
-    assert!(stage.store.record_call(&row, &CallResult::answered(answer())).await.unwrap());
-    stage.schedule("ordinary").await;
-    // As such a version takes the oldest row, with a token that is not the one of the call.
-    let oldest = format!("SELECT id FROM {inbox} WHERE starts = 0 ORDER BY due_at LIMIT 1");
-    let old_take = format!("UPDATE {inbox} SET token = outbound, starts = starts + 1 WHERE id IN ({oldest})");
-    for starts in [[0, 0], [1, 0]] {
-        stage.world.run(&old_take).await;
-        let found: Vec<_> = stage.scheduled().await.iter().map(|row| row.starts).collect();
-        assert_eq!(found, starts, "the newest first, which has no call");
-    }
-    stage.rows_earlier(HOUR).await;
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.answer, Some(answer()));
 }
 
 /// The message is not handled, and a copy of it is a duplicate.
@@ -134,14 +118,14 @@ pub async fn a_replay_of_a_call_in_doubt_waits_for_its_lease<W: World>(world: W)
             true => assert!(resolve(&stage, &row, &Resolution::CallAgain).await),
         }
         assert!(take(&stage).await.is_empty(), "its request may be on its way");
-        assert_eq!(stage.one_scheduled().await.due_at, row.due_at);
+        assert_eq!(Some(stage.one_scheduled().await.run_at), row.locked_until);
         stage.end_leases().await;
         row = take_one(&stage).await;
     }
     // One whose call goes on is turned into a dead letter by an operator's statement.
     stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
     assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
-    assert!(take(&stage).await.is_empty() && stage.one_scheduled().await.due_at == row.due_at);
+    assert!(take(&stage).await.is_empty() && Some(stage.one_scheduled().await.run_at) == row.locked_until);
     // An answer ends the doubt.
     stage.world.run(&stage.store.cures("billing", "order_paid", "").dead_letter).await;
     assert!(resolve(&stage, &row, &Resolution::Answer(answer())).await);
@@ -156,7 +140,7 @@ pub async fn a_replayed_call_keeps_its_key_and_its_answer<W: World>(world: W) {
     assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
     assert!(stage.take(RowKind::Ordinary).await.is_empty() && stage.take(RowKind::Suspect).await.is_empty());
     let again = take_one(&stage).await;
-    assert_eq!((again.outbound, again.called_at, again.attempts), (row.outbound, row.called_at, 0));
+    assert_eq!((again.provider_key, again.called_at, again.attempts), (row.provider_key, row.called_at, 0));
     assert!(stage.store.record_call(&again, &CallResult::dead(Reason::Crashed, String::new())).await.unwrap());
     assert_eq!(stage.store.replay("billing", row.id, false).await.unwrap(), Replayed::Due);
     assert!(!is_seen(&stage).await, "a crash in a call makes no suspect");

@@ -31,13 +31,16 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     // A single break means only a lost connection.
     let row = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!((row.starts, row.breaks), (1, 1));
+    assert_eq!((row.crash_count, row.lost_connections), (1, 1));
 
     assert!(stage.store.record_result(&row, &failed(Ok(HOUR))).await.unwrap());
     let recorded = stage.one_scheduled().await;
-    assert_eq!((recorded.attempts, recorded.starts, recorded.breaks, recorded.token), (1, 0, 0, None));
+    assert_eq!(
+        (recorded.attempts, recorded.crash_count, recorded.lost_connections, recorded.locked_by),
+        (1, 0, 0, None)
+    );
     assert_eq!((recorded.error.as_str(), recorded.reason, recorded.died_at), ("it failed", None, None));
-    assert!(recorded.due_at.duration_since(recorded.created_at).unwrap() >= HOUR - LEASE);
+    assert!(recorded.run_at.duration_since(recorded.created_at).unwrap() >= HOUR - LEASE);
     assert_eq!(recorded.delivery.attempt(), 2);
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     assert!(stage.is_waiting("a").await);
@@ -49,7 +52,7 @@ pub async fn a_failure_without_a_next_attempt_is_dead<W: World>(world: W) {
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
     let dead = stage.one_dead().await;
-    assert_eq!((dead.reason, dead.attempts, dead.token, dead.starts), (Some(Reason::Exhausted), 1, None, 0));
+    assert_eq!((dead.reason, dead.attempts, dead.locked_by, dead.crash_count), (Some(Reason::Exhausted), 1, None, 0));
     let died_at = dead.died_at.unwrap();
     assert!(died_at >= dead.created_at && died_at > SystemTime::UNIX_EPOCH);
     assert!(stage.is_waiting("a").await);
@@ -86,9 +89,9 @@ pub async fn a_result_with_a_stale_token_changes_nothing<W: World>(world: W) {
         assert!(!stage.store.record_result(&old, &result).await.unwrap(), "{result:?}");
     }
     let row = stage.one_scheduled().await;
-    assert_eq!((row.token, row.starts, row.attempts, row.breaks), (new.token, 2, 0, 0));
+    assert_eq!((row.locked_by, row.crash_count, row.attempts, row.lost_connections), (new.locked_by, 2, 0, 0));
     assert_eq!(row.error, "first");
-    assert!(row.due_at >= new.due_at);
+    assert!(row.locked_until >= new.locked_until);
     assert!(stage.store.record_result(&new, &failed(Ok(HOUR))).await.unwrap());
 }
 
@@ -98,10 +101,13 @@ pub async fn a_break_gives_the_start_back_and_counts_itself<W: World>(world: W) 
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     let recorded = stage.one_scheduled().await;
-    assert_eq!((recorded.starts, recorded.breaks, recorded.attempts, recorded.token), (0, 1, 0, None));
+    assert_eq!(
+        (recorded.crash_count, recorded.lost_connections, recorded.attempts, recorded.locked_by),
+        (0, 1, 0, None)
+    );
     assert_eq!(recorded.error, "it broke");
     assert!(!stage.store.record_result(&row, &broke()).await.unwrap());
-    assert_eq!(stage.one_scheduled().await.breaks, 1);
+    assert_eq!(stage.one_scheduled().await.lost_connections, 1);
 }
 
 /// A message that breaks its connection again and again is given up.
@@ -111,11 +117,11 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     for breaks in 1..MAX_BREAKS {
         assert!(stage.store.record_result(&row, &broke()).await.unwrap());
         row = if breaks < 2 { stage.take_one(RowKind::Ordinary).await } else { stage.begin_suspect().await };
-        assert_eq!((row.breaks, row.starts), (breaks, 1));
+        assert_eq!((row.lost_connections, row.crash_count), (breaks, 1));
     }
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     let dead = stage.one_dead().await;
-    assert_eq!((dead.reason, dead.breaks), (Some(Reason::BrokeConnection), MAX_BREAKS));
+    assert_eq!((dead.reason, dead.lost_connections), (Some(Reason::BrokeConnection), MAX_BREAKS));
     assert!(dead.died_at.is_some());
     assert!(stage.is_waiting("a").await);
 }
@@ -126,7 +132,7 @@ pub async fn a_row_that_was_given_back_has_no_start<W: World>(world: W) {
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &RowResult::GivenBack { due: Duration::ZERO }).await.unwrap());
     let row = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!((row.starts, row.attempts, row.breaks, row.error.as_str()), (1, 0, 0, "first"));
+    assert_eq!((row.crash_count, row.attempts, row.lost_connections, row.error.as_str()), (1, 0, 0, "first"));
     assert!(stage.store.record_result(&row, &RowResult::GivenBack { due: HOUR }).await.unwrap());
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
 }
@@ -138,9 +144,13 @@ pub async fn dead_without_an_attempt<W: World>(world: W) {
     let result = RowResult::Dead { reason: Reason::Undecodable, error: "no JSON".to_owned() };
     assert!(stage.store.record_result(&row, &result).await.unwrap());
     let dead = stage.one_dead().await;
-    assert_eq!((dead.reason, dead.attempts, dead.token), (Some(Reason::Undecodable), 0, None));
+    assert_eq!((dead.reason, dead.attempts, dead.locked_by), (Some(Reason::Undecodable), 0, None));
     assert_eq!(dead.error, "no JSON");
-    assert_eq!((dead.starts, dead.breaks), (row.starts, row.breaks), "an operator sees what happened before");
+    assert_eq!(
+        (dead.crash_count, dead.lost_connections),
+        (row.crash_count, row.lost_connections),
+        "an operator sees what happened before"
+    );
     assert!(!stage.store.record_result(&row, &result).await.unwrap());
 }
 
@@ -150,10 +160,10 @@ pub async fn refund_start_takes_a_start_back_and_leaves_the_token<W: World>(worl
     let old = taken(&stage).await;
     stage.end_leases().await;
     let new = stage.begin_suspect().await;
-    assert_eq!(new.starts, 2);
+    assert_eq!(new.crash_count, 2);
     stage.store.refund_start(&old).await.unwrap();
     let row = stage.one_scheduled().await;
-    assert_eq!((row.starts, row.token), (1, new.token));
+    assert_eq!((row.crash_count, row.locked_by), (1, new.locked_by));
 }
 
 /// An outcome may already have reset the starts.
@@ -162,6 +172,6 @@ pub async fn refund_start_never_goes_below_zero<W: World>(world: W) {
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
     stage.store.refund_start(&row).await.unwrap();
-    assert_eq!(stage.one_scheduled().await.starts, 0);
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.starts, 1);
+    assert_eq!(stage.one_scheduled().await.crash_count, 0);
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.crash_count, 1);
 }

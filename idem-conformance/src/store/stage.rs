@@ -197,7 +197,7 @@ impl<W: World> Stage<W> {
     pub(super) async fn begin_suspect(&self) -> Row {
         let mut row = self.take_one(RowKind::Suspect).await;
         assert!(self.store.count_start(&row, LEASE).await.unwrap());
-        row.starts += 1;
+        row.crash_count += 1;
         row
     }
 
@@ -205,8 +205,8 @@ impl<W: World> Stage<W> {
 
     /// Moves the due times or lease ends of all rows back by `by`.
     pub(super) async fn rows_earlier(&self, by: Duration) {
-        let (inbox, earlier) = (self.world.own("inbox_messages"), W::earlier("due_at", by));
-        self.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
+        let (inbox, earlier) = (self.world.own("inbox_messages"), W::due_earlier(by));
+        self.world.run(&format!("UPDATE {inbox} SET {earlier}")).await;
     }
 
     /// Moves the dates of all claims back by `by`.

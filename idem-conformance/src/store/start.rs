@@ -38,7 +38,7 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     stage.store.rollback(txn).await.unwrap();
 
     let left = stage.one_scheduled().await;
-    assert_eq!((left.token, left.starts, left.id), (row.token, 1, row.id));
+    assert_eq!((left.locked_by, left.crash_count, left.id), (row.locked_by, 1, row.id));
     assert!(stage.is_waiting("a").await);
     assert_eq!(stage.effects("a").await, 0);
 }
@@ -54,7 +54,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let mut txn = stage.begin().await;
     assert!(!stage.store.start(&mut txn, &old).await.unwrap());
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!(stage.one_scheduled().await.token, new.token);
+    assert_eq!(stage.one_scheduled().await.locked_by, new.locked_by);
     assert!(stage.is_waiting("a").await);
     stage.schedule("b").await;
     let held = stage.take_one(RowKind::Ordinary).await;

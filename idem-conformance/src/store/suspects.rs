@@ -17,7 +17,7 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     for starts in 2..=MAX_STARTS {
         stage.end_leases().await;
         row = stage.begin_suspect().await;
-        assert_eq!(row.starts, starts);
+        assert_eq!(row.crash_count, starts);
     }
     stage.rows_earlier(LEASE + over).await;
     row
@@ -31,7 +31,7 @@ pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     stage.schedule("broke").await;
     for breaks in 0..2 {
         let row = stage.take_one(RowKind::Ordinary).await;
-        assert_eq!(row.breaks, breaks, "one break is nothing");
+        assert_eq!(row.lost_connections, breaks, "one break is nothing");
         let broke = RowResult::Broke { due: Duration::ZERO, error: String::new() };
         assert!(stage.store.record_result(&row, &broke).await.unwrap());
     }
@@ -52,8 +52,8 @@ pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
     for _ in 0..5 {
         stage.end_leases().await;
         let row = stage.take_one(RowKind::Suspect).await;
-        assert_eq!((row.starts, row.isolation()), (1, SuspectIsolation::Inbox));
-        assert_eq!(stage.one_scheduled().await.token, row.token);
+        assert_eq!((row.crash_count, row.isolation()), (1, SuspectIsolation::Inbox));
+        assert_eq!(stage.one_scheduled().await.locked_by, row.locked_by);
         assert!(stage.take(RowKind::Suspect).await.is_empty(), "one process has it");
     }
 }
@@ -68,13 +68,13 @@ pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(worl
     stage.rows_earlier(LEASE).await;
     for _ in 0..3 {
         assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-        assert_eq!(stage.one_scheduled().await.starts, 2);
+        assert_eq!(stage.one_scheduled().await.crash_count, 2);
     }
     assert!(stage.take(RowKind::Suspect).await.is_empty(), "its lease was restarted");
     assert!(!stage.store.count_start(&old, LEASE).await.unwrap());
-    assert_eq!((stage.one_scheduled().await.starts, stage.one_scheduled().await.token), (2, row.token));
+    assert_eq!((stage.one_scheduled().await.crash_count, stage.one_scheduled().await.locked_by), (2, row.locked_by));
     let mut counted = row;
-    counted.starts = 2;
+    counted.crash_count = 2;
     assert_eq!(counted.isolation(), SuspectIsolation::Process);
 }
 
@@ -88,13 +88,13 @@ pub async fn a_start_that_its_former_holder_gives_back_is_not_counted<W: World>(
     stage.store.refund_start(&paused).await.unwrap();
     assert!(stage.store.count_start(&row, LEASE).await.unwrap());
     let begun = stage.one_scheduled().await;
-    assert_eq!((begun.starts, begun.token), (1, row.token), "one run has begun, and has no outcome");
+    assert_eq!((begun.crash_count, begun.locked_by), (1, row.locked_by), "one run has begun, and has no outcome");
 
     stage.end_leases().await;
     let released = stage.take_one(RowKind::Suspect).await;
     stage.store.refund_start(&row).await.unwrap();
     assert!(stage.store.record_result(&released, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
-    assert_eq!(stage.one_scheduled().await.starts, 0, "none has");
+    assert_eq!(stage.one_scheduled().await.crash_count, 0, "none has");
 }
 
 /// A suspect given up before it began is unchanged, even if the count was written and its reply lost.
@@ -108,7 +108,7 @@ pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     assert!(stage.store.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
     assert!(!stage.store.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
     let row = stage.take_one(RowKind::Suspect).await;
-    assert_eq!((row.starts, row.attempts, row.breaks), (1, 0, 0));
+    assert_eq!((row.crash_count, row.attempts, row.lost_connections), (1, 0, 0));
 }
 
 /// A row that waits for its codec is reserved: the end of its process charges nothing, and it is given back as it was.
@@ -120,20 +120,20 @@ pub async fn a_start_that_is_taken_back_is_taken_back_once<W: World>(world: W) {
     for _ in 0..2 {
         assert!(stage.store.uncount_start(&row, LEASE).await.unwrap());
         let reserved = stage.one_scheduled().await;
-        assert_eq!((reserved.starts, reserved.token), (0, row.token));
+        assert_eq!((reserved.crash_count, reserved.locked_by), (0, row.locked_by));
     }
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "its lease was restarted");
     stage.end_leases().await;
     let taken = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!(taken.starts, 1, "nothing was charged");
+    assert_eq!(taken.crash_count, 1, "nothing was charged");
     assert!(!stage.store.uncount_start(&row, LEASE).await.unwrap(), "another process has it");
     assert!(stage.store.uncount_start(&taken, LEASE).await.unwrap());
     let mut released = taken;
-    released.starts = 0;
+    released.crash_count = 0;
     assert!(stage.store.record_result(&released, &RowResult::Released { due: LEASE }).await.unwrap());
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     stage.rows_earlier(LEASE).await;
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.starts, 1);
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.crash_count, 1);
 }
 
 /// Only the leases of rows that still have the token are extended.
@@ -143,7 +143,7 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
         stage.schedule(key).await;
     }
     let rows = stage.take(RowKind::Ordinary).await;
-    let (token, ids) = (rows[0].token.unwrap(), [rows[0].id, rows[1].id]);
+    let (token, ids) = (rows[0].locked_by.unwrap(), [rows[0].id, rows[1].id]);
     let given_back = RowResult::GivenBack { due: LEASE * 9 };
     assert!(stage.store.record_result(&rows[1], &given_back).await.unwrap());
     stage.end_leases().await;
@@ -152,8 +152,8 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
     stage.store.extend(uuid::Uuid::new_v4(), &[rows[2].id], LEASE).await.unwrap();
     stage.store.extend(token, &[], LEASE).await.unwrap();
     for (row, after) in before.iter().zip(stage.scheduled().await) {
-        assert_eq!(after.due_at > row.due_at, row.id == rows[0].id, "{}", row.id);
-        assert_eq!((after.token, after.starts), (row.token, row.starts));
+        assert_eq!(after.locked_until > row.locked_until, row.id == rows[0].id, "{}", row.id);
+        assert_eq!((after.locked_by, after.crash_count), (row.locked_by, row.crash_count));
     }
 }
 
@@ -167,7 +167,7 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
     let row = stage.take_one(RowKind::Ordinary).await;
     let mut running = stage.begin().await;
     assert!(stage.store.start(&mut running, &row).await.unwrap());
-    stage.store.extend(row.token.unwrap(), &[row.id], LEASE).await.unwrap();
+    stage.store.extend(row.locked_by.unwrap(), &[row.id], LEASE).await.unwrap();
     committed(stage.commit(running).await);
     assert!(stage.scheduled().await.is_empty());
 }
@@ -199,10 +199,11 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     let told = dead_letter().await;
     assert_eq!(dead_letter().await.len(), 0);
     let dead = stage.one_dead().await;
-    let told: Vec<_> = told.iter().map(|row| (row.id, &row.identity, row.starts, row.delivery.payload())).collect();
+    let told: Vec<_> =
+        told.iter().map(|row| (row.id, &row.identity, row.crash_count, row.delivery.payload())).collect();
     assert_eq!(told, [(dead.id, &dead.identity, MAX_STARTS, dead.delivery.payload())]);
     assert_eq!(dead.handler, "order_paid");
-    assert_eq!((dead.reason, dead.token, dead.attempts), (Some(Reason::Crashed), None, 0));
+    assert_eq!((dead.reason, dead.locked_by, dead.attempts), (Some(Reason::Crashed), None, 0));
     assert!(dead.error.starts_with("the process ended 4 times"), "{}", dead.error);
     assert!(dead.died_at.is_some());
     assert!(stage.is_waiting("a").await);
@@ -223,7 +224,7 @@ pub async fn dead_letter_crashed_takes_no_more_than_its_limit<W: World>(world: W
     for key in 0..=CRASHED_AT_ONCE {
         stage.schedule(&key.to_string()).await;
     }
-    let crashed = format!("UPDATE {} SET starts = {MAX_STARTS}", stage.world.own("inbox_messages"));
+    let crashed = format!("UPDATE {} SET crash_count = {MAX_STARTS}", stage.world.own("inbox_messages"));
     stage.world.run(&crashed).await;
     stage.rows_earlier(LEASE * 10).await;
     for expected in [CRASHED_AT_ONCE, 1, 0] {

@@ -67,6 +67,12 @@ pub trait World: Sized + Send + Sync + 'static {
     /// A SQL expression: the time in the column `column` of an idem table, moved back by `by`.
     fn earlier(column: &str, by: Duration) -> String;
 
+    /// Assignments that set back when a worker may have a row: when it runs, and when its lease ends.
+    fn due_earlier(by: Duration) -> String {
+        let [run_at, locked_until] = ["run_at", "locked_until"].map(|column| Self::earlier(column, by));
+        format!("run_at = {run_at}, locked_until = {locked_until}")
+    }
+
     /// SQL that makes the database reject each `INSERT` into, or `UPDATE` of, an idem table: for rows of this key, or
     /// for all rows. The rejection is the message's fault, as that of a CHECK constraint is.
     fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String;

@@ -100,7 +100,7 @@ impl<S: Store> Pipeline<S> {
                 Some(call) => row.answer.is_some() && call.limits.is_of(row),
                 None => !row.may_have_called(),
             };
-            if row.breaks > 0 || self.refusals.is_refused(row.id) || !fits {
+            if row.lost_connections > 0 || self.refusals.is_refused(row.id) || !fits {
                 return None;
             }
             self.limit(&row.delivery).ok()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::external::CallLimits;
 use crate::registry::Unfit;
 use crate::runtime::{Charge, Pipeline, warn_of_refusal};
-use crate::store::{CallResult, Filter, Page, Row};
+use crate::store::{CallResult, Filter, Page, Row, error_text};
 use crate::{Outcome, Reason, Store, telemetry};
 
 /// Whether the result of a call was written. If not, the lease ends, and the call counts as one that may have had an effect.
@@ -54,10 +54,10 @@ impl<S: Store> Pipeline<S> {
         match self.found(row.id).await {
             Some(Some(found)) => is_left_by(&found, row, result),
             Some(None) if result.answer.is_some() => {
-                let (id, outbound) = (row.id, row.outbound.unwrap_or_default());
+                let (id, provider_key) = (row.id, row.provider_key.unwrap_or_default());
                 tracing::warn!(
                     id,
-                    %outbound,
+                    %provider_key,
                     "the message of a call was completed before the database had confirmed its answer: with this answer, unless \
                      another call was made meanwhile because this one was not to be found. Then there may be two effects"
                 );
@@ -85,12 +85,12 @@ impl<S: Store> Pipeline<S> {
     /// Tells of an answer that is not used. If its key was replaced meanwhile, its call may have had a second effect, for which
     /// nobody would look.
     pub(super) async fn tell_of_lost_answer(&self, row: &Row) {
-        let (id, outbound) = (row.id, row.outbound.unwrap_or_default());
-        let found = self.found(row.id).await.flatten().filter(|found| found.outbound != row.outbound);
-        let Some(next) = found.and_then(|found| found.outbound) else {
+        let (id, provider_key) = (row.id, row.provider_key.unwrap_or_default());
+        let found = self.found(row.id).await.flatten().filter(|found| found.provider_key != row.provider_key);
+        let Some(next) = found.and_then(|found| found.provider_key) else {
             tracing::warn!(
                 id,
-                %outbound,
+                %provider_key,
                 "a call has returned after another worker had taken its message, or an operator had changed it: its answer is \
                  not used. If another call was made meanwhile, because this one was not to be found, there may be two effects"
             );
@@ -98,7 +98,7 @@ impl<S: Store> Pipeline<S> {
         };
         tracing::error!(
             id,
-            %outbound,
+            %provider_key,
             %next,
             "a call has returned under a key that an operator has replaced meanwhile: look at the provider for both keys, since \
              there may be two effects"
@@ -162,9 +162,9 @@ impl<S: Store> Pipeline<S> {
 /// under another key the same answer.
 fn is_left_by(found: &Row, row: &Row, result: &CallResult) -> bool {
     match &result.answer {
-        Some(answer) => found.answer.as_ref() == Some(answer) && found.outbound == row.outbound,
+        Some(answer) => found.answer.as_ref() == Some(answer) && found.provider_key == row.provider_key,
         None => {
-            let has_error = result.error.as_ref().is_some_and(|error| *error == found.error);
+            let has_error = result.error.as_ref().is_some_and(|error| error_text(error) == found.error);
             found.reason == result.next.err() && has_error && (!result.is_attempt || found.attempts != row.attempts)
         }
     }
@@ -172,7 +172,7 @@ fn is_left_by(found: &Row, row: &Row, result: &CallResult) -> bool {
 
 /// The error of a message whose call may have had an effect that nobody can tell.
 pub(super) fn unresolved(limits: &CallLimits, row: &Row, why: &str) -> String {
-    let key = row.outbound.map(|key| key.to_string()).unwrap_or_default();
+    let key = row.provider_key.map(|key| key.to_string()).unwrap_or_default();
     let name = row.call_name.as_deref().unwrap_or(limits.name);
     let looked_for = match limits.takes_key {
         _ if !limits.is_of(row) => {
@@ -202,13 +202,13 @@ mod tests {
         let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
         let delivery = Delivery::new("orders", "");
         let mut row = Row::new(7, identity, String::new(), delivery, SystemTime::UNIX_EPOCH);
-        row.outbound = Some(Uuid::from_u128(1));
+        row.provider_key = Some(Uuid::from_u128(1));
         // As that of each mail.
         let answer = CallAnswer::new("null");
         let mut found = Row { answer: Some(answer.clone()), ..row.clone() };
         let result = CallResult::answered(answer);
         assert!(is_left_by(&found, &row, &result));
-        found.outbound = Some(Uuid::from_u128(2));
+        found.provider_key = Some(Uuid::from_u128(2));
         assert!(!is_left_by(&found, &row, &result));
     }
 }

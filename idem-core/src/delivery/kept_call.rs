@@ -10,7 +10,7 @@ use crate::store::CallAnswer;
 #[derive(Clone)]
 pub(crate) struct KeptCall {
     /// The key under which the provider knows it.
-    pub(crate) outbound: Uuid,
+    pub(crate) provider_key: Uuid,
     pub(crate) answer: Option<CallAnswer>,
     /// Its name, and when the first one was about to begin, if one was.
     pub(crate) name: Option<String>,

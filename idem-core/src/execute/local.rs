@@ -46,8 +46,8 @@ impl<S: Store> Pipeline<S> {
         let fingerprint = route.handler.fingerprint(&delivery).map_err(|unfit| refused(&unfit.error))?;
         let identity = Identity { handler: route.id, key, fingerprint };
         // The local message itself has no position.
-        let outbound = route.first_outbound(&identity, from.unwrap_or(&delivery));
-        Ok(LocalMessage { identity, delivery, outbound })
+        let provider_key = route.first_provider_key(&identity, from.unwrap_or(&delivery));
+        Ok(LocalMessage { identity, delivery, provider_key })
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
                 fingerprint: Fingerprint::of(payload.as_bytes()),
             },
             delivery: Delivery::new(SOURCE, payload),
-            outbound: None,
+            provider_key: None,
         };
         let staged = [(2, "a", "1"), (1, "b", "2"), (1, "a", "2"), (1, "b", "1"), (1, "b", "2"), (1, "b", "1")];
         let staged = staged.map(|(handler, key, payload)| message(handler, key, payload)).to_vec();

@@ -163,7 +163,7 @@ mod tests {
         for (answer, what) in [("\"4242 4242\"", "another type"), ("4242 secret", "not JSON")] {
             let mut delivery = Delivery::new("orders", "");
             let kept = KeptCall {
-                outbound: Uuid::new_v4(),
+                provider_key: Uuid::new_v4(),
                 answer: Some(CallAnswer::new(answer)),
                 name: None,
                 called_at: None,

@@ -67,6 +67,6 @@ impl Param for OutboundKey {
 impl<S> Extract<S> for OutboundKey {
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
         let none = || permanent("the handler has no call, and so no key for it: `#[idempotent(.., call = ..)]`");
-        from.delivery.rare().call.as_deref().map(|call| Self::new(call.outbound)).ok_or_else(none)
+        from.delivery.rare().call.as_deref().map(|call| Self::new(call.provider_key)).ok_or_else(none)
     }
 }

@@ -162,7 +162,7 @@ impl<S: Store> Inbox<S> {
     /// its call has another key by now, since somebody else has let it call again, or if it is to call again although it has
     /// an answer.
     ///
-    /// `outbound` is the key that was looked for at the provider: [`Row::outbound`].
+    /// `provider_key` is the key that was looked for at the provider: [`Row::provider_key`].
     ///
     /// It is the only way to change a dead letter with the reason [`Unresolved`](crate::Reason::Unresolved). Other dead letters of
     /// a call can be resolved as well: a replay uses the same key again while the provider knows it, and asks or is unresolved
@@ -173,7 +173,7 @@ impl<S: Store> Inbox<S> {
     /// # async fn known(_: &str) -> Option<String> { None }
     /// # async fn resolve<S: Store>(inbox: Inbox<S>) -> Result<(), BoxError> {
     /// for row in inbox.list(&Filter::new().reason(Reason::Unresolved), Page::default()).await? {
-    ///     let key = row.outbound.ok_or("it has called nobody")?;
+    ///     let key = row.provider_key.ok_or("it has called nobody")?;
     ///     // The page of the provider shows the charge with this key.
     ///     let resolution = match known(&key.to_string()).await {
     ///         Some(charge) => Resolution::answer(&charge)?,
@@ -186,13 +186,13 @@ impl<S: Store> Inbox<S> {
     ///
     /// # Errors
     /// The answer is not JSON, or the database cannot be used.
-    pub async fn resolve(&self, id: i64, outbound: Uuid, resolution: Resolution) -> Result<bool, Error> {
+    pub async fn resolve(&self, id: i64, provider_key: Uuid, resolution: Resolution) -> Result<bool, Error> {
         if let Resolution::Answer(answer) = &resolution
             && let Err(error) = serde_json::from_slice::<IgnoredAny>(answer.as_bytes())
         {
             return Err(Error::Config(format!("the answer of a call has to be JSON, and this is not: {error}")));
         }
-        let resolved = self.store.resolve(&self.consumer, id, outbound, &resolution).await;
+        let resolved = self.store.resolve(&self.consumer, id, provider_key, &resolution).await;
         let resolved = resolved.map_err(|fault| failed("resolve a dead letter", fault))?;
         if matches!(resolution, Resolution::Discard) {
             self.log_discard(id, resolved);

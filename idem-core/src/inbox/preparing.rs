@@ -35,7 +35,7 @@ impl<S: Store> Pipeline<S> {
         let reserved = self.outage.insist(&self.stop, || self.store.uncount_start(row, lease)).await;
         match reserved {
             Some(true) => {
-                let row = Row { starts: row.starts.saturating_sub(1), ..row.clone() };
+                let row = Row { crash_count: row.crash_count.saturating_sub(1), ..row.clone() };
                 self.preparations.want(WantedPreparation { row, tries, wait, room });
                 None
             }

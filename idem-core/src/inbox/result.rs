@@ -97,10 +97,10 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer. `outbound`: its key,
+    /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer. `provider_key`: its key,
     /// unless it has one.
-    pub(super) async fn leave_to_call(&self, row: &Row, outbound: Uuid) {
-        self.record_result(row, &RowResult::LeftToCall { outbound }).await;
+    pub(super) async fn leave_to_call(&self, row: &Row, provider_key: Uuid) {
+        self.record_result(row, &RowResult::LeftToCall { provider_key }).await;
         self.wake_inbox();
     }
 

@@ -54,7 +54,7 @@ impl<S: Store> Pipeline<S> {
     async fn left(&self, route: &Route<S>, row: &Row) -> Option<Option<Outcome>> {
         match &route.external {
             Some(call) if row.answer.is_none() => {
-                self.leave_to_call(row, call.first_outbound(&row.identity, &row.delivery)).await;
+                self.leave_to_call(row, call.first_provider_key(&row.identity, &row.delivery)).await;
             }
             Some(call) if !call.limits.is_of(row) => {
                 return Some(self.reject(row, Reason::Permanent, of_another(row, &call.limits)).await);
@@ -116,7 +116,7 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Broke(fault) => {
                     // No process has ended on it, since this is its only start. Its run is over, and a new connection to write
                     // with may take a while.
-                    if row.starts == 1 {
+                    if row.crash_count == 1 {
                         running.end_isolation();
                     }
                     self.broke(row, &crate::error::text(&fault)).await
@@ -167,8 +167,8 @@ impl<S: Store> Pipeline<S> {
         match &mut classified {
             Classified::New => {
                 let new = NewRow::new(identity, delivery, Ok(due)).with_attempts(attempts, &row.error);
-                let new = match route.first_outbound(identity, delivery) {
-                    Some(outbound) => new.with_call(outbound),
+                let new = match route.first_provider_key(identity, delivery) {
+                    Some(provider_key) => new.with_call(provider_key),
                     None => new,
                 };
                 self.store.insert(&mut txn, &new).await?;
@@ -215,9 +215,9 @@ impl<S: Store> Pipeline<S> {
     /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its
     /// connection repeatedly. If the run had committed after all, the row is gone, and its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
-        let due = break_policy().wait(row.breaks + 1);
+        let due = break_policy().wait(row.lost_connections + 1);
         if self.record_result(row, &RowResult::Broke { due, error: crate::error::clean(error) }).await {
-            let given_up = row.breaks + 1 >= MAX_BREAKS;
+            let given_up = row.lost_connections + 1 >= MAX_BREAKS;
             if given_up {
                 telemetry::tell(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
             }

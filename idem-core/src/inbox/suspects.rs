@@ -163,11 +163,11 @@ impl<S: Store> Taker<S> {
         let _own = self.pipeline.own_statements.lock().await;
         let begins = self.pipeline.store.count_start(row, self.pipeline.settings.lease).await?;
         if begins {
-            row.starts += 1;
+            row.crash_count += 1;
             if row.isolation() == SuspectIsolation::Process {
                 tracing::warn!(
                     id = row.id,
-                    starts = row.starts,
+                    starts = row.crash_count,
                     "a suspect runs alone: its earlier runs may have ended the process; after four it is a dead letter"
                 );
             }

@@ -23,11 +23,11 @@ impl Known {
         (self.identity.handler.0, self.identity.key.as_bytes())
     }
 
-    /// Returns its row, which is due now. `outbound`: the key of the external call that its handler makes first.
-    fn row(&self, outbound: Option<Uuid>) -> NewRow<'_> {
+    /// Returns its row, which is due now. `provider_key`: the key of the external call that its handler makes first.
+    fn row(&self, provider_key: Option<Uuid>) -> NewRow<'_> {
         let row = NewRow::new(&self.identity, &self.delivery, Ok(Duration::ZERO));
-        match outbound {
-            Some(outbound) => row.with_call(outbound),
+        match provider_key {
+            Some(provider_key) => row.with_call(provider_key),
             None => row,
         }
     }
@@ -103,7 +103,7 @@ impl<S: Store> Pipeline<S> {
         for (message, classified) in messages.iter().zip(&mut classified) {
             match classified {
                 Classified::New => {
-                    rows.push(message.row(self.routes.first_outbound(&message.identity, &message.delivery)));
+                    rows.push(message.row(self.routes.first_provider_key(&message.identity, &message.delivery)));
                 }
                 // One by one, because their ids are logged; they are rare.
                 Classified::TooOld(dead) => {

@@ -72,9 +72,9 @@ impl<S: Store> Pipeline<S> {
             known => return self.answer(txn, route, known).await,
         };
         let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
-        let row = match route.first_outbound(identity, delivery) {
-            Some(outbound) if state == Ok(Duration::ZERO) => row.with_call(outbound),
-            Some(outbound) => row.with_outbound(outbound),
+        let row = match route.first_provider_key(identity, delivery) {
+            Some(provider_key) if state == Ok(Duration::ZERO) => row.with_call(provider_key),
+            Some(provider_key) => row.with_provider_key(provider_key),
             None => row,
         };
         let id = match self.store.insert(&mut txn, &row).await {

@@ -76,7 +76,7 @@ impl<S: Store> Pipeline<S> {
         self.recognize(&mut row.delivery);
         let Row { answer, call_name, called_at, .. } = &*row;
         let (answer, name, called_at) = (answer.clone(), call_name.clone(), *called_at);
-        let call = row.outbound.map(|outbound| Arc::new(KeptCall { outbound, answer, name, called_at }));
+        let call = row.provider_key.map(|provider_key| Arc::new(KeptCall { provider_key, answer, name, called_at }));
         row.delivery.set_rare(|rare| &mut rare.call, call);
     }
 

@@ -23,7 +23,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Extends the leases of these rows, which wait for another run.
     pub(crate) async fn extend_rows(&self, rows: &[Row]) {
-        if let Some(token) = rows.first().and_then(|row| row.token) {
+        if let Some(token) = rows.first().and_then(|row| row.locked_by) {
             let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
             self.extended_rows(token, &ids).await;
         }

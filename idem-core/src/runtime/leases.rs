@@ -23,7 +23,7 @@ pub(crate) struct Held<'a> {
 impl Leases {
     /// Extends the leases of these rows from now on.
     pub(crate) fn hold(&self, rows: &[Row]) -> Held<'_> {
-        let rows: Vec<(i64, Uuid)> = rows.iter().filter_map(|row| Some((row.id, row.token?))).collect();
+        let rows: Vec<(i64, Uuid)> = rows.iter().filter_map(|row| Some((row.id, row.locked_by?))).collect();
         let mut held = self.rows();
         rows.iter().for_each(|row| *held.entry(*row).or_default() += 1);
         drop(held);

@@ -28,8 +28,8 @@ struct Kept {
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     attempts: u32,
-    starts: u32,
-    breaks: u32,
+    crash_count: u32,
+    lost_connections: u32,
     error: String,
     /// Another row can have the same id if the table was emptied or restored.
     created_at: SystemTime,
@@ -72,8 +72,8 @@ impl State {
     fn of(row: &Row) -> Self {
         Self {
             attempts: row.attempts,
-            starts: row.starts,
-            breaks: row.breaks,
+            crash_count: row.crash_count,
+            lost_connections: row.lost_connections,
             error: row.error.clone(),
             created_at: row.created_at,
         }
@@ -89,7 +89,7 @@ mod tests {
     fn row(id: i64) -> Row {
         let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
         let mut row = Row::new(id, identity, String::new(), Delivery::new("orders", ""), SystemTime::UNIX_EPOCH);
-        (row.attempts, row.starts, row.error) = (2, 1, "first".to_owned());
+        (row.attempts, row.crash_count, row.error) = (2, 1, "first".to_owned());
         row
     }
 
@@ -116,8 +116,8 @@ mod tests {
             ("was replayed", |row| row.attempts = 0),
             ("failed elsewhere by another error", |row| row.error = "second".to_owned()),
             ("is another row", |row| row.created_at += Duration::from_secs(1)),
-            ("ended another process", |row| row.starts = 2),
-            ("lost its connection elsewhere", |row| row.breaks = 1),
+            ("ended another process", |row| row.crash_count = 2),
+            ("lost its connection elsewhere", |row| row.lost_connections = 1),
         ];
         for (why, change) in changes {
             unrecorded.keep(&row(7), charge(), Instant::now());

@@ -13,7 +13,7 @@ use super::Identity;
 /// ([`with_position`](crate::Delivery::with_position)). So one with the same key and content, which comes after the claim of
 /// this one was pruned, has another key and its own effect. The name of the call is part of the hash because another call is
 /// another effect; the key and the fingerprint are, because a handler can make several local messages of one message.
-pub(crate) fn first_outbound(namespace: Uuid, call: &str, at: (&str, &str), message: &Identity) -> Uuid {
+pub(crate) fn first_provider_key(namespace: Uuid, call: &str, at: (&str, &str), message: &Identity) -> Uuid {
     let (source, position) = (at.0.as_bytes(), at.1.as_bytes());
     // Without the recipe: a function that is only renamed must not change the key.
     let fingerprint = message.fingerprint.as_bytes();
@@ -23,21 +23,21 @@ pub(crate) fn first_outbound(namespace: Uuid, call: &str, at: (&str, &str), mess
 }
 
 /// Returns the key under which a message calls once a person has decided, by
-/// [`Resolution::CallAgain`](super::Resolution::CallAgain), that no call under `outbound` had an effect.
+/// [`Resolution::CallAgain`](super::Resolution::CallAgain), that no call under `provider_key` had an effect.
 ///
 /// It is derived from that key, and is not random: if a backup from before is restored, and the person decides so once more, the
 /// provider recognizes a call that was made under it since. It must never change: the first 16 bytes of the SHA-256 of a text
 /// and the key, in the form of a random UUID (version 4), since some providers take no other.
 ///
 /// ```
-/// # use idem_core::store::next_outbound;
+/// # use idem_core::store::next_provider_key;
 /// let key = "a8098c1a-f86e-11da-bd1a-00112444be1e".parse()?;
-/// assert_eq!(next_outbound(key), next_outbound(key));
-/// assert_ne!(next_outbound(key), key);
+/// assert_eq!(next_provider_key(key), next_provider_key(key));
+/// assert_ne!(next_provider_key(key), key);
 /// # Ok::<(), uuid::Error>(())
 /// ```
-pub fn next_outbound(outbound: Uuid) -> Uuid {
-    derived("idem: the next key of an external call", outbound, &[])
+pub fn next_provider_key(provider_key: Uuid) -> Uuid {
+    derived("idem: the next key of an external call", provider_key, &[])
 }
 
 /// Returns the SHA-256 of a text, a UUID and further parts, each of these behind its length, in the form of a random UUID.
@@ -72,26 +72,26 @@ mod tests {
     #[test]
     fn the_first_key_is_the_same_for_ever() {
         let paid = message(1, "e-1", "{}");
-        let first = first_outbound(SEVEN, "charge", AT, &paid);
+        let first = first_provider_key(SEVEN, "charge", AT, &paid);
         assert_eq!(first.to_string(), "b78dead2-8a48-4a62-8b4a-e58ad28eec56");
         assert_eq!(first.get_version_num(), 4, "some providers take no other");
-        assert_eq!(first_outbound(SEVEN, "charge", AT, &message(2, "e-1", "{}")), first, "its number may change");
+        assert_eq!(first_provider_key(SEVEN, "charge", AT, &message(2, "e-1", "{}")), first, "its number may change");
     }
 
     #[test]
     fn the_first_key_is_that_of_one_message_one_handler_and_one_call() {
         let paid = message(1, "e-1", "{}");
         let keys = [
-            first_outbound(SEVEN, "charge", AT, &paid),
-            first_outbound(Uuid::nil(), "charge", AT, &paid),
-            first_outbound(SEVEN, "refund", AT, &paid),
-            first_outbound(SEVEN, "charge", ("ORDERS_EU", AT.1), &paid),
-            first_outbound(SEVEN, "charge", ("ORDERS", "ORDERS/8@1700000000000000000"), &paid),
-            first_outbound(SEVEN, "charge", ("ORDERS", "ORDERS/7@1800000000000000000"), &paid),
-            first_outbound(SEVEN, "charge", AT, &message(1, "e-2", "{}")),
-            first_outbound(SEVEN, "charge", AT, &message(1, "e-1", "[]")),
+            first_provider_key(SEVEN, "charge", AT, &paid),
+            first_provider_key(Uuid::nil(), "charge", AT, &paid),
+            first_provider_key(SEVEN, "refund", AT, &paid),
+            first_provider_key(SEVEN, "charge", ("ORDERS_EU", AT.1), &paid),
+            first_provider_key(SEVEN, "charge", ("ORDERS", "ORDERS/8@1700000000000000000"), &paid),
+            first_provider_key(SEVEN, "charge", ("ORDERS", "ORDERS/7@1800000000000000000"), &paid),
+            first_provider_key(SEVEN, "charge", AT, &message(1, "e-2", "{}")),
+            first_provider_key(SEVEN, "charge", AT, &message(1, "e-1", "[]")),
             // No byte moves from one part to the next.
-            first_outbound(SEVEN, "chargeO", ("RDERS", AT.1), &paid),
+            first_provider_key(SEVEN, "chargeO", ("RDERS", AT.1), &paid),
         ];
         let distinct: std::collections::HashSet<Uuid> = keys.into_iter().collect();
         assert_eq!(distinct.len(), keys.len(), "{keys:?}");
@@ -100,9 +100,9 @@ mod tests {
     /// Restored rows depend on the number: never change it.
     #[test]
     fn the_next_key_is_the_same_for_ever() {
-        let next = next_outbound(SEVEN);
+        let next = next_provider_key(SEVEN);
         assert_eq!(next.to_string(), "0eec5251-338c-4502-87d1-8d9c76dbda50");
         assert_eq!(next.get_version_num(), 4);
-        assert_ne!(next, next_outbound(Uuid::from_u128(8)));
+        assert_ne!(next, next_provider_key(Uuid::from_u128(8)));
     }
 }

@@ -51,10 +51,10 @@ pub trait CallRows: Transactions {
     /// Returns the namespace of the calls of a registered handler: a random value, which is stored when it is first asked for,
     /// and never changes. It ends with the registration of the handler, and no other handler ever has it. The first keys of
     /// messages are derived from it, so it has to be part of every backup. Called at the start of a worker, for each handler
-    /// that makes an external call; it also checks that the table can be used, which other workers do not need.
+    /// that makes an external call.
     ///
     /// # Errors
-    /// [`Error::Config`] if the store has no such table, or if it is missing or cannot be used; the text names the fix.
+    /// [`Error::Config`] if the store keeps no namespaces; the text names the fix.
     /// [`Error::Database`] if the database cannot be used, or does not have this handler.
     fn call_namespace(&self, _handler: HandlerId) -> impl Future<Output = Result<Uuid, Error>> + Send {
         async {
@@ -208,7 +208,7 @@ pub(crate) fn called_for(row: &Row, lease: Duration) -> Option<Duration> {
     if row.is_first_call {
         return None;
     }
-    let times = row.due_at.checked_sub(lease).zip(row.called_at);
+    let times = row.locked_until.and_then(|end| end.checked_sub(lease)).zip(row.called_at);
     let age = times.and_then(|(taken, called_at)| taken.duration_since(called_at).ok());
     Some(age.unwrap_or(Duration::MAX))
 }
@@ -229,7 +229,7 @@ mod tests {
         let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
         let time = |since| SystemTime::UNIX_EPOCH + since;
         let mut row = Row::new(7, identity, String::new(), Delivery::new("orders", ""), time(TAKEN));
-        row.due_at = time(TAKEN + 30 * SECOND);
+        row.locked_until = Some(time(TAKEN + 30 * SECOND));
         (row.called_at, row.is_first_call) = (called_at.map(time), is_first_call);
         called_for(&row, 30 * SECOND)
     }

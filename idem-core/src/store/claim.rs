@@ -27,7 +27,7 @@ impl Identity {
     /// Whether a message with the same handler and key, and with this fingerprint, is a copy of this one. If it is not,
     /// it is a conflict. A fingerprint by another recipe tells nothing, and counts as a copy.
     ///
-    /// The stores apply the same rule to inbox rows in SQL: the unique index (`migrations/*/0001_claims_and_inbox.sql`),
+    /// The stores apply the same rule to inbox rows in SQL: the unique index (`migrations/*/0001_tables.sql`),
     /// and the statements that look for (handler, key, fingerprint), such as `INSERT`, `COUNT_DUPLICATE`, `IS_SCHEDULED`
     /// and `MAKE_DUE` in `store/*/inbox_sql.rs` and those of several rows in `postgres/many_sql.rs`.
     pub(crate) fn is_copy(&self, fingerprint: Fingerprint) -> bool {

@@ -1,5 +1,7 @@
 //! Why one of idem's own statements failed.
 
+use std::borrow::Cow;
+
 use crate::BoxError;
 
 /// Why one of idem's own statements failed, by cause: a concurrent transaction, the message, the connection or the
@@ -39,4 +41,9 @@ impl StoreError {
     pub(crate) fn is_answered(&self) -> bool {
         !matches!(self, Self::ConnectionLost(_) | Self::Unavailable(_))
     }
+}
+
+/// Returns the text of an error as stores keep it: PostgreSQL's text has no NUL.
+pub(crate) fn error_text(error: &str) -> Cow<'_, str> {
+    if error.contains('\0') { Cow::Owned(error.replace('\0', "\\0")) } else { Cow::Borrowed(error) }
 }

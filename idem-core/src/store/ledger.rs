@@ -2,6 +2,8 @@
 
 use crate::Error;
 
+use super::Migration;
+
 /// An applied migration.
 #[derive(Debug)]
 pub(crate) struct Applied {
@@ -11,9 +13,19 @@ pub(crate) struct Applied {
     pub(crate) supports: i64,
 }
 
-/// Returns an error if a newer version of idem has changed the tables so that this one, which knows migrations up to
-/// `latest`, must no longer use them.
-pub(crate) fn check(place: &str, latest: i64, applied: &[Applied]) -> Result<(), Error> {
+/// Returns an error if this version of idem, which knows these migrations, must not use the tables: a newer one has changed
+/// them so that it can no longer, or they are those of a version that was never released.
+pub(crate) fn check(place: &str, known: &[Migration], applied: &[Applied]) -> Result<(), Error> {
+    let is_other = |applied: &&Applied| {
+        known.iter().any(|known| known.version == applied.version && known.title() != applied.name)
+    };
+    if let Some(Applied { version, name, .. }) = applied.iter().find(is_other) {
+        return Err(Error::Config(format!(
+            "{place} has the tables of a version of idem from before 0.1 (its migration {version:04} is {name:?}), and nothing \
+             migrates them: let that version finish what they have, and delete them, as the guide `docs::moving` describes"
+        )));
+    }
+    let latest = known.iter().map(|migration| migration.version).max().unwrap_or(0);
     let newer = applied.iter().filter(|applied| applied.version > latest).max_by_key(|applied| applied.version);
     let Some(newest) = newer else { return Ok(()) };
     let Applied { version, name, .. } = newest;
@@ -30,7 +42,12 @@ pub(crate) fn check(place: &str, latest: i64, applied: &[Applied]) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::{Applied, check};
+    use super::{Applied, Migration, check};
+
+    const KNOWN: [Migration; 2] = [
+        Migration { version: 1, name: "0001_step_1.sql", sql: "" },
+        Migration { version: 2, name: "0002_step_2.sql", sql: "" },
+    ];
 
     fn applied(versions: &[(i64, i64)]) -> Vec<Applied> {
         let row = |(version, supports): &(i64, i64)| Applied {
@@ -44,11 +61,21 @@ mod tests {
     #[test]
     fn newer_migrations_are_refused_unless_all_support_this_version() {
         for accepted in [&[][..], &[(1, 1)], &[(1, 1), (2, 1)], &[(1, 1), (2, 2)], &[(1, 1), (2, 2), (3, 2), (4, 1)]] {
-            check("it", 2, &applied(accepted)).unwrap();
+            check("it", &KNOWN, &applied(accepted)).unwrap();
         }
         for refused in [&[(1, 1), (2, 2), (3, 3)][..], &[(1, 1), (2, 1), (3, 3), (4, 1)]] {
-            let why = check("the schema", 2, &applied(refused)).unwrap_err().to_string();
+            let why = check("the schema", &KNOWN, &applied(refused)).unwrap_err().to_string();
             assert!(why.contains("the schema") && why.contains("0003") && why.contains("0002"), "{why}");
+        }
+    }
+
+    #[test]
+    fn tables_of_another_origin_are_refused_however_old_they_say_that_they_are() {
+        let mut applied = applied(&[(1, 1), (2, 1), (6, 1)]);
+        applied[0].name = "claims_and_inbox".to_owned();
+        let why = check("the schema", &KNOWN, &applied).unwrap_err().to_string();
+        for part in ["the schema", "before 0.1", "claims_and_inbox", "docs::moving"] {
+            assert!(why.contains(part), "{why}");
         }
     }
 }

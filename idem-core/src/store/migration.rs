@@ -1,7 +1,5 @@
 //! The SQL that creates a store's tables.
 
-use super::tables::OptionalTables;
-
 /// One migration of a store: the SQL that `connect` runs, for those who run it by hand, because the role of their
 /// workers may not create tables. See [`Postgres::migrations`](crate::Postgres::migrations) and
 /// [`Sqlite::migrations`](crate::Sqlite::migrations).
@@ -18,22 +16,15 @@ use super::tables::OptionalTables;
 pub struct Migration {
     /// Its number. Migrations are run in this order, and each is recorded in the table `migrations`.
     pub version: i64,
-    /// Its name as a file, for example `0001_claims_and_inbox.sql`.
+    /// Its name as a file, for example `0001_tables.sql`.
     pub name: &'static str,
     /// Its SQL: several statements, to run in one transaction. The comment at its head says how.
     pub sql: &'static str,
 }
 
 impl Migration {
-    /// Returns what needs the tables of this migration, if only some workers do. A store that cannot run such a migration
-    /// connects nevertheless, and whatever uses the tables is refused at its own start. A later migration must therefore
-    /// not rely on those tables, unless it is optional too.
-    pub(crate) fn needed_by(&self) -> Option<&'static str> {
-        OptionalTables::of(self.version).map(|tables| tables.needed_by)
-    }
-
-    /// Returns whether only some workers need it.
-    pub(crate) fn is_optional(&self) -> bool {
-        self.needed_by().is_some()
+    /// Returns the name under which it is in the ledger: that of its file, without the number.
+    pub(crate) fn title(&self) -> &'static str {
+        self.name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').trim_end_matches(".sql")
     }
 }

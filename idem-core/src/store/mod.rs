@@ -62,8 +62,8 @@ pub mod sqlite;
 
 pub use crate::outbox::Bell;
 pub use call_answer::CallAnswer;
-pub(crate) use call_keys::first_outbound;
-pub use call_keys::next_outbound;
+pub(crate) use call_keys::first_provider_key;
+pub use call_keys::next_provider_key;
 pub(crate) use call_rows::called_for;
 pub use call_rows::{CallResult, CallRows, Caller, LeftCalls, RELEASED_AT_ONCE, Resolution, TakenCalls};
 pub(crate) use claim::UNBEGUN;
@@ -71,6 +71,7 @@ pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;
+pub(crate) use error::error_text;
 pub use filter::Filter;
 pub use handler_id::HandlerId;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -49,13 +49,13 @@ pub trait Operator: Transactions {
     fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Does what an operator has decided about a dead row whose external call has this key: the row is due now with this
-    /// answer, or, once its lease has ended, with the [next key](super::next_outbound) and no call begun, or discarded. `false`
+    /// answer, or, once its lease has ended, with the [next key](super::next_provider_key) and no call begun, or discarded. `false`
     /// if there is no such row, or if it is to be called again although it has an answer.
     fn resolve(
         &self,
         consumer: &str,
         id: i64,
-        outbound: Uuid,
+        provider_key: Uuid,
         resolution: &Resolution,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 

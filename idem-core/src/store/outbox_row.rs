@@ -29,7 +29,7 @@ pub struct LocalMessage {
     /// Its payload and headers.
     pub delivery: Delivery,
     /// The key of the external call of its handler, if that makes one.
-    pub outbound: Option<Uuid>,
+    pub provider_key: Option<Uuid>,
 }
 
 /// The error of a local message whose key another message has claimed.

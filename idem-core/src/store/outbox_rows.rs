@@ -19,12 +19,11 @@ type Answer<T> = Result<T, StoreError>;
 /// Messages are spread over lanes by their key. A relay publishes only from lanes that it has leased, under a token that
 /// is its own. Each method except [`stage`](Self::stage) is one committed statement or transaction.
 pub trait OutboxRows: Transactions {
-    /// Interns the name of an outbox, and creates its lanes. Called at the start of whatever uses an outbox, so it also
-    /// checks that the tables of the outbox can be used: a worker that stages nothing starts without them.
+    /// Interns the name of an outbox, and creates its lanes. Called at the start of whatever uses an outbox.
     ///
     /// # Errors
-    /// [`Error::Config`] if the store has no outbox, or if its tables are missing or cannot be used; the text names the
-    /// fix. [`Error::Database`] if the database cannot be used.
+    /// [`Error::Config`] if the store has no outbox; the text names the fix. [`Error::Database`] if the database cannot be
+    /// used.
     fn register_outbox(&self, _name: &str) -> impl Future<Output = Result<OutboxId, Error>> + Send {
         async { Err(Error::Config("this store has no outbox: use a store that implements `OutboxRows`".to_owned())) }
     }

@@ -26,7 +26,7 @@ pub struct NewRow<'a> {
     pub calls: bool,
     /// The key under which the provider will know its external call, if its handler makes one. It is stored with the row, and
     /// not made when the call begins, so that a row that was restored from a backup is called under the same key again.
-    pub outbound: Option<Uuid>,
+    pub provider_key: Option<Uuid>,
     /// The answer of its external call, if that was made before: for a dead letter whose handler has committed.
     pub answer: Option<&'a CallAnswer>,
     /// The name of the call that has this answer.
@@ -48,7 +48,7 @@ impl<'a> NewRow<'a> {
             state,
             error: "",
             calls: false,
-            outbound: kept.map(|call| call.outbound),
+            provider_key: kept.map(|call| call.provider_key),
             answer: answered.and_then(|call| call.answer.as_ref()),
             call_name: answered.and_then(|call| call.name.as_deref()),
             called_at: answered.and_then(|call| call.called_at),
@@ -61,13 +61,13 @@ impl<'a> NewRow<'a> {
     }
 
     /// Lets the row begin in its call phase, with this key, unless it has one.
-    pub fn with_call(self, outbound: Uuid) -> Self {
-        Self { calls: true, ..self.with_outbound(outbound) }
+    pub fn with_call(self, provider_key: Uuid) -> Self {
+        Self { calls: true, ..self.with_provider_key(provider_key) }
     }
 
     /// Gives the row this key for an external call, unless it has one.
-    pub fn with_outbound(self, outbound: Uuid) -> Self {
-        Self { outbound: self.outbound.or(Some(outbound)), ..self }
+    pub fn with_provider_key(self, provider_key: Uuid) -> Self {
+        Self { provider_key: self.provider_key.or(Some(provider_key)), ..self }
     }
 }
 
@@ -97,14 +97,14 @@ pub struct Row {
     pub handler: String,
     /// The message as it was delivered.
     pub delivery: Delivery,
-    /// Set while the row is taken.
-    pub token: Option<Uuid>,
+    /// The token of the take by which a worker has it; `None` if none has.
+    pub locked_by: Option<Uuid>,
     /// Runs started since the last result. A running one is counted; that of a reserved suspect is not.
-    pub starts: u32,
+    pub crash_count: u32,
     /// The number of failed attempts.
     pub attempts: u32,
     /// Runs since the last result that lost their database connection.
-    pub breaks: u32,
+    pub lost_connections: u32,
     /// How often the message was delivered, including the first time.
     pub deliveries: u64,
     /// Why it is dead; `None` while it is scheduled.
@@ -113,8 +113,10 @@ pub struct Row {
     pub error: String,
     /// When it was stored.
     pub created_at: SystemTime,
-    /// When it runs, or when its lease ends.
-    pub due_at: SystemTime,
+    /// When it runs next.
+    pub run_at: SystemTime,
+    /// When another worker may have it, if one has it now.
+    pub locked_until: Option<SystemTime>,
     /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
     /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take) and
@@ -125,7 +127,7 @@ pub struct Row {
     pub calls: Option<u32>,
     /// The key under which the provider knows its external call: for an operator who asks the provider about it. A row has it
     /// before its first call.
-    pub outbound: Option<Uuid>,
+    pub provider_key: Option<Uuid>,
     /// When the first call under this key was about to begin, since the provider last said that it knows of none; `None` if none
     /// was.
     pub called_at: Option<SystemTime>,
@@ -149,19 +151,20 @@ impl Row {
             identity,
             handler,
             delivery,
-            token: None,
-            starts: 0,
+            locked_by: None,
+            crash_count: 0,
             attempts: 0,
-            breaks: 0,
+            lost_connections: 0,
             deliveries: 1,
             reason: None,
             error: String::new(),
             created_at,
-            due_at: created_at,
+            run_at: created_at,
+            locked_until: None,
             died_at: None,
             waited: None,
             calls: None,
-            outbound: None,
+            provider_key: None,
             called_at: None,
             is_first_call: false,
             call_name: None,
@@ -172,10 +175,10 @@ impl Row {
 
     /// Returns what must not run concurrently with it.
     pub fn isolation(&self) -> SuspectIsolation {
-        // SQL repeats the limit between an ordinary row and a suspect as literals (`starts = 0 AND breaks <= 1`):
+        // SQL repeats the limit between an ordinary row and a suspect as literals (`crash_count = 0 AND lost_connections <= 1`):
         // postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
-        // migrations/*/0001_claims_and_inbox.sql. They must change together.
-        match (self.starts, self.breaks) {
+        // migrations/*/0001_tables.sql. They must change together.
+        match (self.crash_count, self.lost_connections) {
             (2.., _) => SuspectIsolation::Process,
             (1, _) | (_, 2..) => SuspectIsolation::Inbox,
             _ => SuspectIsolation::None,
@@ -242,7 +245,7 @@ pub enum RowResult {
     /// with no start and no break.
     LeftToCall {
         /// The key of its call, unless it has one.
-        outbound: Uuid,
+        provider_key: Uuid,
     },
     /// It cannot be run: dead, without counting an attempt. Starts and lost connections stay, for an operator to see.
     Dead {

@@ -7,8 +7,8 @@ use crate::Error;
 /// A table, and the columns that it must have.
 pub(crate) type Table = (&'static str, &'static [&'static str]);
 
-/// The tables that every worker uses.
-pub(crate) const TABLES: [Table; 5] = [
+/// The tables of both databases.
+pub(crate) const TABLES: [Table; 11] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
     ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
     ("former_names", &["handler_id", "name"]),
@@ -18,22 +18,23 @@ pub(crate) const TABLES: [Table; 5] = [
         &[
             "id",
             "created_at",
-            "due_at",
+            "run_at",
             "died_at",
             "deliveries",
             "handler_id",
-            "starts",
+            "crash_count",
             "attempts",
-            "breaks",
-            "token",
+            "lost_connections",
             "state",
+            "locked_by",
+            "locked_until",
             "reason",
             "key",
             "fingerprint",
             "envelope",
             "payload",
             "error",
-            "outbound",
+            "provider_key",
             "called_at",
             "called_by",
             "call_name",
@@ -41,43 +42,7 @@ pub(crate) const TABLES: [Table; 5] = [
             "answer",
         ],
     ),
-];
-
-/// The trigger by which a version of idem from before external calls takes no message that has an answer, for an error.
-pub(crate) const LEAVE_ANSWER: &str = "the trigger `leave_answer` of the table `inbox_messages` (in 0004_calls.sql)";
-
-/// Tables that only some workers use. They are checked where they are used.
-pub(crate) struct OptionalTables {
-    /// The number of the migration that creates them.
-    pub(crate) migration: i64,
-    /// Its file.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite always runs each migration"))]
-    pub(crate) file: &'static str,
-    /// What uses them.
-    pub(crate) needed_by: &'static str,
-    pub(crate) tables: &'static [Table],
-}
-
-/// The tables of the outbox.
-pub(crate) const OUTBOX: OptionalTables =
-    OptionalTables { migration: 2, file: "0002_outbox.sql", needed_by: "an outbox", tables: &OUTBOX_TABLES };
-
-/// The table of the namespaces of external calls.
-pub(crate) const CALL_NAMESPACES: OptionalTables = OptionalTables {
-    migration: 5,
-    file: "0005_call_namespaces.sql",
-    needed_by: "a handler that makes an external call",
-    tables: &[("call_namespaces", &["handler_id", "namespace"])],
-};
-
-impl OptionalTables {
-    /// Returns the tables that a migration creates, if only some workers use them.
-    pub(crate) fn of(migration: i64) -> Option<&'static Self> {
-        [&OUTBOX, &CALL_NAMESPACES].into_iter().find(|tables| tables.migration == migration)
-    }
-}
-
-const OUTBOX_TABLES: [Table; 5] = [
+    ("call_namespaces", &["handler_id", "namespace"]),
     ("outboxes", &["id", "name", "namespace"]),
     (
         "outbox_messages",
@@ -87,7 +52,7 @@ const OUTBOX_TABLES: [Table; 5] = [
             "id",
             "message_id",
             "created_at",
-            "due_at",
+            "run_at",
             "attempts",
             "destination",
             "key",
@@ -97,7 +62,7 @@ const OUTBOX_TABLES: [Table; 5] = [
         ],
     ),
     ("outbox_relays", &["outbox_id", "token", "alive_until"]),
-    ("outbox_lanes", &["outbox_id", "lane", "token", "leased_until"]),
+    ("outbox_lanes", &["outbox_id", "lane", "locked_by", "locked_until"]),
     (
         "outbox_dead",
         &[

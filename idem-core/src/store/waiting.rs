@@ -81,8 +81,8 @@ impl Cures {
         let [from, to] = [&old, &new].map(|of| format!("(SELECT id FROM {handlers} WHERE {of})"));
         let part = format!("UPDATE {handlers} SET consumer = 'NEW_CONSUMER' WHERE {old}");
         let dead_letter = format!(
-            "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, token = NULL \
-             WHERE state = 'scheduled' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
+            "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, locked_by = NULL \
+             WHERE state <> 'dead' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
         // A copy of a message whose claim was pruned is too old under either name.
         let join = format!(

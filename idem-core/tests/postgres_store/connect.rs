@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::{ClaimState, Claims, CommitResult, Operator, OutboxRows, Transactions};
 use idem_core::{Error, Postgres};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
 use crate::world::{DEADLINE, World, fresh, url, world};
 
@@ -142,7 +142,7 @@ async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_
     world.schedule("one", Ok(Duration::ZERO)).await;
     let stage = "INSERT INTO outboxes (name) VALUES ('shop'), ('bank');
                  INSERT INTO outbox_messages (outbox_id, lane, message_id, destination, envelope, payload)
-                 SELECT 1 + n % 2, n, gen_random_uuid(), '', '', '' FROM generate_series(0, 63) AS n";
+                 SELECT 1 + n % 2, n, gen_random_uuid(), '', '{}', '' FROM generate_series(0, 63) AS n";
     world.other.execute(sqlx::raw_sql(stage)).await.unwrap();
     let connect = async |world: &World| {
         Postgres::options(&world.url).schema(&world.schema).connect().await?.register_outbox("shop").await
@@ -186,4 +186,19 @@ async fn no_name_is_registered_while_a_restore_has_not_made_the_indexes() {
     }
     world.store.register_outbox("shop").await.unwrap();
     world.end().await;
+}
+
+/// Its text columns could not take every error and header.
+#[tokio::test]
+async fn a_database_of_another_encoding_is_refused_with_its_cure() {
+    let Some(url) = url() else { return };
+    let mut admin = PgConnection::connect(&url).await.unwrap();
+    let name = fresh("idem_latin");
+    let create = format!("CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+    admin.execute(AssertSqlSafe(create)).await.unwrap();
+    let options: sqlx::postgres::PgConnectOptions = url.parse().unwrap();
+    let latin = options.database(&name).to_url_lossy().to_string();
+    let why = refusal(Postgres::options(&latin).connect().await);
+    admin.execute(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"))).await.unwrap();
+    assert!(why.contains("LATIN1") && why.contains("ENCODING 'UTF8'"), "{why}");
 }

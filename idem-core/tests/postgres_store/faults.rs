@@ -148,7 +148,7 @@ async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
     let Some(mut world) = world().await else { return };
     world.schedule("a", Ok(Duration::ZERO)).await;
     world.schedule("dead", Err(Reason::Permanent)).await;
-    world.other.execute("ALTER TABLE inbox_messages ADD CONSTRAINT none CHECK (token IS NULL)").await.unwrap();
+    world.other.execute("ALTER TABLE inbox_messages ADD CONSTRAINT none CHECK (locked_by IS NULL)").await.unwrap();
     let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
     let taken = world.store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(1), token, LEASE).await;
     assert_eq!(whose(&taken.unwrap_err()), "the database's");

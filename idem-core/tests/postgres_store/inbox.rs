@@ -14,13 +14,13 @@ const NOW: Duration = Duration::ZERO;
 
 /// Lets this many leases elapse for everything that is taken.
 async fn leases_pass(world: &mut World, leases: f64) {
-    let sql = "UPDATE inbox_messages SET due_at = now() - $1 * interval '10 seconds' WHERE token IS NOT NULL";
+    let sql = "UPDATE inbox_messages SET locked_until = now() - $1 * interval '10 seconds' WHERE locked_by IS NOT NULL";
     sqlx::query(sql).bind(leases).execute(&mut world.other).await.unwrap();
 }
 
 /// Sets the number of starts of everything that is taken.
 async fn started(world: &mut World, starts: i32) {
-    let sql = "UPDATE inbox_messages SET starts = $1 WHERE token IS NOT NULL";
+    let sql = "UPDATE inbox_messages SET crash_count = $1 WHERE locked_by IS NOT NULL";
     sqlx::query(sql).bind(starts).execute(&mut world.other).await.unwrap();
 }
 
@@ -62,7 +62,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     assert!(due(&world).await.suspect);
     let taken = world.take(RowKind::Suspect, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
-    assert_eq!(taken[0].starts, 1);
+    assert_eq!(taken[0].crash_count, 1);
     world.store.rollback(txn).await.unwrap();
     world.end().await;
 }
@@ -99,7 +99,7 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     world.store.rollback(run).await.unwrap();
     world.store.refund_start(&row).await.unwrap();
     world.store.refund_start(&row).await.unwrap();
-    let taken = "SELECT count(*) FROM inbox_messages WHERE starts = 0 AND token IS NOT NULL";
+    let taken = "SELECT count(*) FROM inbox_messages WHERE crash_count = 0 AND locked_by IS NOT NULL";
     assert_eq!(world.number(taken).await, 1);
     assert!(world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
     assert!(!world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
@@ -110,7 +110,7 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
 async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_may() {
     let Some(mut world) = world().await else { return };
     let fill = "INSERT INTO inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-                SELECT $1, n::text::bytea, '', 'scheduled', '', '' FROM generate_series(1, 400) AS n";
+                SELECT $1, n::text::bytea, '', 'scheduled', '{}', '' FROM generate_series(1, 400) AS n";
     sqlx::query(fill).bind(world.handler.0).execute(&mut world.other).await.unwrap();
     let mut takers = Vec::new();
     for _ in 0..8 {
@@ -121,7 +121,7 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
                 let token = uuid::Uuid::new_v4();
                 let rows = store.take(&[handler], RowKind::Ordinary, TakeLimit::rows(7), token, LEASE).await.unwrap();
                 assert!(rows.len() <= 7);
-                assert!(rows.iter().all(|row| row.token == Some(token) && row.starts == 1));
+                assert!(rows.iter().all(|row| row.locked_by == Some(token) && row.crash_count == 1));
                 match rows.is_empty() && !store.poll_due(&[handler], LEASE).await.unwrap().ordinary {
                     true => return ids,
                     false => ids.extend(rows.into_iter().map(|row| row.id)),
@@ -146,7 +146,7 @@ async fn a_row_taken_without_an_answer_is_found_by_its_token() {
     world.schedule("a", Ok(NOW)).await;
     world.schedule("b", Ok(NOW)).await;
     let row = world.take(RowKind::Ordinary, 1).await.remove(0);
-    let found = world.store.rows_by_token(row.token.unwrap()).await.unwrap();
+    let found = world.store.rows_by_token(row.locked_by.unwrap()).await.unwrap();
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [row.id]);
     assert!(world.store.rows_by_token(uuid::Uuid::new_v4()).await.unwrap().is_empty());
     world.end().await;
@@ -163,7 +163,7 @@ async fn a_replayed_crash_runs_as_a_suspect_with_no_start() {
         assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::NotFound);
         assert!(world.take(RowKind::Ordinary, 1).await.is_empty());
         let row = world.take(RowKind::Suspect, 1).await.remove(0);
-        assert_eq!((row.starts, row.reason, row.died_at), (0, None, None));
+        assert_eq!((row.crash_count, row.reason, row.died_at), (0, None, None));
         let done = RowResult::Dead { reason: Reason::Permanent, error: "done".into() };
         assert!(world.store.record_result(&row, &done).await.unwrap());
         assert!(world.store.discard("billing", row.id).await.unwrap());
@@ -180,9 +180,9 @@ async fn the_tenth_break_is_the_last() {
         let mut row = world.take(kind, 1).await.remove(0);
         if kind == RowKind::Suspect {
             assert!(world.store.count_start(&row, LEASE).await.unwrap());
-            row.starts += 1;
+            row.crash_count += 1;
         }
-        assert_eq!((row.breaks, row.starts), (breaks - 1, 1));
+        assert_eq!((row.lost_connections, row.crash_count), (breaks - 1, 1));
         assert!(
             world
                 .store
@@ -193,7 +193,10 @@ async fn the_tenth_break_is_the_last() {
     }
     assert!(world.take(RowKind::Suspect, 1).await.is_empty());
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap().remove(0);
-    assert_eq!((dead.reason, dead.breaks, dead.error.as_str()), (Some(Reason::BrokeConnection), 10, "break 10"));
+    assert_eq!(
+        (dead.reason, dead.lost_connections, dead.error.as_str()),
+        (Some(Reason::BrokeConnection), 10, "break 10")
+    );
     assert!(dead.died_at.unwrap() >= dead.created_at);
     world.end().await;
 }

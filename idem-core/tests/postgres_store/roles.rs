@@ -1,6 +1,6 @@
 //! Roles of the database: what they may do, and how their commits last.
 
-use idem_core::store::{CallRows, Claims, HandlerId, OutboxRows, Transactions};
+use idem_core::store::{Claims, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
@@ -91,7 +91,7 @@ async fn a_role_without_ddl_verifies_what_another_has_migrated() {
         assert!(why.contains(part), "{part} is not in {why}");
     }
     let why = refusal(ours().verify_only().connect().await);
-    for part in ["0001_claims_and_inbox.sql", "`Postgres::migrations()`", &usage, &tables] {
+    for part in ["0001_tables.sql", "`Postgres::migrations()`", &usage, &tables] {
         assert!(why.contains(part), "{part} is not in {why}");
     }
 
@@ -107,12 +107,14 @@ async fn a_role_without_ddl_verifies_what_another_has_migrated() {
         }
         assert!(!why.contains("verify_only"), "it is set already: {why}");
     }
-    // One table is enough: prune could not record its place.
+    // One table is enough: prune could not record its place, for example.
     role.run(tables).await;
-    role.run(format!("REVOKE UPDATE ON {schema}.pruner FROM {name}")).await;
-    let why = refusal(Postgres::options(&role.url).schema(&schema).verify_only().connect().await);
-    assert!(why.contains("\"pruner\""), "{why}");
-    role.run(format!("GRANT UPDATE ON {schema}.pruner TO {name}")).await;
+    for table in ["pruner", "outbox_messages", "call_namespaces"] {
+        role.run(format!("REVOKE UPDATE ON {schema}.{table} FROM {name}")).await;
+        let why = refusal(Postgres::options(&role.url).schema(&schema).verify_only().connect().await);
+        assert!(why.contains(&format!("\"{table}\"")), "{why}");
+        role.run(format!("GRANT UPDATE ON {schema}.{table} TO {name}")).await;
+    }
     for options in [
         Postgres::options(&role.url).schema(&schema).verify_only(),
         // Nothing is missing, so nothing is created.
@@ -168,111 +170,5 @@ async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
     let level = sqlx::query_scalar::<_, String>("SHOW synchronous_commit");
     assert_eq!(level.fetch_one(crate::world::handler_connection(&mut txn)).await.unwrap(), "off");
     drop((txn, store));
-    role.end(&schema).await;
-}
-
-/// A schema with the migrations that every worker needs, which this role may use.
-async fn first_migration(role: &mut Role, more: &str) -> String {
-    let (schema, name) = (fresh("idem_test"), role.name.clone());
-    let [first, _, calls, _, names] = Postgres::migrations() else { panic!("there are more migrations") };
-    let sql = format!("{}; {}; {}", first.sql, calls.sql, names.sql);
-    role.run(format!(
-        "CREATE SCHEMA {schema}; SET search_path TO {schema}; {sql}; RESET search_path; \
-         GRANT USAGE {more} ON SCHEMA {schema} TO {name}; \
-         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}"
-    ))
-    .await;
-    schema
-}
-
-/// Works as a worker without an outbox does.
-async fn works(store: &Postgres) {
-    let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
-    let identity = idem_core::store::Identity {
-        handler,
-        key: idem_core::Key::of("a").unwrap(),
-        fingerprint: idem_core::Fingerprint::of(b"a"),
-    };
-    let claim = store.begin_with_claim(DEADLINE, &identity, idem_core::store::ClaimState::Processed).await;
-    let done = store.commit(claim.unwrap().0).await;
-    assert!(matches!(done, idem_core::store::CommitResult::Done), "{done:?}");
-}
-
-#[tokio::test]
-async fn a_worker_without_an_outbox_needs_no_second_migration() {
-    let Some(mut role) = Role::create().await else { return };
-    let schema = first_migration(&mut role, "").await;
-    let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".outboxes");
-    for verify in [true, false] {
-        // In the second round it may create nothing.
-        let options = Postgres::options(&role.url).schema(&schema);
-        let store = if verify { options.verify_only() } else { options }.connect().await.unwrap();
-        let mut tx = sqlx::Connection::begin(&mut role.admin).await.unwrap();
-        let refused = [
-            refusal(store.register_outbox("billing").await),
-            refusal(store.outbox("billing").stats(1).await),
-            refusal(store.outbox("billing").stage(&mut tx, [idem_core::Outgoing::new("orders", "")]).await),
-        ];
-        drop(tx);
-        for why in refused {
-            for part in [&schema, "0002_outbox.sql", "`Postgres::migrations()`", &grants, &role.name] {
-                assert!(why.contains(part), "{part} is not in {why}");
-            }
-        }
-        let why = refusal(store.call_namespace(HandlerId(1)).await);
-        let grants = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".call_namespaces TO");
-        for part in [&schema, "0005_call_namespaces.sql", "external call", "owner of idem", &grants, &role.name] {
-            assert!(why.contains(part), "{part} is not in {why}");
-        }
-        if verify {
-            works(&store).await;
-        }
-        assert_eq!(store.register("billing", &["order_paid"]).await.unwrap().len(), 1);
-    }
-    role.end(&schema).await;
-}
-
-#[tokio::test]
-async fn a_role_without_grants_on_the_outbox_starts_and_stages_nothing() {
-    let Some(mut role) = Role::create().await else { return };
-    let Some(url) = url() else { return };
-    let schema = first_migration(&mut role, "").await;
-    let owner = Postgres::options(&url).schema(&schema).connect().await.unwrap();
-    owner.register_outbox("billing").await.unwrap();
-    let store = Postgres::options(&role.url).schema(&schema).connect().await.unwrap();
-    works(&store).await;
-    let why = refusal(store.register_outbox("billing").await);
-    let cure = why.split("as its owner, run ").nth(1).unwrap().to_owned();
-    assert!(why.contains("the table \"outbox") && why.contains(&role.name), "{why}");
-    role.run(cure).await;
-    store.register_outbox("billing").await.unwrap();
-    role.end(&schema).await;
-}
-
-#[tokio::test]
-async fn of_two_services_that_migrate_the_second_starts_too() {
-    let (Some(mut role), Some(mut other)) = (Role::create().await, Role::create().await) else { return };
-    let schema = first_migration(&mut role, ", CREATE").await;
-    let name = other.name.clone();
-    other
-        .run(format!(
-            "GRANT USAGE, CREATE ON SCHEMA {schema} TO {name}; \
-             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}"
-        ))
-        .await;
-    let first = Postgres::options(&role.url).schema(&schema).connect().await.unwrap();
-    first.register_outbox("billing").await.unwrap();
-    let second = Postgres::options(&other.url).schema(&schema).connect().await.unwrap();
-    works(&second).await;
-    let why = refusal(second.register_outbox("shipping").await);
-    let cure = why.split("as its owner, run ").nth(1).unwrap().to_owned();
-    assert!(why.contains(&name), "{why}");
-    // As the first role, which owns them and no other table of the schema.
-    let mut owner = PgConnection::connect(&role.url).await.unwrap();
-    owner.execute(sqlx::raw_sql(AssertSqlSafe(cure))).await.unwrap();
-    second.register_outbox("shipping").await.unwrap();
-    drop((first, second, owner));
-    role.run(format!("DROP SCHEMA {schema} CASCADE")).await;
-    other.end(&schema).await;
     role.end(&schema).await;
 }

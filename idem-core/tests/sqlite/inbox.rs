@@ -20,7 +20,9 @@ async fn a_take_is_committed_by_itself_and_found_again_by_its_token() {
     let token = Uuid::new_v4();
     let taken = world.store.take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(2), token, LONG).await.unwrap();
     assert_eq!(taken.iter().map(|row| row.delivery.payload().as_ref()).collect::<Vec<_>>(), [b"a", b"b"]);
-    assert!(taken.iter().all(|row| row.starts == 1 && row.token == Some(token) && row.handler == "order_paid"));
+    assert!(
+        taken.iter().all(|row| row.crash_count == 1 && row.locked_by == Some(token) && row.handler == "order_paid")
+    );
     let again = world.store.rows_by_token(token).await.unwrap();
     assert_eq!(again.iter().map(|row| row.id).collect::<Vec<_>>(), taken.iter().map(|row| row.id).collect::<Vec<_>>());
     assert_eq!(
@@ -41,7 +43,7 @@ async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_c
     world
         .sql(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 89)
-             INSERT INTO idem_inbox_messages (created_at, due_at, handler_id, state, key, fingerprint, envelope, payload)
+             INSERT INTO idem_inbox_messages (created_at, run_at, handler_id, state, key, fingerprint, envelope, payload)
              SELECT 0, 1000 - i, CASE i % 3 WHEN 0 THEN {} WHEN 1 THEN {} ELSE {} END, 'scheduled',
                     CAST('k' || i AS BLOB), x'', x'', x'' FROM n",
             ids[0].0, ids[1].0, ids[2].0
@@ -71,23 +73,23 @@ async fn a_row_goes_from_ordinary_to_suspect_to_crashed() {
     assert_eq!(take(RowKind::Ordinary).await.len(), 0);
     for starts in 1..4 {
         let row = take(RowKind::Suspect).await.remove(0);
-        assert_eq!(row.starts, starts);
+        assert_eq!(row.crash_count, starts);
         assert!(world.store.count_start(&row, Duration::ZERO).await.unwrap());
     }
     assert_eq!(take(RowKind::Suspect).await.len(), 0);
     assert_eq!(due(LONG).await, DueRows::default());
     assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap().len(), 0);
 
-    world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 200000").await;
+    world.sql("UPDATE idem_inbox_messages SET run_at = run_at - 200000, locked_until = locked_until - 200000").await;
     assert!(due(LONG).await.crashed);
     assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap().len(), 1);
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
-    assert_eq!((dead[0].reason, dead[0].token), (Some(Reason::Crashed), None));
+    assert_eq!((dead[0].reason, dead[0].locked_by), (Some(Reason::Crashed), None));
 
     // A replayed row runs as a suspect: its starts are 0, and its breaks mark it.
     assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
     assert_eq!(take(RowKind::Ordinary).await.len(), 0);
-    assert_eq!(take(RowKind::Suspect).await[0].starts, 0);
+    assert_eq!(take(RowKind::Suspect).await[0].crash_count, 0);
 }
 
 #[tokio::test]
@@ -102,7 +104,7 @@ async fn ten_breaks_are_its_death_and_a_replay_has_breaks_left() {
         assert!(!world.store.record_result(&rows[0], &broke).await.unwrap(), "a result was recorded twice");
     }
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
-    assert_eq!((dead[0].reason, dead[0].starts, dead[0].breaks), (Some(Reason::BrokeConnection), 0, 10));
+    assert_eq!((dead[0].reason, dead[0].crash_count, dead[0].lost_connections), (Some(Reason::BrokeConnection), 0, 10));
     world.store.replay("billing", dead[0].id, false).await.unwrap();
     let rows =
         world.store.take(&[world.handler], RowKind::Suspect, TakeLimit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
@@ -118,7 +120,7 @@ async fn discarding_dates_the_claim_that_the_row_owned_and_no_other() {
     world
         .sql(&format!(
             "INSERT INTO idem_inbox_messages
-                 (created_at, due_at, died_at, handler_id, state, reason, key, fingerprint, envelope, payload)
+                 (created_at, run_at, died_at, handler_id, state, reason, key, fingerprint, envelope, payload)
              SELECT 0, 0, 0, {}, 'dead', reason, CAST(key AS BLOB), x'ff', x'', x''
              FROM (SELECT 'conflict' AS reason, 'waiting' AS key UNION ALL SELECT 'no key', '')",
             world.handler.0
@@ -179,7 +181,7 @@ async fn stats_count_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
         .unwrap();
     world.store("ordinary", Ok(Duration::ZERO)).await;
     world.store("dead", Err(Reason::Permanent)).await;
-    world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 5000 WHERE starts > 0 OR state = 'dead'").await;
+    world.sql("UPDATE idem_inbox_messages SET run_at = run_at - 5000, locked_until = locked_until - 5000 WHERE crash_count > 0 OR state = 'dead'").await;
     let now = stats().await;
     assert_eq!((now.scheduled, now.dead), (3, 1));
     assert!((5..60).contains(&now.oldest_due.unwrap().as_secs()), "{now:?}");

@@ -70,7 +70,7 @@ async fn a_claim_with_an_inbox_row_is_kept_and_does_not_stop_the_others() {
     world
         .sql(&format!(
             "INSERT INTO idem_inbox_messages
-                 (created_at, due_at, died_at, handler_id, state, reason, key, fingerprint, envelope, payload)
+                 (created_at, run_at, died_at, handler_id, state, reason, key, fingerprint, envelope, payload)
              SELECT 0, 0, 0, {}, 'dead', '{}', key, x'ff', x'', x'' FROM idem_processed_messages
              WHERE processed_at <= 1200",
             world.handler.0,
@@ -85,9 +85,9 @@ async fn a_claim_with_an_inbox_row_is_kept_and_does_not_stop_the_others() {
 async fn one_prunes_at_a_time_and_a_pruner_that_died_is_forgotten() {
     let world = world().await;
     old_claims(&world, 10).await;
-    world.sql("UPDATE idem_pruner SET token = x'01', until = unixepoch() * 1000 + 60000").await;
+    world.sql("UPDATE idem_pruner SET locked_by = x'01', locked_until = unixepoch() * 1000 + 60000").await;
     assert_eq!(world.store.prune().await.unwrap(), Pruned::elsewhere());
-    world.sql("UPDATE idem_pruner SET until = unixepoch() * 1000 - 60000").await;
+    world.sql("UPDATE idem_pruner SET locked_until = unixepoch() * 1000 - 60000").await;
     assert_eq!(world.store.prune().await.unwrap(), Pruned::of(10));
 }
 

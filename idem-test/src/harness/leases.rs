@@ -51,7 +51,7 @@ impl Leases {
     /// holds back; those of a process of the trial have arrived.
     pub(super) fn taken(&self, row: &mut Row, asked: Duration) {
         self.calling.fetch_add(1, SeqCst);
-        row.due_at += asked.saturating_sub(SHORT);
+        row.locked_until = row.locked_until.map(|end| end + asked.saturating_sub(SHORT));
         if let Some(after) = self.subject.asks_after(&row.handler)
             && !row.is_first_call
         {

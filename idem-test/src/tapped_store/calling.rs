@@ -81,5 +81,5 @@ pub(super) fn recorded(row: &Row, result: &CallResult) -> (&'static str, String)
 
 /// The value with the key under which the provider knows the call.
 pub(super) fn key(row: &Row) -> String {
-    row.outbound.map(|key| format!("key={key}")).unwrap_or_default()
+    row.provider_key.map(|key| format!("key={key}")).unwrap_or_default()
 }

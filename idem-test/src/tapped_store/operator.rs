@@ -46,10 +46,10 @@ impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
         &self,
         consumer: &str,
         id: i64,
-        outbound: Uuid,
+        provider_key: Uuid,
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
-        self.within.resolve(consumer, id, outbound, resolution).await
+        self.within.resolve(consumer, id, provider_key, resolution).await
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

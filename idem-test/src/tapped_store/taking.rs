@@ -56,7 +56,7 @@ fn taken(step: Step, kind: RowKind, lease: Duration, rows: &[Row]) {
     let name = if kind == RowKind::Suspect { "reserved" } else { "taken" };
     for row in rows {
         let Some(of) = Subject::of(&row.identity) else { continue };
-        let Row { starts, attempts, breaks, .. } = row;
+        let Row { crash_count: starts, attempts, lost_connections: breaks, .. } = row;
         let lease = leased(lease);
         step.also(name, of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}"));
     }
@@ -90,7 +90,7 @@ pub(super) fn recorded(row: &Row, result: &RowResult) -> (&'static str, String) 
             let dead = if next.is_err() { "yes" } else { "no" };
             ("recorded", format!("result=failed dead={dead} attempts={}", row.attempts + 1))
         }
-        RowResult::Broke { .. } => ("recorded", format!("result=broke breaks={}", row.breaks + 1)),
+        RowResult::Broke { .. } => ("recorded", format!("result=broke breaks={}", row.lost_connections + 1)),
         RowResult::GivenBack { .. } => ("given-back", String::new()),
         RowResult::Released { .. } => ("released", String::new()),
         RowResult::LeftToCall { .. } => ("left-to-call", String::new()),

@@ -15,7 +15,7 @@ impl Trace {
     /// # Errors
     /// As that.
     pub async fn replay<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<Replayed, Error> {
-        let step = if row.calls.is_some() { "call-replayed" } else { "replayed" };
+        let step = if calls(row) { "call-replayed" } else { "replayed" };
         let number = self.begin(step, row, "");
         let replayed = inbox.replay(row.id).await?;
         self.end(number, replayed == Replayed::Due);
@@ -27,7 +27,7 @@ impl Trace {
     /// # Errors
     /// As that.
     pub async fn discard<S: Store>(&self, inbox: &Inbox<S>, row: &Row) -> Result<bool, Error> {
-        let step = if row.calls.is_some() { "call-discarded" } else { "discarded" };
+        let step = if calls(row) { "call-discarded" } else { "discarded" };
         let number = self.begin(step, row, "");
         let discarded = inbox.discard(row.id).await?;
         self.end(number, discarded);
@@ -39,14 +39,14 @@ impl Trace {
     /// # Errors
     /// As that. Or it has no key for a call.
     pub async fn resolve<S: Store>(&self, inbox: &Inbox<S>, row: &Row, resolution: Resolution) -> Result<bool, Error> {
-        let outbound = row.outbound.ok_or_else(|| Error::Config("its handler makes no call".to_owned()))?;
+        let provider_key = row.provider_key.ok_or_else(|| Error::Config("its handler makes no call".to_owned()))?;
         let (step, values) = match &resolution {
             Resolution::Answer(_) => ("resolved", "by=answer"),
             Resolution::CallAgain => ("resolved", "by=call"),
             _ => ("call-discarded", ""),
         };
         let number = self.begin(step, row, values);
-        let resolved = inbox.resolve(row.id, outbound, resolution).await?;
+        let resolved = inbox.resolve(row.id, provider_key, resolution).await?;
         self.end(number, resolved);
         Ok(resolved)
     }
@@ -72,4 +72,9 @@ impl Trace {
         let mut book = self.book();
         if done { book.ends(number) } else { book.is_nothing(number) }
     }
+}
+
+/// Whether a replay takes the row back to its call phase.
+fn calls(row: &Row) -> bool {
+    row.called_at.is_some() && row.answer.is_none()
 }

@@ -104,7 +104,7 @@ impl<S: Site> Scene<S> {
     pub async fn ends_with(&self, orders: impl IntoIterator<Item = Order>, workers: Vec<Running>) -> Vec<Row> {
         let expected: BTreeSet<String> = orders.into_iter().map(|order| order.id).collect();
         self.effects(expected.len()).await;
-        let scheduled = "SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'scheduled'";
+        let scheduled = "SELECT count(*) FROM {schema}.inbox_messages WHERE state <> 'dead'";
         until("nothing waits in the inbox", || async { self.world.number(scheduled).await == 0 }).await;
         self.settled().await;
         // Not every broker counts messages that a worker holds, so the workers end first.

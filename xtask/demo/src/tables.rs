@@ -105,8 +105,8 @@ impl Tables {
 
     /// Makes messages that wait because of a lost connection due now: ten such waits take most of a minute.
     pub(crate) async fn hurry(&mut self) -> Result<()> {
-        let due = "UPDATE idem_demo.inbox_messages SET due_at = now()
-                   WHERE breaks > 0 AND token IS NULL AND state <> 'dead' AND due_at > now()";
+        let due = "UPDATE idem_demo.inbox_messages SET run_at = now()
+                   WHERE lost_connections > 0 AND locked_by IS NULL AND state <> 'dead' AND run_at > now()";
         self.rows(due, &[]).await.map(drop)
     }
 
@@ -141,9 +141,9 @@ impl Tables {
     /// Returns the rows of the inbox, by message number.
     pub(crate) async fn inbox(&mut self) -> Result<HashMap<u64, Vec<InboxRow>>> {
         let sql = "SELECT payload, reason,
-                    format('row %s: %s, %s, %s starts, %s attempts, %s breaks, seen %s times, due at %s%s: %s', id, state,
-                           coalesce(reason, 'no reason'), starts, attempts, breaks, deliveries, due_at::time(0),
-                           CASE WHEN token IS NOT NULL THEN ', taken' ELSE '' END, encode(error, 'escape'))
+                    format('row %s: %s, %s, %s starts, %s attempts, %s lost connections, seen %s times, due at %s%s: %s', id, state,
+                           coalesce(reason, 'no reason'), crash_count, attempts, lost_connections, deliveries, run_at::time(0),
+                           CASE WHEN locked_by IS NOT NULL THEN ', taken' ELSE '' END, error)
              FROM idem_demo.inbox_messages ORDER BY id";
         let rows = self.rows(sql, &[]).await?;
         let mut inbox = HashMap::<_, Vec<InboxRow>>::new();

@@ -6,10 +6,9 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::Error;
-use crate::store::tables::CALL_NAMESPACES;
 use crate::store::{
     CallAnswer, CallResult, CallRows, Caller, HandlerId, LeftCalls, RELEASED_AT_ONCE, Resolution, Row, StoreError,
-    TakenCalls, next_outbound,
+    TakenCalls, error_text, next_provider_key,
 };
 
 use super::Postgres;
@@ -39,15 +38,17 @@ impl CallRows for Postgres {
 
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         let CallResult { answer, next, error, is_attempt, is_unused, in_doubt, is_question } = result;
-        let query = self.sql().record_call.query().bind(row.id).bind(row.token).bind(i32::from(*is_attempt));
+        let query = self.sql().record_call.query().bind(row.id).bind(row.locked_by).bind(i32::from(*is_attempt));
         let query = query.bind(answer.as_ref().map(CallAnswer::as_bytes)).bind(secs(next.unwrap_or_default()));
-        let query = query.bind(next.err().map(crate::Reason::as_str)).bind(error.as_ref().map(String::as_bytes));
-        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.outbound);
+        let query = query
+            .bind(next.err().map(crate::Reason::as_str))
+            .bind(error.as_deref().map(|error| error_text(error).into_owned().into_bytes()));
+        let query = query.bind(*is_unused).bind(*in_doubt).bind(*is_question).bind(row.provider_key);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
     async fn date_call(&self, row: &Row, lease: Duration) -> Result<Option<Instant>, StoreError> {
-        let query = self.sql().date_call.query().bind(row.id).bind(row.token).bind(secs(lease));
+        let query = self.sql().date_call.query().bind(row.id).bind(row.locked_by).bind(secs(lease));
         let (dated, since) = self.ask_since(About::Nothing, query).await?;
         Ok((!dated.is_empty()).then_some(since))
     }
@@ -61,7 +62,6 @@ impl CallRows for Postgres {
     }
 
     async fn call_namespace(&self, handler: HandlerId) -> Result<Uuid, Error> {
-        self.check_optional(&CALL_NAMESPACES, &self.0.checked.call_namespaces).await?;
         let failed = |fault: StoreError| Error::database("could not register a namespace of calls", fault);
         self.namespace(handler).await.map_err(failed)
     }
@@ -78,8 +78,8 @@ impl Postgres {
     }
 
     /// Moves a taken row to its call phase, with this key, unless it has one.
-    pub(super) async fn leave_to_call(&self, row: &Row, outbound: Uuid) -> Result<bool, StoreError> {
-        let query = self.sql().leave_to_call.query().bind(row.id).bind(row.token).bind(outbound);
+    pub(super) async fn leave_to_call(&self, row: &Row, provider_key: Uuid) -> Result<bool, StoreError> {
+        let query = self.sql().leave_to_call.query().bind(row.id).bind(row.locked_by).bind(provider_key);
         Ok(!self.ask(query).await?.is_empty())
     }
 
@@ -88,15 +88,15 @@ impl Postgres {
         &self,
         consumer: &str,
         id: i64,
-        outbound: Uuid,
+        provider_key: Uuid,
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
         let resolve = || self.sql().resolve.query().bind(consumer).bind(id);
-        let next = next_outbound(outbound);
+        let next = next_provider_key(provider_key);
         let query = match resolution {
-            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(outbound).bind(next),
-            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(outbound).bind(next),
-            Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(Some(outbound)),
+            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(provider_key).bind(next),
+            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(provider_key).bind(next),
+            Resolution::Discard => self.sql().discard.query().bind(consumer).bind(id).bind(Some(provider_key)),
         };
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

@@ -29,7 +29,8 @@ pub(super) async fn server(
                      AND objid = c.oid AND deptype = 'e')),
              extract(epoch FROM now())::float8,
              current_setting('{STARTED}', true) IS DISTINCT FROM 'on'
-             OR EXISTS (SELECT FROM pg_catalog.pg_prepared_statements)"
+             OR EXISTS (SELECT FROM pg_catalog.pg_prepared_statements),
+             current_setting('server_encoding')"
     )));
     let unclear = |failure: Failure| failed("cannot read the settings of", failure.into_error());
     let rows = connection.ask(OWN, asked).await.map_err(unclear)?;
@@ -49,6 +50,7 @@ pub(super) async fn server(
         fsync: text(0)?,
         full_page_writes: text(1)?,
         synchronous_commit: connection.session().synchronous_commit.clone(),
+        encoding: text(6)?,
     };
     if let Some(why) = settings.impossible() {
         return Err(Error::Config(why));
@@ -115,6 +117,7 @@ struct Settings {
     fsync: String,
     full_page_writes: String,
     synchronous_commit: String,
+    encoding: String,
 }
 
 impl Settings {
@@ -124,7 +127,16 @@ impl Settings {
             let major = self.version / 10_000;
             return Some(format!("the server is PostgreSQL {major}, and idem needs 15 or newer: upgrade the server"));
         }
-        self.standby.then(|| "the server is a standby, which takes no writes: connect to the primary".to_owned())
+        if self.standby {
+            return Some("the server is a standby, which takes no writes: connect to the primary".to_owned());
+        }
+        (self.encoding != "UTF8").then(|| {
+            format!(
+                "the encoding of the database is {}, in which not every error and header can be stored: use a database that was \
+                 created with ENCODING 'UTF8'",
+                self.encoding
+            )
+        })
     }
 
     /// Returns the settings that may lose a reported commit (PostgreSQL manual, 20.5.1), each with its fix.
@@ -155,7 +167,8 @@ mod tests {
     fn sound() -> Settings {
         let on = || "on".to_owned();
         let (fsync, full_page_writes, synchronous_commit) = (on(), on(), on());
-        Settings { version: 150_018, standby: false, fsync, full_page_writes, synchronous_commit }
+        let encoding = "UTF8".to_owned();
+        Settings { version: 150_018, standby: false, fsync, full_page_writes, synchronous_commit, encoding }
     }
 
     #[test]
@@ -181,10 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn an_old_server_and_a_standby_cannot_be_used() {
+    fn an_old_server_a_standby_and_another_encoding_cannot_be_used() {
         let old = Settings { version: 140_019, ..sound() }.impossible().unwrap();
         assert!(old.contains("PostgreSQL 14") && old.contains("upgrade"), "{old}");
         let standby = Settings { standby: true, ..sound() }.impossible().unwrap();
         assert!(standby.contains("primary"), "{standby}");
+        let latin = Settings { encoding: "LATIN1".to_owned(), ..sound() }.impossible().unwrap();
+        assert!(latin.contains("LATIN1") && latin.contains("ENCODING 'UTF8'"), "{latin}");
     }
 }

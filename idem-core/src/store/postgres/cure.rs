@@ -1,7 +1,5 @@
 //! Texts for errors about tables that are not as idem created them, or that a role may not use.
 
-use crate::store::tables::Table;
-
 use super::statement::quoted;
 
 /// How to create what is missing.
@@ -20,11 +18,4 @@ pub(super) fn grants(schema: &str, role: &str) -> String {
         "GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO \
          {role}"
     )
-}
-
-/// The privileges on tables that only some workers use. They are named, since all tables of a schema may have several
-/// owners.
-pub(super) fn grants_on(tables: &[Table], schema: &str, role: &str) -> String {
-    let tables: Vec<_> = tables.iter().map(|(table, _)| format!("{}.{table}", quoted(schema))).collect();
-    format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}", tables.join(", "), quoted(role))
 }

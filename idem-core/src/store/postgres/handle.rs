@@ -15,7 +15,6 @@ use crate::store::names::Names;
 use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
 
 use super::answer::About;
-use super::checked::Checked;
 use super::pool::Pool;
 use super::sql::Statements;
 
@@ -51,7 +50,6 @@ pub(super) struct Inner {
     /// Rows that an application has used in transactions of its own.
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
-    pub(super) checked: Checked,
     pub(super) clock: Clock,
 }
 

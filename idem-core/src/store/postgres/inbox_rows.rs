@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::store::{
     CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult,
-    StoreError, TakeLimit, envelope,
+    StoreError, TakeLimit, envelope, error_text,
 };
 
 use super::answer::About;
@@ -28,9 +28,10 @@ impl InboxRows for Postgres {
         let query = self.sql().insert.query().bind(row.identity.handler.0);
         let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
-        let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
-        let query = query.bind(-i32::from(row.calls)).bind(row.outbound).bind(row.answer.map(CallAnswer::as_bytes));
-        let query = query.bind(row.call_name).bind(row.called_at.map(rows::micros));
+        let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason);
+        let query = query.bind(error_text(row.error).as_bytes().to_vec());
+        let query = query.bind(row.provider_key).bind(row.answer.map(CallAnswer::as_bytes));
+        let query = query.bind(row.call_name).bind(row.called_at.map(rows::micros)).bind(row.calls);
         let rows = txn.ask_payloads(query).await?;
         let row = rows.first().ok_or_else(many::not_stored)?;
         Ok(row.try_get(0)?)
@@ -41,7 +42,7 @@ impl InboxRows for Postgres {
     }
 
     async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
-        txn.ask(self.sql().set_error.query().bind(id).bind(error.as_bytes())).await.map(drop)
+        txn.ask(self.sql().set_error.query().bind(id).bind(error_text(error).as_bytes())).await.map(drop)
     }
 
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
@@ -55,7 +56,7 @@ impl InboxRows for Postgres {
 
     async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
         let lock_timeout = txn.lock_timeout();
-        let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.token).bind(lock_timeout)).await?;
+        let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.locked_by).bind(lock_timeout)).await?;
         if let Some(answer) = rows.first() {
             txn.guard(answer.try_get(0)?, Some((row.identity.handler, row.identity.key.clone())));
         }
@@ -67,7 +68,7 @@ impl InboxRows for Postgres {
     }
 
     async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-        Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.token)).await?.is_empty())
+        Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.locked_by)).await?.is_empty())
     }
 
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
@@ -107,11 +108,11 @@ impl InboxRows for Postgres {
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts, 1, lease).await
+        self.set_starts(row, row.crash_count, 1, lease).await
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts.saturating_sub(1), 0, lease).await
+        self.set_starts(row, row.crash_count.saturating_sub(1), 0, lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -123,8 +124,8 @@ impl InboxRows for Postgres {
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
-        if let RowResult::LeftToCall { outbound } = result {
-            return self.leave_to_call(row, *outbound).await;
+        if let RowResult::LeftToCall { provider_key } = result {
+            return self.leave_to_call(row, *provider_key).await;
         }
         let (attempts, starts, breaks) = match result {
             RowResult::Failed { .. } => (1, 0, 0),
@@ -143,9 +144,13 @@ impl InboxRows for Postgres {
             RowResult::LeftToCall { .. } => (None, None, None),
         };
         let query =
-            self.sql().record_result.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
-        let reserved = matches!(result, RowResult::Released { .. }).then(|| number(row.starts));
-        let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
+            self.sql().record_result.query().bind(row.id).bind(row.locked_by).bind(attempts).bind(starts).bind(breaks);
+        let reserved = matches!(result, RowResult::Released { .. }).then(|| number(row.crash_count));
+        let query = query
+            .bind(due.map(secs))
+            .bind(reason)
+            .bind(error.map(|error| error_text(error).into_owned().into_bytes()))
+            .bind(reserved);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
@@ -169,7 +174,7 @@ impl InboxRows for Postgres {
 
 impl Postgres {
     async fn set_starts(&self, row: &Row, reserved: u32, begun: u32, lease: Duration) -> Result<bool, StoreError> {
-        let query = self.sql().set_starts.query().bind(row.id).bind(row.token);
+        let query = self.sql().set_starts.query().bind(row.id).bind(row.locked_by);
         Ok(!self.ask(query.bind(number(reserved)).bind(secs(lease)).bind(number(begun))).await?.is_empty())
     }
 }

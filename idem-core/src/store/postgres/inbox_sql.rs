@@ -8,7 +8,7 @@ use super::rows::COLUMNS;
 /// Deleting the row locks it, so that other takers skip it while the handler runs.
 pub(super) const START: &str = "
     WITH gone AS (
-        DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING handler_id, key
+        DELETE FROM {schema}.inbox_messages WHERE id = $1 AND locked_by = $2 RETURNING handler_id, key
     ), dated AS (
         UPDATE {schema}.processed_messages AS claim SET processed_at = now() FROM gone
         WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
@@ -16,24 +16,33 @@ pub(super) const START: &str = "
     SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
 
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
-pub(super) const ORDINARY: &str = "i.state = 'scheduled' AND i.starts = 0 AND i.breaks <= 1";
+pub(super) const ORDINARY: &str =
+    "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
 /// The predicate of the index of rows that may have ended a process or a connection, without the rows that are to be
 /// dead-lettered as crashed.
-pub(super) const SUSPECT: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts < 4";
-const CRASHED: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
+pub(super) const SUSPECT: &str =
+    "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count < 4";
+const CRASHED: &str =
+    "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count >= 4";
 const _: () = assert!(MAX_STARTS == 4);
+
+/// When a worker may have the row: the column of the indexes. That of a row that another one has locked is the end of its lease.
+pub(super) const DUE: &str = "coalesce(i.locked_until, i.run_at)";
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
-        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error,
-         starts, outbound, answer, call_name, called_at)
-    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'scheduled' ELSE 'dead' END,
-            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9, $10, $11, $12,
-            $13, timestamptz 'epoch' + $14::bigint * interval '1 microsecond')
+        (handler_id, key, fingerprint, payload, envelope, attempts, state, run_at, reason, died_at, error,
+         provider_key, answer, call_name, called_at)
+    VALUES ($1, $2, $3, $4, pg_catalog.convert_from($5, 'UTF8')::pg_catalog.json, $6,
+            CASE WHEN $8::text IS NOT NULL THEN 'dead' WHEN $14 THEN 'calling' ELSE 'scheduled' END,
+            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END,
+            pg_catalog.convert_from($9, 'UTF8'), $10, $11, $12,
+            timestamptz 'epoch' + $13::bigint * interval '1 microsecond')
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
 
-pub(super) const SET_ERROR: &str = "UPDATE {schema}.inbox_messages SET error = $2 WHERE id = $1";
+pub(super) const SET_ERROR: &str =
+    "UPDATE {schema}.inbox_messages SET error = pg_catalog.convert_from($2, 'UTF8') WHERE id = $1";
 
 /// A scheduled row is left alone, and so is never waited for.
 pub(super) const COUNT_DUPLICATE: &str = "
@@ -41,83 +50,84 @@ pub(super) const COUNT_DUPLICATE: &str = "
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'dead'";
 
 pub(super) const REMOVE: &str = "
-    DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
+    DELETE FROM {schema}.inbox_messages WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 /// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
 /// the reason if dead, $9 the starts of a reservation that is released. There is one fewer if its former holder has given
 /// its own start back since.
 pub(super) fn record_result() -> String {
     let reason = format!(
-        "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",
+        "coalesce($7::text, CASE WHEN $5 > 0 AND lost_connections + $5 >= {MAX_BREAKS} THEN '{}' END)",
         Reason::BrokeConnection
     );
     format!(
         "UPDATE {{schema}}.inbox_messages SET
-            token = NULL,
+            locked_by = NULL,
+            locked_until = NULL,
             attempts = attempts + $3,
-            starts = CASE
-                WHEN $9 IS NOT NULL THEN least(starts, $9)
+            crash_count = CASE
+                WHEN $9 IS NOT NULL THEN least(crash_count, $9)
                 WHEN $3 > 0 THEN 0
-                ELSE greatest(starts - $4, 0)
+                ELSE greatest(crash_count - $4, 0)
             END,
-            breaks = CASE WHEN $3 > 0 THEN 0 ELSE breaks + $5 END,
-            due_at = coalesce(now() + $6::float8 * interval '1 second', due_at),
+            lost_connections = CASE WHEN $3 > 0 THEN 0 ELSE lost_connections + $5 END,
+            run_at = coalesce(now() + $6::float8 * interval '1 second', run_at),
             reason = {reason},
             state = CASE WHEN {reason} IS NULL THEN 'scheduled' ELSE 'dead' END,
             died_at = CASE WHEN {reason} IS NOT NULL THEN now() END,
-            error = coalesce($8, error)
-        WHERE id = $1 AND token = $2 RETURNING 1"
+            error = coalesce(pg_catalog.convert_from($8, 'UTF8'), error)
+        WHERE id = $1 AND locked_by = $2 RETURNING 1"
     )
 }
 
 pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
-    WHERE handler_id = $1 AND key = $2 AND state = 'scheduled'";
+    WHERE handler_id = $1 AND key = $2 AND state <> 'dead'";
 
 /// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
 /// back since.
 pub(super) const SET_STARTS: &str = "
-    UPDATE {schema}.inbox_messages SET starts = least(starts, $3) + $5, due_at = now() + $4::float8 * interval '1 second'
-    WHERE id = $1 AND token = $2 RETURNING 1";
+    UPDATE {schema}.inbox_messages 
+    SET crash_count = least(crash_count, $3) + $5, locked_until = now() + $4::float8 * interval '1 second'
+    WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 pub(super) const EXTEND: &str = "
     WITH held AS MATERIALIZED (
-        SELECT id FROM {schema}.inbox_messages WHERE id = ANY($1) AND token = $2 FOR UPDATE SKIP LOCKED
+        SELECT id FROM {schema}.inbox_messages WHERE id = ANY($1) AND locked_by = $2 FOR UPDATE SKIP LOCKED
     )
-    UPDATE {schema}.inbox_messages AS i SET due_at = now() + $3::float8 * interval '1 second'
+    UPDATE {schema}.inbox_messages AS i SET locked_until = now() + $3::float8 * interval '1 second'
     FROM held WHERE i.id = held.id";
 
 pub(super) const REFUND_START: &str = "
-    UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1 AND starts > 0";
+    UPDATE {schema}.inbox_messages SET crash_count = greatest(crash_count - 1, 0)
+    WHERE id = $1 AND crash_count > 0 AND state <> 'calling'";
 
 /// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are
 /// locked while they are searched: running rows are skipped and do not count against the limit. Materialized, since a
 /// limit that is evaluated again for each joined row takes more rows than it allows. The lengths of payloads are known
 /// without reading them (octet_length of a value that is stored out of line reads its pointer).
 ///
-/// A row that has the answer of a call is taken only by versions that know of it, which write `called_by`.
-///
 /// $6 bounds how far back the search goes: under an old snapshot the index keeps an entry for each row that was taken
 /// since, and a search from the oldest entry steps over all of them.
 pub(super) fn take(which: &str, starts: u32) -> String {
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id, found.due_at, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
-                SELECT i.id, i.due_at, octet_length(i.payload) + octet_length(i.envelope) AS bytes
+            SELECT found.id, found.due, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
+                SELECT i.id, {DUE} AS due, octet_length(i.payload) + octet_length(i.envelope::text) AS bytes
                 FROM {{schema}}.inbox_messages AS i
-                WHERE i.handler_id = handler.id AND {which} AND i.due_at <= now()
-                  AND i.due_at >= now() - $6::float8 * interval '1 second'
-                ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
-            ) AS found ORDER BY found.due_at LIMIT $2
+                WHERE i.handler_id = handler.id AND {which} AND {DUE} <= now()
+                  AND {DUE} >= now() - $6::float8 * interval '1 second'
+                ORDER BY {DUE} LIMIT $2 FOR UPDATE SKIP LOCKED
+            ) AS found ORDER BY found.due LIMIT $2
         ), fit AS MATERIALIZED (
-            SELECT id, due_at, sum(bytes) OVER (ORDER BY due_at, id) - bytes AS before FROM due
+            SELECT id, due, sum(bytes) OVER (ORDER BY due, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET starts = i.starts + {starts}, token = $3, due_at = now() + $4::float8 * interval '1 second',
-            called_by = CASE WHEN i.answer IS NULL THEN i.called_by ELSE $3 END
+        SET state = 'running', crash_count = i.crash_count + {starts}, locked_by = $3,
+            locked_until = now() + $4::float8 * interval '1 second'
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
-        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due_at) * 1000000)::bigint"
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint"
     )
 }
 
@@ -125,27 +135,28 @@ pub(super) fn take(which: &str, starts: u32) -> String {
 pub(super) fn rows_by_token() -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.token = $1 ORDER BY i.id"
+        WHERE i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.locked_by = $1
+        ORDER BY i.id"
     )
 }
 
 /// A running row looks due once its lease has expired, but is not pending work: it is locked, and skipped.
 pub(super) fn poll_due() -> String {
-    let back = |seconds: &str| format!("i.due_at >= now() - {seconds} * interval '1 second'");
+    let back = |seconds: &str| format!("{DUE} >= now() - {seconds} * interval '1 second'");
     let any = |which: &str, due: &str, lock: &str| {
         format!(
             "EXISTS (SELECT FROM unnest($1::int[]) AS handler (id), LATERAL (
                 SELECT i.id FROM {{schema}}.inbox_messages AS i
-                WHERE i.handler_id = handler.id AND {which} AND {due} ORDER BY i.due_at LIMIT 1 {lock}) AS found)"
+                WHERE i.handler_id = handler.id AND {which} AND {due} ORDER BY {DUE} LIMIT 1 {lock}) AS found)"
         )
     };
     format!(
         "SELECT {}, {}, {}",
-        any(ORDINARY, &format!("i.due_at <= now() AND {}", back("$3::float8")), ""),
-        any(SUSPECT, &format!("i.due_at <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
+        any(ORDINARY, &format!("{DUE} <= now() AND {}", back("$3::float8")), ""),
+        any(SUSPECT, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(
             CRASHED,
-            &format!("i.due_at < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
+            &format!("{DUE} < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
             "FOR KEY SHARE SKIP LOCKED"
         ),
     )
@@ -155,12 +166,12 @@ pub(super) fn dead_letter_crashed() -> String {
     format!(
         "WITH over AS MATERIALIZED (
             SELECT i.id FROM {{schema}}.inbox_messages AS i
-            WHERE i.handler_id = ANY($1) AND {CRASHED} AND i.due_at < now() - $2::float8 * interval '1 second'
+            WHERE i.handler_id = ANY($1) AND {CRASHED} AND {DUE} < now() - $2::float8 * interval '1 second'
             LIMIT {CRASHED_AT_ONCE} FOR UPDATE SKIP LOCKED
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET state = 'dead', reason = '{}', died_at = now(), token = NULL, error = '{}'::bytea
-            || CASE WHEN i.error = '' THEN '' ELSE '; the error of its last attempt: '::bytea || i.error END
+        SET state = 'dead', reason = '{}', died_at = now(), locked_by = NULL, locked_until = NULL, error = '{}'
+            || CASE WHEN i.error = '' THEN '' ELSE '; the error of its last attempt: ' || i.error END
         FROM over, {{schema}}.handlers AS h WHERE i.id = over.id AND h.id = i.handler_id RETURNING {COLUMNS}",
         Reason::Crashed,
         store::CRASHED

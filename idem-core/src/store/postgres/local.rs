@@ -64,7 +64,7 @@ impl Local {
             array(&|row| bytes(&row.envelope)),
             bytes(LOCAL_CONFLICT.as_bytes()),
             format!("'{lock_wait}'"),
-            array(&|row| match row.message.outbound {
+            array(&|row| match row.message.provider_key {
                 Some(key) => format!("'{key}'::pg_catalog.uuid"),
                 None => "NULL::pg_catalog.uuid".to_owned(),
             }),
@@ -82,7 +82,7 @@ impl Local {
         let query = query.bind(all(rows, |row| row.message.delivery.payload().to_vec()));
         let query = query.bind(all(rows, |row| row.envelope.clone()));
         let query = query.bind(LOCAL_CONFLICT.as_bytes()).bind(lock_wait.to_string());
-        query.bind(all(rows, |row| row.message.outbound))
+        query.bind(all(rows, |row| row.message.provider_key))
     }
 }
 

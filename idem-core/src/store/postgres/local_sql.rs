@@ -24,7 +24,7 @@ pub(super) fn stage() -> String {
         SELECT new.*
         FROM unnest($1::pg_catalog.int4[], $2::pg_catalog.bytea[], $3::pg_catalog.bytea[], $4::pg_catalog.bytea[],
                     $5::pg_catalog.bytea[], $8::pg_catalog.uuid[])
-            WITH ORDINALITY AS new (handler_id, key, fingerprint, payload, envelope, outbound, place)
+            WITH ORDINALITY AS new (handler_id, key, fingerprint, payload, envelope, provider_key, place)
         WHERE (SELECT pg_catalog.set_config('lock_timeout', $7, true) FROM left_behind) IS NOT NULL
     ), first AS MATERIALIZED (
         SELECT DISTINCT ON (handler_id, key) handler_id, key, fingerprint FROM new ORDER BY handler_id, key, place
@@ -54,11 +54,13 @@ pub(super) fn stage() -> String {
                               AND pg_catalog.substr(known.fingerprint, 17) = pg_catalog.substr(new.fingerprint, 17)
     ), stored AS (
         INSERT INTO {{schema}}.inbox_messages AS i
-            (handler_id, key, fingerprint, payload, envelope, state, due_at, reason, died_at, error, outbound)
-        SELECT handler_id, key, fingerprint, payload, envelope, CASE WHEN dead THEN 'dead' ELSE 'scheduled' END,
+            (handler_id, key, fingerprint, payload, envelope, state, run_at, reason, died_at, error, provider_key)
+        SELECT handler_id, key, fingerprint, payload, pg_catalog.convert_from(envelope, 'UTF8')::pg_catalog.json,
+               CASE WHEN dead THEN 'dead' ELSE 'scheduled' END,
                pg_catalog.clock_timestamp(), CASE WHEN dead THEN '{conflict}' END,
-               CASE WHEN dead THEN pg_catalog.clock_timestamp() END, CASE WHEN dead THEN $6::pg_catalog.bytea ELSE '' END,
-               CASE WHEN NOT dead THEN outbound END
+               CASE WHEN dead THEN pg_catalog.clock_timestamp() END,
+               CASE WHEN dead THEN pg_catalog.convert_from($6::pg_catalog.bytea, 'UTF8') ELSE '' END,
+               CASE WHEN NOT dead THEN provider_key END
         FROM wanted ORDER BY handler_id, key, place
         ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
         RETURNING 1

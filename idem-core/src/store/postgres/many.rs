@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 
 use crate::Fingerprint;
-use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, Row, StoreError, envelope};
+use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, Row, StoreError, envelope, error_text};
 
 use super::rows::{duration, number, secs, time};
 use super::statement::Statement;
@@ -103,7 +103,7 @@ pub(super) async fn count_duplicates(
 pub(super) async fn start_many(store: &Postgres, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
     let lock_timeout = txn.lock_timeout();
     let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
-    let tokens = rows.iter().map(|row| row.token).collect::<Vec<_>>();
+    let tokens = rows.iter().map(|row| row.locked_by).collect::<Vec<_>>();
     let found = txn.ask(store.sql().start_many.query().bind(&ids).bind(&tokens).bind(lock_timeout)).await?;
     let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
     let started: Vec<i64> = found.try_get(0)?;
@@ -122,12 +122,13 @@ pub(super) async fn insert_many(store: &Postgres, txn: &mut Txn, rows: &[NewRow<
     let attempts = rows.iter().map(|row| number(row.attempts)).collect::<Vec<_>>();
     let due = rows.iter().map(|row| secs(row.state.unwrap_or(Duration::ZERO))).collect::<Vec<_>>();
     let reasons = rows.iter().map(|row| row.state.err().map(crate::Reason::as_str)).collect::<Vec<_>>();
-    let errors = rows.iter().map(|row| row.error.as_bytes()).collect::<Vec<_>>();
-    let starts = rows.iter().map(|row| -i32::from(row.calls)).collect::<Vec<_>>();
-    let outbound = rows.iter().map(|row| row.outbound).collect::<Vec<_>>();
+    let errors = rows.iter().map(|row| error_text(row.error).into_owned().into_bytes()).collect::<Vec<_>>();
+    let calls = rows.iter().map(|row| row.calls).collect::<Vec<_>>();
+    let provider_key = rows.iter().map(|row| row.provider_key).collect::<Vec<_>>();
     let query =
         store.sql().insert_many.query().bind(handlers).bind(keys).bind(fingerprints(&identities)).bind(payloads);
-    let query = query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors).bind(starts).bind(outbound);
+    let query =
+        query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors).bind(calls).bind(provider_key);
     let stored = txn.ask_payloads(query).await?.len();
     if stored == rows.len() { Ok(()) } else { Err(not_stored()) }
 }

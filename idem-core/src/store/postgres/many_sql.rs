@@ -80,8 +80,8 @@ pub(super) fn unlocked_claims() -> String {
 /// As the start of one row.
 pub(super) const START: &str = "
     WITH gone AS (
-        DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, token)
-        WHERE i.id = ours.id AND i.token = ours.token RETURNING i.id, i.handler_id, i.key
+        DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
+        WHERE i.id = ours.id AND i.locked_by = ours.locked_by RETURNING i.id, i.handler_id, i.key
     ), dated AS (
         UPDATE {schema}.processed_messages AS claim
         SET processed_at = now(),
@@ -94,15 +94,16 @@ pub(super) const START: &str = "
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
-        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error, starts,
-         outbound)
-    SELECT new.handler_id, new.key, new.fingerprint, new.payload, new.envelope, new.attempts,
-           CASE WHEN new.reason IS NULL THEN 'scheduled' ELSE 'dead' END, now() + new.due * interval '1 second',
-           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, new.error, new.starts,
-           new.outbound
+        (handler_id, key, fingerprint, payload, envelope, attempts, state, run_at, reason, died_at, error, provider_key)
+    SELECT new.handler_id, new.key, new.fingerprint, new.payload,
+           pg_catalog.convert_from(new.envelope, 'UTF8')::pg_catalog.json, new.attempts,
+           CASE WHEN new.reason IS NOT NULL THEN 'dead' WHEN new.calls THEN 'calling' ELSE 'scheduled' END,
+           now() + new.due * interval '1 second',
+           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, pg_catalog.convert_from(new.error, 'UTF8'),
+           new.provider_key
     FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::float8[], $8::text[],
-                $9::bytea[], $10::int[], $11::uuid[])
-        AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, starts, outbound)
+                $9::bytea[], $10::boolean[], $11::uuid[])
+        AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, calls, provider_key)
     ORDER BY new.handler_id, new.key, new.fingerprint
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING 1";

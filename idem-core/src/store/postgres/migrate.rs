@@ -16,38 +16,23 @@ use super::cure::{CURE, grants, place};
 use super::limits::OWN;
 use super::statement::quoted;
 
-/// All migrations, in order; no file has the number 3. The files write the ledger themselves, so that they can be run by
-/// hand. Old and new versions of idem run side by side during a rolling deploy, so each migration keeps the previous
-/// version working, and records that in the ledger (`supports`).
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "0001_claims_and_inbox.sql",
-        sql: include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "0002_outbox.sql",
-        sql: include_str!("../../../migrations/postgres/0002_outbox.sql"),
-    },
-    Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/postgres/0004_calls.sql") },
-    Migration {
-        version: 5,
-        name: "0005_call_namespaces.sql",
-        sql: include_str!("../../../migrations/postgres/0005_call_namespaces.sql"),
-    },
-    Migration {
-        version: 6,
-        name: "0006_former_names.sql",
-        sql: include_str!("../../../migrations/postgres/0006_former_names.sql"),
-    },
-];
+/// All migrations, in order. The files write the ledger themselves, so that they can be run by hand. Old and new versions of
+/// idem run side by side during a rolling deploy, so a migration either keeps the previous version working, or records in the
+/// ledger (`supports`) that it does not.
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_tables.sql",
+    sql: include_str!("../../../migrations/postgres/0001_tables.sql"),
+}];
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The SQLSTATE of a missing privilege.
 const DENIED: &str = "42501";
+
+/// Those of a name that a table, an index or a function has already.
+const TAKEN: [&str; 2] = ["42P07", "42723"];
 
 /// Runs the missing migrations as this role, or returns an error that names them.
 pub(super) async fn run(
@@ -60,10 +45,14 @@ pub(super) async fn run(
     let explain = |failure: Failure| match failure.code() {
         Some(DENIED) => Error::Config(format!(
             "the role {role:?} may not create idem's tables in the schema {schema:?} ({}): run the SQL of \
-             `Postgres::migrations()` as a role that may, and that owns idem's other tables (the comment at the top of the SQL \
-             shows the command), then {}; and connect with `.verify_only()`",
+             `Postgres::migrations()` as a role that may (the comment at the top of the SQL shows the command), then {}; and connect with `.verify_only()`",
             failure.into_error(),
             grants(schema, role)
+        )),
+        Some(code) if TAKEN.contains(&code) => Error::Config(format!(
+            "the schema {schema:?} has a table of another origin under a name of idem's ({}): give the store a schema of its own, \
+             `.schema(..)`, or rename that table and start again",
+            failure.into_error()
         )),
         // An undefined column, which can only be one of the ledger's.
         Some("42703") => tables::lacks(
@@ -88,14 +77,6 @@ pub(super) async fn run(
         return Ok(());
     }
     if verify_only {
-        if missing.iter().all(Migration::is_optional) {
-            for (file, needed_by) in
-                missing.iter().filter_map(|migration| Some((migration.name, migration.needed_by()?)))
-            {
-                tracing::debug!(schema, file, "its tables are missing; only {needed_by} needs them");
-            }
-            return Ok(());
-        }
         let files = missing.iter().map(|migration| migration.name).collect::<Vec<_>>().join(", ");
         return Err(Error::Config(format!(
             "the schema {schema:?} lacks {files}: run the SQL of `Postgres::migrations()` as a role that may create \
@@ -130,42 +111,12 @@ async fn create(connection: &mut Connection, schema: &str) -> Result<(), Failure
 /// Runs the missing migrations, and commits.
 async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
-    for migration in missing {
+    for Migration { name, sql, .. } in missing {
         connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
-        let file = migration.name;
-        match migration.needed_by() {
-            Some(needed_by) => apply_optional(connection, schema, migration, needed_by).await?,
-            None => {
-                connection.ask(PATIENCE, sqlx::raw_sql(migration.sql)).await?;
-                tracing::info!(schema, file, "migrated");
-            }
-        }
+        connection.ask(PATIENCE, sqlx::raw_sql(sql)).await?;
+        tracing::info!(schema, file = name, "migrated");
     }
     connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
-    Ok(())
-}
-
-/// Runs a migration that most workers do without. If the server refuses it, because the role may create nothing, because a
-/// table of the application has the name, or because a table to which it refers is in use for too long, nothing of it
-/// remains, and the other migrations stand.
-async fn apply_optional(
-    connection: &mut Connection,
-    schema: &str,
-    migration: Migration,
-    needed_by: &str,
-) -> Result<(), Failure> {
-    let file = migration.name;
-    connection.ask(OWN, sqlx::raw_sql("SAVEPOINT idem_optional")).await?;
-    match connection.ask(PATIENCE, sqlx::raw_sql(migration.sql)).await {
-        Ok(_) => tracing::info!(schema, file, "migrated"),
-        Err(Failure::Lost(error)) => return Err(Failure::Lost(error)),
-        Err(refused) => {
-            connection.ask(OWN, sqlx::raw_sql("ROLLBACK TO SAVEPOINT idem_optional")).await?;
-            connection.clear_failure();
-            let error = crate::error::text(refused.into_error().as_ref());
-            tracing::info!(schema, file, error, "its tables were not created; only {needed_by} needs them");
-        }
-    }
     Ok(())
 }
 
@@ -180,8 +131,7 @@ async fn look(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>,
 /// Returns the migrations that the ledger lacks. Unknown migrations in the ledger come from a newer version, which has
 /// to support this one.
 fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error> {
-    let latest = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
-    ledger::check(&place(schema), latest, &applied)?;
+    ledger::check(&place(schema), MIGRATIONS, &applied)?;
     let is_there = |migration: &&Migration| applied.iter().any(|applied| applied.version == migration.version);
     Ok(MIGRATIONS.iter().filter(|migration| !is_there(migration)).copied().collect())
 }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `handle` | what all the files share: the pool and the statements |
 //! | `options` | how a store is opened |
-//! | `check`, `trigger` | settings that would lose messages; the triggers, without which a message could be lost or paid for twice |
-//! | `migrate`, `tables`, `optional_tables`, `checked`, `cure` | the tables, and errors about them |
+//! | `check`, `trigger` | settings that would lose messages; the trigger, without which a batch could |
+//! | `migrate`, `tables`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
@@ -34,7 +34,6 @@ mod begin_sql;
 mod calls;
 mod calls_sql;
 mod check;
-mod checked;
 mod claims;
 mod claims_sql;
 mod clean;
@@ -55,7 +54,6 @@ mod many_sql;
 mod migrate;
 mod operator;
 mod operator_sql;
-mod optional_tables;
 mod options;
 mod outbox;
 mod outbox_sql;

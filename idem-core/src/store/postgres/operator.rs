@@ -71,10 +71,10 @@ impl Operator for Postgres {
         &self,
         consumer: &str,
         id: i64,
-        outbound: Uuid,
+        provider_key: Uuid,
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
-        self.resolve_call(consumer, id, outbound, resolution).await
+        self.resolve_call(consumer, id, provider_key, resolution).await
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

@@ -5,15 +5,16 @@ use crate::Reason;
 use super::rows::COLUMNS;
 
 pub(super) const STATS: &str = "
-    SELECT count(*) FILTER (WHERE state = 'scheduled'), count(*) FILTER (WHERE state = 'dead'),
-           (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'scheduled' AND due_at <= now())) * 1000000)::bigint
+    SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead'),
+           (extract(epoch FROM now() - min(coalesce(locked_until, run_at)) FILTER (
+               WHERE state <> 'dead' AND coalesce(locked_until, run_at) <= now())) * 1000000)::bigint
     FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
 
-/// The state is a literal in the text, so that the planner can use the index of dead rows.
-pub(super) fn list(state: &str) -> String {
+/// The condition is in the text, so that the planner can use the index of dead rows.
+pub(super) fn list(which: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE h.consumer = $1 AND i.state = '{state}' AND i.id < coalesce($2, 9223372036854775807)
+        WHERE h.consumer = $1 AND i.{which} AND i.id < coalesce($2, 9223372036854775807)
           AND ($3::text IS NULL OR h.name = $3 OR EXISTS (
               SELECT FROM {{schema}}.former_names AS f WHERE f.handler_id = h.id AND f.name = $3)) AND ($4::text IS NULL OR i.reason = $4)
           AND ($6::bytea[] IS NULL OR i.key = ANY($6))
@@ -38,10 +39,11 @@ pub(super) fn replay() -> String {
             WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET state = 'scheduled', died_at = NULL, reason = NULL, token = NULL, attempts = 0, asked_at = NULL,
-                due_at = CASE WHEN {CALLS} THEN greatest(i.due_at, now()) ELSE now() END,
-                starts = CASE WHEN {CALLS} THEN -1 ELSE 0 END,
-                breaks = CASE WHEN NOT ({CALLS}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
+            SET state = CASE WHEN {CALLS} THEN 'calling' ELSE 'scheduled' END,
+                died_at = NULL, reason = NULL, locked_by = NULL, locked_until = NULL, crash_count = 0,
+                attempts = 0, asked_at = NULL,
+                run_at = CASE WHEN {CALLS} THEN greatest(i.locked_until, i.run_at, now()) ELSE now() END,
+                lost_connections = CASE WHEN NOT ({CALLS}) AND found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
             FROM found WHERE i.id = found.id AND found.reason NOT IN ('{}', '{}') AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )
         SELECT reason FROM found",
@@ -68,8 +70,8 @@ pub(super) fn replay_as() -> String {
             ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
         ), moved AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET key = $3, state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
-                breaks = 0
+            SET key = $3, state = 'scheduled', run_at = now(), died_at = NULL, reason = NULL, locked_by = NULL,
+                locked_until = NULL, crash_count = 0, lost_connections = 0
             FROM found, claimed WHERE i.id = found.id RETURNING 1
         )
         SELECT EXISTS (SELECT FROM moved) FROM found",
@@ -86,7 +88,7 @@ pub(super) fn discard() -> String {
         "WITH gone AS (
             DELETE FROM {{schema}}.inbox_messages AS i USING {{schema}}.handlers AS h
             WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead'
-              AND CASE WHEN $3::uuid IS NOT NULL THEN i.outbound = $3 ELSE i.called_at IS NULL AND i.answer IS NULL END
+              AND CASE WHEN $3::uuid IS NOT NULL THEN i.provider_key = $3 ELSE i.called_at IS NULL AND i.answer IS NULL END
             RETURNING i.handler_id, i.key, i.reason
         ), dated AS (
             UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM gone

@@ -295,7 +295,6 @@ impl PostgresOptions {
             long: tokio::sync::Semaphore::new(long_statements(self.connections).unwrap_or(1)),
             handlers: Default::default(),
             outboxes: Default::default(),
-            checked: Default::default(),
             clock,
         })))
     }

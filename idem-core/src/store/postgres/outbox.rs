@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use crate::Error;
 use crate::outbox::{Bell, LANES, StagedMessage};
-use crate::store::tables::OUTBOX;
 use crate::store::{
     DeadOutgoing, LaneLeases, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
     PublishFailure, RowRef, StoreError, number,
@@ -20,7 +19,6 @@ use super::{Postgres, Txn};
 
 impl OutboxRows for Postgres {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
-        self.check_optional(&OUTBOX, &self.0.checked.outbox).await?;
         let registered = async {
             for attempt in 0..2 * NUMBERS {
                 // Twice each: another process may insert it after the statement has looked for it.

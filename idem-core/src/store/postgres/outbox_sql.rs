@@ -30,7 +30,8 @@ pub(super) const STAGE: &str = "
 pub(super) fn prepare() -> String {
     format!(
         "PREPARE idem_stage (pg_catalog.int4, pg_catalog.int2, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea,
-                             pg_catalog.bytea, pg_catalog.bytea) AS {STAGE} ($1, $2, $3, $4, $5, $6, $7)"
+                             pg_catalog.bytea, pg_catalog.bytea) AS {STAGE}
+            ($1, $2, $3, pg_catalog.convert_from($4, 'UTF8'), $5, pg_catalog.convert_from($6, 'UTF8')::pg_catalog.json, $7)"
     )
 }
 
@@ -41,7 +42,8 @@ pub(super) fn prepare() -> String {
 pub(super) const STAGE_MANY: &str = "
     WITH staged AS (
         INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)
-        SELECT $1, new.lane, new.message_id, new.destination, new.key, new.envelope, new.payload
+        SELECT $1, new.lane, new.message_id, pg_catalog.convert_from(new.destination, 'UTF8'), new.key,
+               pg_catalog.convert_from(new.envelope, 'UTF8')::pg_catalog.json, new.payload
         FROM unnest($2::pg_catalog.int2[], $3::pg_catalog.uuid[], $4::pg_catalog.bytea[], $5::pg_catalog.bytea[],
                     $6::pg_catalog.bytea[], $7::pg_catalog.bytea[])
             WITH ORDINALITY AS new (lane, message_id, destination, key, envelope, payload, place)
@@ -71,8 +73,8 @@ pub(super) const ALIVE: &str = "
         VALUES ($1, $2, clock_timestamp() + $3 * interval '1 second')
         ON CONFLICT (outbox_id, token) DO UPDATE SET alive_until = excluded.alive_until
     ), renewed AS (
-        UPDATE {schema}.outbox_lanes SET leased_until = clock_timestamp() + $3 * interval '1 second'
-        WHERE outbox_id = $1 AND token = $2 RETURNING lane
+        UPDATE {schema}.outbox_lanes SET locked_until = clock_timestamp() + $3 * interval '1 second'
+        WHERE outbox_id = $1 AND locked_by = $2 RETURNING lane
     )
     SELECT coalesce((SELECT array_agg(lane ORDER BY lane) FROM renewed), '{}'),
            1 + (SELECT count(*) FROM {schema}.outbox_relays
@@ -81,21 +83,21 @@ pub(super) const ALIVE: &str = "
 pub(super) const TAKE: &str = "
     WITH free AS MATERIALIZED (
         SELECT lane FROM {schema}.outbox_lanes
-        WHERE outbox_id = $1 AND (token IS NULL OR leased_until < clock_timestamp())
+        WHERE outbox_id = $1 AND (locked_by IS NULL OR locked_until < clock_timestamp())
         ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED
     )
-    UPDATE {schema}.outbox_lanes AS l SET token = $2, leased_until = clock_timestamp() + $3 * interval '1 second'
+    UPDATE {schema}.outbox_lanes AS l SET locked_by = $2, locked_until = clock_timestamp() + $3 * interval '1 second'
     FROM free WHERE l.outbox_id = $1 AND l.lane = free.lane RETURNING l.lane";
 
 pub(super) const GIVE: &str = "
     WITH gone AS (
         DELETE FROM {schema}.outbox_relays WHERE outbox_id = $1 AND token = $2 AND $3::int2[] IS NULL
     )
-    UPDATE {schema}.outbox_lanes SET token = NULL, leased_until = '-infinity'
-    WHERE outbox_id = $1 AND token = $2 AND ($3::int2[] IS NULL OR lane = ANY($3))";
+    UPDATE {schema}.outbox_lanes SET locked_by = NULL, locked_until = '-infinity'
+    WHERE outbox_id = $1 AND locked_by = $2 AND ($3::int2[] IS NULL OR lane = ANY($3))";
 
 /// The columns of a message.
-const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.key, m.envelope, m.payload,
+const COLUMNS: &str = "m.id, m.lane, m.message_id, m.attempts, m.destination, m.key, m.envelope::text, m.payload,
     (extract(epoch FROM m.created_at) * 1000000)::bigint";
 
 /// One search of the primary key for each lane. The size of a large value is read without the value.
@@ -118,7 +120,7 @@ pub(super) fn read() -> String {
             SELECT part.*, sum(part.size) OVER (ORDER BY part.id) AS bytes,
                    row_number() OVER (ORDER BY part.id) AS place, lead(part.size) OVER (ORDER BY part.id) AS next
             FROM (
-                SELECT o.*, octet_length(o.payload) + octet_length(o.envelope) AS size
+                SELECT o.*, octet_length(o.payload) + octet_length(o.envelope::text) AS size
                 FROM {{schema}}.outbox_messages AS o
                 WHERE o.outbox_id = $1 AND o.lane = asked.lane AND o.id >= asked.floor
                   AND o.key NOT IN (SELECT unnest($5::bytea[])) AND o.id NOT IN (SELECT unnest($7::bigint[]))
@@ -128,7 +130,7 @@ pub(super) fn read() -> String {
         WHERE m.bytes <= $6 OR m.place = 1
         )
         SELECT {COLUMNS}, (extract(epoch FROM clock_timestamp() - m.created_at) * 1000000)::bigint,
-               greatest(0, (extract(epoch FROM m.due_at - clock_timestamp()) * 1000000)::bigint),
+               greatest(0, (extract(epoch FROM m.run_at - clock_timestamp()) * 1000000)::bigint),
                now_open.open, now_open.mark, coalesce(m.bytes + m.next > $6, false)
         FROM now_open LEFT JOIN found AS m ON true
         ORDER BY m.lane, m.id"
@@ -137,7 +139,7 @@ pub(super) fn read() -> String {
 
 /// Only in lanes that are held under the token.
 const OURS: &str = "EXISTS (
-    SELECT FROM {schema}.outbox_lanes AS l WHERE l.outbox_id = m.outbox_id AND l.lane = m.lane AND l.token = $2)";
+    SELECT FROM {schema}.outbox_lanes AS l WHERE l.outbox_id = m.outbox_id AND l.lane = m.lane AND l.locked_by = $2)";
 
 /// The row that is named: an id may have been given again since it was read.
 fn same(named: &str) -> String {
@@ -160,12 +162,13 @@ pub(super) fn delete() -> String {
 pub(super) fn record() -> String {
     format!(
         "WITH failed AS MATERIALIZED (
-            SELECT * FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[], $8::int[])
+            SELECT lane, id, message_id, due, pg_catalog.convert_from(error, 'UTF8') AS error, attempts
+            FROM unnest($3::int2[], $4::bigint[], $5::uuid[], $6::float8[], $7::bytea[], $8::int[])
                 AS failed (lane, id, message_id, due, error, attempts)
         ), again AS (
             UPDATE {{schema}}.outbox_messages AS m
             SET attempts = greatest(m.attempts, failed.attempts), error = failed.error,
-                due_at = clock_timestamp() + failed.due * interval '1 second'
+                run_at = clock_timestamp() + failed.due * interval '1 second'
             FROM failed
             WHERE m.outbox_id = $1 AND {0} AND failed.due IS NOT NULL AND {OURS}
         ), gone AS (

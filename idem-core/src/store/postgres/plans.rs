@@ -13,8 +13,8 @@ use super::{Postgres, calls_sql, inbox_sql, many_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
-    INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, state, envelope, payload)
-    SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'scheduled', '', ''
+    INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, run_at, state, envelope, payload)
+    SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'scheduled', '{}', ''
     FROM generate_series(1, 2000000) AS n";
 
 /// Returns how many buffers the statement touched, and which indexes it used.
@@ -183,7 +183,7 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
         let planned = format!("{begin}; EXECUTE find_{analyzed}(0, 1, 0); ROLLBACK");
         conn.execute(sqlx::raw_sql(AssertSqlSafe(planned))).await.unwrap();
         let inbox = "INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-                     SELECT 1, int4send(-n), '', 'scheduled', '', '' FROM generate_series(1, 20000) AS n";
+                     SELECT 1, int4send(-n), '', 'scheduled', '{}', '' FROM generate_series(1, 20000) AS n";
         conn.execute(sqlx::raw_sql(in_schema(inbox))).await.unwrap();
         conn.execute(sqlx::raw_sql(AssertSqlSafe(begin))).await.unwrap();
         let compiles: String = sqlx::query_scalar("SHOW jit").fetch_one(&mut *conn).await.unwrap();
@@ -212,9 +212,9 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let taken = "
         SET statement_timeout = 0;
         ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
-        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, starts, state, envelope, payload)
-        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', n / 2 % 3 - 1,
-               'scheduled', '', ''
+        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, run_at, crash_count, state, envelope, payload)
+        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', greatest(n / 2 % 3 - 1, 0),
+               CASE n / 2 % 3 WHEN 0 THEN 'calling' ELSE 'scheduled' END, '{}', ''
         FROM generate_series(1, 60000) AS n";
     conn.execute(sqlx::raw_sql(in_schema(taken))).await.unwrap();
     let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {schema}.inbox_messages";
@@ -222,7 +222,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let due = "
         DELETE FROM {schema}.inbox_messages;
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-        SELECT 1, int4send(n), '', 'scheduled', '', '' FROM generate_series(1, 10) AS n;
+        SELECT 1, int4send(n), '', 'scheduled', '{}', '' FROM generate_series(1, 10) AS n;
         ANALYZE {schema}.inbox_messages; SET plan_cache_mode = force_generic_plan";
     conn.execute(sqlx::raw_sql(in_schema(due))).await.unwrap();
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::outbox::{LANES, StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError,
+    StoreError, error_text,
 };
 
 use super::Postgres;
@@ -40,8 +40,8 @@ fn named<'q>(
 
 /// Decodes the columns that waiting and dead messages have in common.
 fn message(row: &PgRow) -> Result<StagedMessage, sqlx::Error> {
-    let destination = String::from_utf8_lossy(row.try_get(4)?).into_owned();
-    let message = envelope::open(destination, row.try_get(5)?, row.try_get(6)?, row.try_get(7)?);
+    let envelope: &str = row.try_get(6)?;
+    let message = envelope::open(row.try_get(4)?, row.try_get(5)?, envelope.as_bytes(), row.try_get(7)?);
     let attempts = u32::try_from(row.try_get::<i32, _>(3)?).unwrap_or(0);
     Ok(StagedMessage::new(row.try_get(2)?, message)
         .with_staged_at(time(row.try_get(8)?))
@@ -119,7 +119,8 @@ impl Postgres {
         failures: &[PublishFailure],
     ) -> Result<(), StoreError> {
         let due: Vec<Option<f64>> = failures.iter().map(|failure| failure.next.map(secs)).collect();
-        let errors: Vec<Vec<u8>> = failures.iter().map(|failure| failure.error.clone().into_bytes()).collect();
+        let errors: Vec<Vec<u8>> =
+            failures.iter().map(|failure| error_text(&failure.error).into_owned().into_bytes()).collect();
         let query = self.sql().record_failures.query().bind(outbox.number).bind(token);
         let query = named(query, failures.iter().map(|failure| failure.row));
         let attempts = failures.iter().map(|failure| i32::try_from(failure.attempts).unwrap_or(i32::MAX));
@@ -157,7 +158,7 @@ impl Postgres {
                 id: row.try_get(0)?,
                 message: message(row)?,
                 attempts: u32::try_from(row.try_get::<i32, _>(3)?).unwrap_or(0),
-                error: String::from_utf8_lossy(row.try_get(9)?).into_owned(),
+                error: row.try_get(9)?,
                 died_at: time(row.try_get(10)?),
             })
         };

@@ -12,11 +12,13 @@ use crate::{Fingerprint, Key, Reason};
 /// The columns that [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds, which need no
 /// calendar.
 pub(super) const COLUMNS: &str = "
-    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.token, i.starts, i.attempts, i.breaks,
+    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope::text, i.locked_by, i.crash_count,
+    i.attempts, i.lost_connections,
     i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
-    (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
-    i.outbound, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
-    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name";
+    (extract(epoch FROM i.run_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
+    i.provider_key, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
+    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name, i.state = 'calling',
+    (extract(epoch FROM i.locked_until) * 1000000)::bigint";
 
 /// Decodes all rows.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
@@ -25,15 +27,15 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 
 /// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(23)?)), ..decode(row)? });
+    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(25)?)), ..decode(row)? });
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
 }
 
 fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
     let attempts = count(row.try_get(9)?);
     let reason: Option<String> = row.try_get(12)?;
-    let starts: i32 = row.try_get(8)?;
-    let (token, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get(7)?, row.try_get(20)?);
+    let (crash_count, is_calling) = (count(row.try_get(8)?), row.try_get(23)?);
+    let (locked_by, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get(7)?, row.try_get(20)?);
     Ok(Row {
         id: row.try_get(0)?,
         identity: Identity {
@@ -43,26 +45,26 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
             fingerprint: Fingerprint::stored(row.try_get(4)?),
         },
         handler: row.try_get(2)?,
-        delivery: envelope::open(row.try_get(6)?, row.try_get(5)?, attempts),
-        token,
-        starts: count(starts),
+        delivery: envelope::open(row.try_get::<&str, _>(6)?.as_bytes(), row.try_get(5)?, attempts),
+        locked_by,
+        crash_count: if is_calling { 0 } else { crash_count },
         attempts,
-        breaks: count(row.try_get(10)?),
+        lost_connections: count(row.try_get(10)?),
         deliveries: row.try_get::<i64, _>(11)?.unsigned_abs(),
         // A reason that only a newer version of idem knows still means dead.
         reason: reason.map(|word| Reason::parse(&word).unwrap_or(Reason::Permanent)),
-        error: String::from_utf8_lossy(row.try_get(13)?).into_owned(),
+        error: row.try_get(13)?,
         created_at: time(row.try_get(14)?),
-        due_at: time(row.try_get(15)?),
+        run_at: time(row.try_get(15)?),
+        locked_until: row.try_get::<Option<i64>, _>(24)?.map(time),
         died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
         waited: None,
-        // -1 if none has begun.
-        calls: u32::try_from(-1 - i64::from(starts)).ok(),
-        outbound: row.try_get(17)?,
+        calls: is_calling.then_some(crash_count),
+        provider_key: row.try_get(17)?,
         called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
         call_name: row.try_get(22)?,
         asked_at: row.try_get::<Option<i64>, _>(21)?.map(time),
-        is_first_call: token.is_some() && token == called_by,
+        is_first_call: locked_by.is_some() && locked_by == called_by,
         answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(CallAnswer::new),
     })
 }

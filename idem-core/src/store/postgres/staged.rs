@@ -94,10 +94,13 @@ impl Staged {
                 row.lane,
                 row.message.id()
             );
-            for bytes in row.bytes() {
-                let _ = write!(text, ", pg_catalog.decode('{}', 'hex')", hex::encode(bytes));
-            }
-            text.push(')');
+            let [destination, key, envelope, payload] =
+                row.bytes().map(|bytes| format!("pg_catalog.decode('{}', 'hex')", hex::encode(bytes)));
+            let _ = write!(
+                text,
+                ", pg_catalog.convert_from({destination}, 'UTF8'), {key}, \
+                 pg_catalog.convert_from({envelope}, 'UTF8')::pg_catalog.json, {payload})"
+            );
         }
         text
     }

@@ -16,13 +16,10 @@ use super::limits::OWN;
 use super::session::literal;
 use super::trigger;
 
-/// The columns that were found, by table.
-pub(super) type Found = HashMap<String, Vec<String>>;
-
 /// The tables of this database only: the mark of a batch, which the trigger reads, and the place of the walk of prune.
 const HERE: [Table; 2] = [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "caught_up_to"])];
 
-/// Checks that the tables that every worker uses exist, are logged, and are accessible to the role.
+/// Checks that the tables exist, are logged, and are accessible to the role.
 pub(super) async fn check(
     connection: &mut Connection,
     schema: &str,
@@ -35,19 +32,17 @@ pub(super) async fn check(
     let place = place(schema);
     tables::check(&place, CURE, &wanted, &found)?;
     trigger::check(connection, schema).await.map_err(unclear)??;
-    let used = ["handlers", "former_names", "processed_messages", "inbox_messages", "pruner"];
-    access(connection, schema, &used, &grants, allow_unsafe, failed).await
+    access(connection, schema, allow_unsafe, failed).await
 }
 
-/// Checks that these tables are logged and accessible to the role, and that their numbers are new. `grants` has the cure for a schema and a role.
-pub(super) async fn access(
+/// Checks that all tables but the ledger are logged and accessible to the role, and that their numbers are new.
+async fn access(
     connection: &mut Connection,
     schema: &str,
-    used: &[&str],
-    grants: &(dyn Fn(&str, &str) -> String + Sync),
     allow_unsafe: bool,
     failed: &Failed<'_>,
 ) -> Result<(), Error> {
+    let used: Vec<&str> = TABLES.iter().skip(1).map(|(table, _)| *table).chain(["pruner"]).collect();
     let asked = sqlx::query(
         "SELECT c.relname::text, c.relpersistence = 'p', current_user::text,
                 has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
@@ -56,7 +51,7 @@ pub(super) async fn access(
          WHERE n.nspname = $1 AND c.relname = ANY($2)",
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-    let rows = connection.autocommit(asked.bind(schema).bind(used)).await.map_err(unclear)?;
+    let rows = connection.autocommit(asked.bind(schema).bind(&used[..])).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
         let (table, logged, role, open): (String, bool, String, bool) =
@@ -77,7 +72,7 @@ pub(super) async fn access(
             reject_or_warn(why, allow_unsafe)?;
         }
     }
-    sequences(connection, schema, used).await.map_err(unclear)?
+    sequences(connection, schema).await.map_err(unclear)?
 }
 
 /// The tables whose rows are numbered by a sequence.
@@ -86,30 +81,26 @@ const NUMBERED: [&str; 3] = ["inbox_messages", "outbox_messages", "outbox_dead"]
 /// Checks that no sequence of these tables is behind its table. Logical replication copies no sequences: behind a switch,
 /// a message that is staged later would get a lower number, and new rows the numbers of others. A role that may not read
 /// the sequences checks nothing.
-async fn sequences(connection: &mut Connection, schema: &str, used: &[&str]) -> Result<Result<(), Error>, Failure> {
+async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
     let quoted = super::statement::quoted(schema);
     let compare = |table: &&str| {
-        let highest = match *table {
-            // Its primary key begins with outbox and lane.
+        let (of, name) = (format!("{quoted}.{table}"), literal(&format!("{quoted}.{table}")));
+        let last = "SELECT coalesce(pg_catalog.pg_sequence_last_value(sequence::regclass), 0)";
+        let behind = match *table {
+            // Its primary key begins with outbox and lane. Above the last value it has no row, also none that was deleted.
             "outbox_messages" => format!(
-                "SELECT max(last.id) FROM {quoted}.outboxes AS o, generate_series(0, 63) AS lane (lane), LATERAL (
-                     SELECT m.id FROM {quoted}.outbox_messages AS m WHERE m.outbox_id = o.id AND m.lane = lane.lane
-                     ORDER BY m.id DESC LIMIT 1) AS last"
+                "EXISTS (SELECT FROM {quoted}.outboxes AS o, generate_series(0, 63) AS lane (lane), LATERAL (
+                     SELECT FROM {of} AS m WHERE m.outbox_id = o.id AND m.lane = lane.lane AND m.id > ({last}) LIMIT 1) AS above)"
             ),
-            _ => format!("SELECT max(id) FROM {quoted}.{table}"),
+            _ => format!("EXISTS (SELECT FROM {of} WHERE id > ({last}))"),
         };
-        let name = literal(&format!("{quoted}.{table}"));
         // The snapshot of the statement is older than the value of the sequence.
         format!(
             "SELECT {name}, sequence FROM (SELECT pg_catalog.pg_get_serial_sequence({name}, 'id') AS sequence) AS of
-             WHERE pg_catalog.has_sequence_privilege(sequence, 'SELECT')
-               AND ({highest}) > coalesce(pg_catalog.pg_sequence_last_value(sequence::regclass), 0)"
+             WHERE pg_catalog.has_sequence_privilege(sequence, 'SELECT') AND {behind}"
         )
     };
-    let compared: Vec<_> = NUMBERED.iter().filter(|table| used.contains(table)).map(compare).collect();
-    if compared.is_empty() {
-        return Ok(Ok(()));
-    }
+    let compared: Vec<_> = NUMBERED.iter().map(compare).collect();
     let rows = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(compared.join(" UNION ALL ")))).await?;
     let cure = |row: &PgRow| {
         let (table, sequence): (String, String) = (row.try_get(0)?, row.try_get(1)?);
@@ -127,7 +118,11 @@ async fn sequences(connection: &mut Connection, schema: &str, used: &[&str]) -> 
 }
 
 /// Reads the columns of those of the tables that exist.
-pub(super) async fn columns(connection: &mut Connection, schema: &str, wanted: &[Table]) -> Result<Found, Failure> {
+async fn columns(
+    connection: &mut Connection,
+    schema: &str,
+    wanted: &[Table],
+) -> Result<HashMap<String, Vec<String>>, Failure> {
     let asked = sqlx::query(
         "SELECT c.relname::text, array_agg(a.attname::text)
          FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

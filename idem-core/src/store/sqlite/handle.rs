@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
-
 use super::file::File;
 use super::sql::Prefix;
 use super::statements::Statements;
@@ -57,10 +55,6 @@ pub struct Sqlite {
     pub(super) shares: ConnectionShares,
     pub(super) bell: Bell,
     pub(super) clock: Arc<Clock>,
-    /// Whether the tables of the outbox were found.
-    pub(super) outbox_checked: Arc<OnceCell<()>>,
-    /// Whether the table of the namespaces of external calls was found.
-    pub(super) namespaces_checked: Arc<OnceCell<()>>,
 }
 
 impl Sqlite {

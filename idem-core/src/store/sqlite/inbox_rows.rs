@@ -12,7 +12,7 @@ use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
     CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS,
-    MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope,
+    MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope, error_text,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
@@ -23,19 +23,19 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.delivery.payload().as_ref())
         .bind(envelope::seal(row.delivery))
         .bind(row.attempts)
-        .bind(row.error)
+        .bind(error_text(row.error))
         .bind(row.state.err().map(Reason::as_str))
         .bind(row.state.map_or(0, millis))
-        .bind(-i64::from(row.calls))
-        .bind(row.outbound)
+        .bind(row.provider_key)
         .bind(row.answer.map(CallAnswer::as_bytes))
         .bind(row.call_name)
-        .bind(row.called_at.map(since_epoch));
+        .bind(row.called_at.map(since_epoch))
+        .bind(row.calls);
     query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 
 pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-    let query = sqlx::query(store.prefix.sql(inbox_sql::REMOVE)).bind(row.id).bind(row.token);
+    let query = sqlx::query(store.prefix.sql(inbox_sql::REMOVE)).bind(row.id).bind(row.locked_by);
     let done = query.execute(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))?;
     Ok(done.rows_affected() == 1)
 }
@@ -46,7 +46,7 @@ impl InboxRows for Sqlite {
     }
 
     async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_ERROR)).bind(id).bind(error);
+        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_ERROR)).bind(id).bind(error_text(error));
         query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
     }
 
@@ -133,11 +133,11 @@ impl InboxRows for Sqlite {
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts, 1, lease).await
+        self.set_starts(row, row.crash_count, 1, lease).await
     }
 
     async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.starts.saturating_sub(1), 0, lease).await
+        self.set_starts(row, row.crash_count.saturating_sub(1), 0, lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -158,20 +158,20 @@ impl InboxRows for Sqlite {
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         let (text, due, reason, error) = match result {
-            RowResult::LeftToCall { outbound } => return self.leave_to_call(row, *outbound).await,
+            RowResult::LeftToCall { provider_key } => return self.leave_to_call(row, *provider_key).await,
             RowResult::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             RowResult::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
             RowResult::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),
             RowResult::Released { due } => (inbox_sql::RELEASED, *due, None, None),
             RowResult::Dead { reason, error } => (inbox_sql::DEAD, Duration::ZERO, Some(*reason), Some(error)),
         };
-        let mut query = sqlx::query(self.prefix.sql(text)).bind(row.id).bind(row.token).bind(millis(due));
+        let mut query = sqlx::query(self.prefix.sql(text)).bind(row.id).bind(row.locked_by).bind(millis(due));
         if let Some(error) = error {
-            query = query.bind(reason.map(Reason::as_str)).bind(error.as_str());
+            query = query.bind(reason.map(Reason::as_str)).bind(error_text(error).into_owned());
         }
         match result {
             RowResult::Broke { .. } => query = query.bind(MAX_BREAKS),
-            RowResult::Released { .. } => query = query.bind(row.starts),
+            RowResult::Released { .. } => query = query.bind(row.crash_count),
             _ => {}
         }
         Ok(self.change_of_message(query).await? == 1)
@@ -209,7 +209,7 @@ impl InboxRows for Sqlite {
 
 impl Sqlite {
     async fn set_starts(&self, row: &Row, reserved: u32, begun: u32, lease: Duration) -> Result<bool, StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_STARTS)).bind(row.id).bind(row.token);
+        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_STARTS)).bind(row.id).bind(row.locked_by);
         Ok(self.change(query.bind(reserved).bind(millis(lease)).bind(begun)).await? == 1)
     }
 }

@@ -39,13 +39,13 @@ pub(super) async fn insert(
             }
         };
         unscheduled.conflicts += usize::from(reason.is_some());
-        let LocalMessage { identity, delivery, outbound } = message;
-        let outbound = if reason.is_none() { *outbound } else { None };
+        let LocalMessage { identity, delivery, provider_key } = message;
+        let provider_key = if reason.is_none() { *provider_key } else { None };
         let query = sqlx::query(store.prefix.sql(inbox_sql::INSERT)).bind(identity.handler.0);
         let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
         let query = query.bind(delivery.payload().as_ref()).bind(envelope::seal(delivery));
         let query = query.bind(0).bind(error).bind(reason).bind(0);
-        query.bind(0).bind(outbound).bind(None::<&[u8]>).execute(&mut *connection).await?;
+        query.bind(provider_key).bind(None::<&[u8]>).execute(&mut *connection).await?;
     }
     Ok(unscheduled)
 }

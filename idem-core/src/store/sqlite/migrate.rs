@@ -12,29 +12,15 @@ use super::sql::Prefix;
 use crate::Error;
 use crate::store::Migration;
 use crate::store::ledger::{self, Applied};
-use crate::store::tables::{self, LEAVE_ANSWER, OptionalTables, TABLES, Table};
+use crate::store::tables::{self, TABLES, Table};
 
-/// All migrations, in order; no file has the number 3. Old and new versions of idem run side by side during a rollout, so
-/// each migration has to keep the previous version working, and records that in the ledger (`supports`).
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "0001_claims_and_inbox.sql",
-        sql: include_str!("../../../migrations/sqlite/0001_claims_and_inbox.sql"),
-    },
-    Migration { version: 2, name: "0002_outbox.sql", sql: include_str!("../../../migrations/sqlite/0002_outbox.sql") },
-    Migration { version: 4, name: "0004_calls.sql", sql: include_str!("../../../migrations/sqlite/0004_calls.sql") },
-    Migration {
-        version: 5,
-        name: "0005_call_namespaces.sql",
-        sql: include_str!("../../../migrations/sqlite/0005_call_namespaces.sql"),
-    },
-    Migration {
-        version: 6,
-        name: "0006_former_names.sql",
-        sql: include_str!("../../../migrations/sqlite/0006_former_names.sql"),
-    },
-];
+/// All migrations, in order. Old and new versions of idem run side by side during a rollout, so a migration either keeps the
+/// previous version working, or records in the ledger (`supports`) that it does not.
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_tables.sql",
+    sql: include_str!("../../../migrations/sqlite/0001_tables.sql"),
+}];
 
 /// How to create what is missing.
 const CURE: &str = "create it with the SQL of `Sqlite::migrations()`, or give `.prefix(..)` a new value; a new \
@@ -56,12 +42,7 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     }
     let mut txn = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let place = place(path, prefix);
-    for migration in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
-        if let Some(needed_by) = migration.needed_by() {
-            apply_optional(&mut txn, (&place, prefix), migration, needed_by).await.map_err(failed)?;
-            continue;
-        }
-        let Migration { version, sql, .. } = migration;
+    for Migration { version, sql, .. } in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
         sqlx::raw_sql(prefix.sql(sql)).execute(&mut *txn).await.map_err(|error| Error::Database {
             what: format!(
                 "migration {version:04} does not fit the SQLite file {}: if tables of another origin begin with {:?}, \
@@ -74,28 +55,6 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     }
     columns(&mut txn, &place, prefix).await.map_err(failed)??;
     txn.commit().await.map_err(failed)
-}
-
-/// Runs a migration that most workers do without. If SQLite refuses it, because a table of another origin has the name,
-/// nothing of it remains, and the other migrations stand.
-async fn apply_optional(
-    connection: &mut SqliteConnection,
-    (place, prefix): (&str, &Prefix),
-    migration: Migration,
-    needed_by: &str,
-) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("SAVEPOINT idem_optional").execute(&mut *connection).await?;
-    if let Err(error) = sqlx::raw_sql(prefix.sql(migration.sql)).execute(&mut *connection).await {
-        // If the error has ended the transaction, a full disk for example, there is no savepoint any more.
-        if sqlx::raw_sql("ROLLBACK TO idem_optional").execute(&mut *connection).await.is_err() {
-            return Err(error);
-        }
-        let error = crate::error::text(&error);
-        let file = migration.name;
-        tracing::info!(place, file, error, "its tables were not created; only {needed_by} needs them");
-    }
-    sqlx::raw_sql("RELEASE idem_optional").execute(connection).await?;
-    Ok(())
 }
 
 /// Verifies the tables without changing anything.
@@ -111,8 +70,7 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
         )));
     }
     let missing = missing(connection, &place, prefix).await.map_err(failed)??;
-    if missing.iter().all(Migration::is_optional) {
-        // The tables that only some workers use are checked where they are used.
+    if missing.is_empty() {
         return columns(connection, &place, prefix).await.map_err(failed)?;
     }
     let versions = missing.iter().map(|migration| format!("{:04}", migration.version)).collect::<Vec<_>>();
@@ -122,39 +80,6 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
         versions.join(", "),
         prefix.as_str()
     )))
-}
-
-/// Checks tables that only some workers use, where they are used.
-pub(super) async fn optional(
-    connection: &mut SqliteConnection,
-    path: &Path,
-    prefix: &Prefix,
-    wanted: &OptionalTables,
-) -> Result<(), Error> {
-    let OptionalTables { migration, needed_by, tables, .. } = wanted;
-    let failed = |error: sqlx::Error| Error::Database { what: answer::trouble(path, &error), source: error.into() };
-    let place = place(path, prefix);
-    let found = columns_found(connection, prefix, tables).await.map_err(failed)?;
-    let missing = missing(connection, &place, prefix).await.map_err(failed)??;
-    if !missing.iter().any(|missing| missing.version == *migration) {
-        return tables::check(&place, CURE, tables, &found);
-    }
-    let foreign = tables.iter().map(|(table, _)| *table).find(|table| found.contains_key(*table));
-    Err(Error::Config(match foreign {
-        Some(table) => format!(
-            "the SQLite file {} has a table \"{}{table}\" that idem has not created, so migration {migration:04} cannot create its \
-             tables: choose another .prefix(..), or rename that table and start again",
-            path.display(),
-            prefix.as_str()
-        ),
-        None => format!(
-            "the SQLite file {} lacks migration {migration:04} under the prefix {:?}, and {needed_by} needs its tables: connect once \
-             without verify_only(), or run the SQL of `Sqlite::migrations()` by hand (the comment at the top of the SQL \
-             shows the command)",
-            path.display(),
-            prefix.as_str()
-        ),
-    }))
 }
 
 /// Retries until WAL mode is enabled: the change needs exclusive access to the file, and SQLite does not wait for it.
@@ -173,9 +98,6 @@ async fn wal(connection: &mut SqliteConnection) -> Result<String, sqlx::Error> {
 
 const LEDGER: &str = r#"SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)"#;
 
-const TRIGGER: &str =
-    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?1 AND tbl_name = ?2)";
-
 /// The file and its tables, as named in error messages.
 fn place(path: &Path, prefix: &Prefix) -> String {
     format!("the SQLite file {}, in which the tables begin with {:?},", path.display(), prefix.as_str())
@@ -192,8 +114,7 @@ async fn missing(
         Ok(applied) => applied,
         Err(refused) => return Ok(Err(refused)),
     };
-    let latest = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
-    if let Err(refused) = ledger::check(place, latest, &applied) {
+    if let Err(refused) = ledger::check(place, MIGRATIONS, &applied) {
         return Ok(Err(refused));
     }
     let is_there = |migration: &&Migration| applied.iter().any(|applied| applied.version == migration.version);
@@ -222,22 +143,17 @@ async fn applied(
     rows.iter().map(row).collect::<Result<_, _>>().map(Ok)
 }
 
-/// Checks all tables and columns that the statements of every worker use, and the trigger.
+/// Checks all tables and columns.
 async fn columns(
     connection: &mut SqliteConnection,
     place: &str,
     prefix: &Prefix,
 ) -> Result<Result<(), Error>, sqlx::Error> {
     let pruner: (&str, &[&str]) =
-        ("pruner", &["id", "token", "until", "handler_id", "key", "caught_up_to", "walked", "size"]);
+        ("pruner", &["id", "locked_by", "locked_until", "handler_id", "key", "caught_up_to", "walked", "size"]);
     let wanted: Vec<_> = TABLES.into_iter().chain([pruner]).collect();
     let found = columns_found(connection, prefix, &wanted).await?;
-    if let Err(refused) = tables::check(place, CURE, &wanted, &found) {
-        return Ok(Err(refused));
-    }
-    let [trigger, table] = ["leave_answer", "inbox_messages"].map(|name| format!("{}{name}", prefix.as_str()));
-    let exists: bool = sqlx::query_scalar(TRIGGER).bind(trigger).bind(table).fetch_one(connection).await?;
-    Ok(if exists { Ok(()) } else { Err(tables::lacks(place, CURE, LEAVE_ANSWER)) })
+    Ok(tables::check(place, CURE, &wanted, &found))
 }
 
 /// Reads the columns of those of the tables that exist.

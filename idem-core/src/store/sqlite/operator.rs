@@ -17,44 +17,48 @@ pub(super) const STATS: &str = r#"
 SELECT
     (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts = 0 AND breaks <= 1
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state IN ('scheduled', 'running')
+            AND crash_count = 0 AND lost_connections <= 1
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state IN ('scheduled', 'running')
+            AND (crash_count >= 1 OR lost_connections >= 2)
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts < 0
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'calling'
     ) AS scheduled,
     (
         SELECT count(*) FROM "idem_inbox_messages"
         WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'
     ) AS dead,
     {now} - (
-        SELECT min(due_at) FROM (
+        SELECT min(due) FROM (
             SELECT (
-                SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'scheduled' AND starts = 0 AND breaks <= 1
-            ) AS due_at FROM json_each(?1) AS h
+                SELECT min(coalesce(locked_until, run_at)) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state IN ('scheduled', 'running')
+            AND crash_count = 0 AND lost_connections <= 1
+            ) AS due FROM json_each(?1) AS h
             UNION ALL SELECT (
-                SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
+                SELECT min(coalesce(locked_until, run_at)) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state IN ('scheduled', 'running')
+            AND (crash_count >= 1 OR lost_connections >= 2)
             ) FROM json_each(?1) AS h
             UNION ALL SELECT (
-                SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'scheduled' AND starts < 0
+                SELECT min(coalesce(locked_until, run_at)) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state = 'calling'
             ) FROM json_each(?1) AS h
         )
-        WHERE due_at <= {now}
+        WHERE due <= {now}
     ) AS oldest"#;
 
 /// The plus keeps the planner from using an index by handler, after which it would have to sort all rows.
 macro_rules! list {
-    ($state:literal) => {
+    ($which:literal) => {
         concat!(
             r#"
 SELECT {row} FROM "idem_inbox_messages"
-WHERE state = "#,
-            $state,
+WHERE state "#,
+            $which,
             r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
     AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4
         OR EXISTS (SELECT 1 FROM "idem_former_names" AS f WHERE f.handler_id = h.id AND f.name = ?4)))
@@ -63,8 +67,8 @@ ORDER BY id DESC LIMIT ?5"#
         )
     };
 }
-const SCHEDULED: &str = list!("'scheduled'");
-pub(super) const DEAD: &str = list!("'dead'");
+const SCHEDULED: &str = list!("<> 'dead'");
+pub(super) const DEAD: &str = list!("= 'dead'");
 
 const FIND: &str = r#"
 SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
@@ -96,10 +100,11 @@ async fn find(
 /// reset to 0. A row whose external call may have begun, and that has no answer, goes back to its call phase, with the
 /// key, the time of its first call, and the end of its lease, because its request may still be on its way.
 const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET state = 'scheduled', token = NULL, attempts = 0,
-    due_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(due_at, {now}) ELSE {now} END,
-    starts = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN -1 ELSE 0 END,
-    breaks = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, crash_count = 0, attempts = 0,
+    state = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN 'calling' ELSE 'scheduled' END,
+    run_at = CASE WHEN called_at IS NOT NULL AND answer IS NULL THEN max(coalesce(locked_until, 0), run_at, {now}) ELSE {now} END,
+    lost_connections = CASE WHEN (called_at IS NULL OR answer IS NOT NULL) AND reason IN ('crashed', 'broke its connection')
+        THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, asked_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 
@@ -107,7 +112,7 @@ WHERE id = ?1"#;
 const DISCARD: &str = r#"
 DELETE FROM "idem_inbox_messages"
 WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)
-    AND CASE WHEN ?3 IS NOT NULL THEN outbound = ?3 ELSE called_at IS NULL AND answer IS NULL END
+    AND CASE WHEN ?3 IS NOT NULL THEN provider_key = ?3 ELSE called_at IS NULL AND answer IS NULL END
 RETURNING handler_id, key, reason"#;
 
 const DATE: &str = r#"
@@ -218,13 +223,13 @@ impl Operator for Sqlite {
         &self,
         consumer: &str,
         id: i64,
-        outbound: Uuid,
+        provider_key: Uuid,
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
         match resolution {
-            Resolution::Answer(answer) => self.resolve_call(consumer, id, outbound, Some(answer)).await,
-            Resolution::CallAgain => self.resolve_call(consumer, id, outbound, None).await,
-            Resolution::Discard => self.delete_dead(consumer, id, Some(outbound)).await,
+            Resolution::Answer(answer) => self.resolve_call(consumer, id, provider_key, Some(answer)).await,
+            Resolution::CallAgain => self.resolve_call(consumer, id, provider_key, None).await,
+            Resolution::Discard => self.delete_dead(consumer, id, Some(provider_key)).await,
         }
     }
 

@@ -127,8 +127,6 @@ impl SqliteOptions {
             shares: ConnectionShares::new(usize::MAX),
             bell: Bell::default(),
             clock: Arc::new(clock),
-            outbox_checked: Arc::default(),
-            namespaces_checked: Arc::default(),
         })
     }
 

@@ -6,10 +6,9 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::outbox_sql::NewRow;
-use super::{Sqlite, Txn, migrate, relays};
+use super::{Sqlite, Txn, relays};
 use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
-use crate::store::tables::OUTBOX;
 use crate::store::{
     DeadOutgoing, LaneLeases, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
     PublishFailure, RowRef, StoreError, number,
@@ -19,14 +18,6 @@ const REGISTER: &str = r#"
 INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLICT DO NOTHING"#;
 
 const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
-
-/// Checks once that the tables of the outbox exist.
-pub(super) async fn check(store: &Sqlite, connection: &mut SqliteConnection) -> Result<(), Error> {
-    let checked = store
-        .outbox_checked
-        .get_or_try_init(|| migrate::optional(connection, store.file.path(), &store.prefix, &OUTBOX));
-    checked.await.copied()
-}
 
 /// Returns the row of an outbox, which is made here if there is none.
 pub(super) async fn intern(
@@ -50,7 +41,6 @@ impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
         let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
         let mut connection = self.file.writer().await.map_err(failed)?;
-        check(self, connection.raw()).await?;
         let registered = async {
             let outbox = intern(self, connection.raw(), name).await?;
             relays::make_lane(self, connection.raw(), outbox).await?;

@@ -95,9 +95,8 @@ impl StoreOutbox<Sqlite> {
     /// If the future is dropped, either all or none of them are written, up to 4,000; roll back then.
     ///
     /// # Errors
-    /// [`Error::Config`]: a message cannot be sent, the connection is in no transaction of sqlx's, or the file lacks the tables of the outbox (the text names the fix),
-    /// and none was written. [`Error::Database`]: a statement failed, and
-    /// the application has to roll back.
+    /// [`Error::Config`]: a message cannot be sent, or the connection is in no transaction of sqlx's, and none was written.
+    /// [`Error::Database`]: a statement failed, and the application has to roll back.
     pub async fn stage(
         &self,
         connection: &mut SqliteConnection,
@@ -108,7 +107,6 @@ impl StoreOutbox<Sqlite> {
             return Ok(());
         }
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        outbox::check(&self.store, connection).await?;
         let outbox = outbox::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;

@@ -2,7 +2,8 @@
 
 /// Takes the turn, which others can take after ?2 milliseconds. No row is changed while another pruner has it.
 pub(super) const ENTER: &str = r#"
-UPDATE "idem_pruner" SET token = ?1, until = {now} + ?2 WHERE token IS NULL OR token = ?1 OR until < {now}"#;
+UPDATE "idem_pruner" SET locked_by = ?1, locked_until = {now} + ?2
+WHERE locked_by IS NULL OR locked_by = ?1 OR locked_until < {now}"#;
 
 /// Where the walk continues, how far it is behind, how many claims this round and the last one have read, the shortest
 /// retention, if any claims are pruned, and the clock.
@@ -46,6 +47,7 @@ UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2)
 /// Records where the walk continues and that it has caught up ?6 milliseconds, and keeps the turn for ?7 milliseconds, or
 /// gives it to others.
 pub(super) const RECORD: &str = r#"
-UPDATE "idem_pruner" SET token = iif(?7 > 0, token, NULL), until = iif(?7 > 0, {now} + ?7, 0), handler_id = ?2, key = ?3,
+UPDATE "idem_pruner" SET locked_by = iif(?7 > 0, locked_by, NULL), locked_until = iif(?7 > 0, {now} + ?7, 0),
+    handler_id = ?2, key = ?3,
     walked = ?4, size = ?5, caught_up_to = min({now}, caught_up_to + ?6)
-WHERE token = ?1"#;
+WHERE locked_by = ?1"#;

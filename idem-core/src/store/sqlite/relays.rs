@@ -17,7 +17,7 @@ use super::{Sqlite, Txn};
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError,
+    StoreError, error_text,
 };
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
@@ -161,10 +161,15 @@ impl Sqlite {
                 let of = |text| store.of_row(text, outbox, token, *row);
                 match next {
                     Some(due) => {
-                        of(RETRY).bind(millis(*due)).bind(error).bind(*attempts).execute(txn.connection()).await?;
+                        of(RETRY)
+                            .bind(millis(*due))
+                            .bind(error_text(error))
+                            .bind(*attempts)
+                            .execute(txn.connection())
+                            .await?;
                     }
                     None => {
-                        of(BURY).bind(error).bind(*attempts).execute(txn.connection()).await?;
+                        of(BURY).bind(error_text(error)).bind(*attempts).execute(txn.connection()).await?;
                         of(DELETE).execute(txn.connection()).await?;
                     }
                 }

@@ -14,9 +14,10 @@ use crate::{BoxError, Fingerprint, Key, Reason};
 pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
 
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
-const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, deliveries,
-    reason, error, created_at, due_at, died_at, outbound, called_at, called_by, call_name, asked_at,
-    answer,
+const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked_by, locked_until, crash_count,
+    attempts, lost_connections, deliveries,
+    reason, error, created_at, run_at, died_at, provider_key, called_at, called_by, call_name, asked_at,
+    answer, state = 'calling' AS is_calling,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
 /// The prefix of the tables.
@@ -81,8 +82,8 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     let damaged = |error: BoxError| sqlx::Error::Decode(error);
     let key: &[u8] = row.try_get("key")?;
     let attempts = count(row, "attempts")?;
-    let starts: i64 = row.try_get("starts")?;
-    let (token, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get("token")?, row.try_get("called_by")?);
+    let (crash_count, is_calling) = (count(row, "crash_count")?, row.try_get("is_calling")?);
+    let (locked_by, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get("locked_by")?, row.try_get("called_by")?);
     let handler = i32::try_from(row.try_get::<i64, _>("handler_id")?).map_err(|error| damaged(error.into()))?;
     Ok(Row {
         id: row.try_get("id")?,
@@ -94,24 +95,24 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         // A handler that was deleted by hand leaves its rows behind; no worker takes them, but they can be listed.
         handler: row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
         delivery: envelope::open(row.try_get("envelope")?, row.try_get("payload")?, attempts),
-        token,
-        starts: u32::try_from(starts).unwrap_or(0),
+        locked_by,
+        crash_count: if is_calling { 0 } else { crash_count },
         attempts,
-        breaks: count(row, "breaks")?,
+        lost_connections: count(row, "lost_connections")?,
         deliveries: u64::try_from(row.try_get::<i64, _>("deliveries")?).unwrap_or(0),
         reason: row.try_get::<Option<&str>, _>("reason")?.and_then(Reason::parse),
         error: row.try_get("error")?,
         created_at: time(row.try_get("created_at")?),
-        due_at: time(row.try_get("due_at")?),
+        run_at: time(row.try_get("run_at")?),
+        locked_until: row.try_get::<Option<i64>, _>("locked_until")?.map(time),
         died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
         waited: None,
-        // -1 if none has begun.
-        calls: u32::try_from(-1 - starts).ok(),
-        outbound: row.try_get::<Option<Uuid>, _>("outbound")?,
+        calls: is_calling.then_some(crash_count),
+        provider_key: row.try_get::<Option<Uuid>, _>("provider_key")?,
         called_at: row.try_get::<Option<i64>, _>("called_at")?.map(time),
         call_name: row.try_get("call_name")?,
         asked_at: row.try_get::<Option<i64>, _>("asked_at")?.map(time),
-        is_first_call: token.is_some() && token == called_by,
+        is_first_call: locked_by.is_some() && locked_by == called_by,
         answer: row.try_get::<Option<Vec<u8>>, _>("answer")?.map(CallAnswer::new),
     })
 }

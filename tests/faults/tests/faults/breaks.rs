@@ -24,7 +24,7 @@ async fn others_go_on_beside(act: Act) {
     // After each broken connection, others are published and have their effects before it continues.
     for breaks in 1..MAX_BREAKS {
         until("it breaks once more", || async {
-            world.rows(&store).await.iter().any(|row| row.breaks >= breaks && row.token.is_none())
+            world.rows(&store).await.iter().any(|row| row.lost_connections >= breaks && row.locked_by.is_none())
         })
         .await;
         for _ in 0..5 {
@@ -35,13 +35,14 @@ async fn others_go_on_beside(act: Act) {
         let row = world.row(&store).await;
         assert_eq!((row.reason, row.attempts), (None, 0), "it still waits, and was charged nothing");
         // Its delay is cut short: ten breaks would take half a minute or more.
-        let due = "UPDATE {schema}.inbox_messages SET due_at = now() WHERE breaks >= $1 AND token IS NULL";
+        let due =
+            "UPDATE {schema}.inbox_messages SET run_at = now() WHERE lost_connections >= $1 AND locked_by IS NULL";
         sqlx::query(world.stage.sql(due)).bind(breaks as i32).execute(&world.pool).await.unwrap();
     }
     assert_eq!(world.journal.end_of("breaker").await, Outcome::dead(Reason::BrokeConnection));
 
     let row = world.row(&store).await;
-    assert_eq!((row.reason, row.attempts, row.breaks), (Some(Reason::BrokeConnection), 0, MAX_BREAKS));
+    assert_eq!((row.reason, row.attempts, row.lost_connections), (Some(Reason::BrokeConnection), 0, MAX_BREAKS));
     // The first run, before there was a row, and ten runs of the row.
     assert_eq!(world.stage.attempts("breaker"), [1; 11]);
     let mut expected: Vec<_> = (0..others).map(|n| (format!("other-{n}"), 1)).collect();

@@ -79,7 +79,11 @@ async fn a_handler_that_hangs_is_cut_off_at_the_end_of_the_drain_and_rolled_back
     let counts = queue.counts();
     assert_eq!((counts.ready, counts.unsettled), (1, 0), "the direct one went back to the broker: {counts:?}");
     let row = world.row(&store).await;
-    assert_eq!((row.starts, row.attempts, row.breaks, row.token), (0, 0, 0, None), "the other one back to the inbox");
+    assert_eq!(
+        (row.crash_count, row.attempts, row.lost_connections, row.locked_by),
+        (0, 0, 0, None),
+        "the other one back to the inbox"
+    );
 
     world.stage.open();
     let worker = world.start(&store, queue.clone(), |worker| worker);

@@ -17,7 +17,7 @@ async fn a_suspect_waits_for_what_runs_and_lets_nothing_start_before_it() {
     world.publish(&Order::new("running", Act::Hold));
     world.stage.entered(2).await;
     // As left by two processes that ended while it ran.
-    let started = "UPDATE {schema}.inbox_messages SET starts = 2, due_at = now()";
+    let started = "UPDATE {schema}.inbox_messages SET crash_count = 2, run_at = now()";
     world.pool.execute(world.stage.sql(started)).await.unwrap();
 
     // Others start until the inbox has been polled. The one that does not start is behind the suspect.

@@ -116,9 +116,8 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
         worker.inbox().concurrency(1).batch(60).lease_duration(lease).retry(quick(1))
     });
     // As another process would find them.
-    let lapsed =
-        "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'scheduled' AND token IS NOT NULL
-                  AND due_at <= now() FOR KEY SHARE SKIP LOCKED) AS lapsed";
+    let lapsed = "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'running'
+                  AND locked_until <= now() FOR KEY SHARE SKIP LOCKED) AS lapsed";
     let begun = Instant::now();
     while world.number("SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'dead'").await < 60 {
         assert_eq!(world.number(lapsed).await, 0, "a lease has lapsed after {:?}", begun.elapsed());
@@ -169,11 +168,11 @@ async fn the_inbox_takes_no_more_into_memory_than_16_mib() {
             SELECT h.id, convert_to(n::text, 'UTF8'), '' FROM {schema}.handlers AS h, generate_series(1, $1) AS n
             WHERE h.name = 'act' RETURNING handler_id, key)
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-        SELECT handler_id, key, '', 'scheduled', '', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
+        SELECT handler_id, key, '', 'scheduled', '{}', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
     let order = serde_json::to_string(&Order::new("large", Act::Hold)).unwrap();
     sqlx::query(world.stage.sql(rows)).bind(count).bind(order).execute(&world.pool).await.unwrap();
     // A taken row has a token, whether or not it runs.
-    let taken = "SELECT count(*) FROM {schema}.inbox_messages WHERE token IS NOT NULL";
+    let taken = "SELECT count(*) FROM {schema}.inbox_messages WHERE locked_by IS NOT NULL";
     until("as much is taken as may be", || async { world.number(taken).await >= 16 }).await;
     for _ in 0..20 {
         // A take may exceed the limit by its last row.

@@ -113,7 +113,7 @@ impl<W: World> Life<W> {
         }
         self.trial.run().await.unwrap();
         let dead = self.dead("killer").await;
-        assert_eq!((dead.reason, dead.starts), (Some(Reason::Crashed), 4));
+        assert_eq!((dead.reason, dead.crash_count), (Some(Reason::Crashed), 4));
         assert_eq!(self.trace.replay(self.trial.inbox(), &dead).await.unwrap(), Replayed::Due);
         self.trial.run().await.unwrap();
     }

@@ -14,7 +14,7 @@ use crate::worker::CONSUMER;
 /// Lets the keys of these messages get too old, once their calls are in doubt.
 const OLDER: &str = "UPDATE idem_demo.inbox_messages SET called_at = called_at - interval '1 day'
     WHERE key = ANY(SELECT convert_to('order-' || id, 'UTF8') FROM unnest($1::bigint[]) AS id)
-        AND attempts > 0 AND token IS NULL AND called_at > now() - interval '12 hours'";
+        AND attempts > 0 AND locked_by IS NULL AND called_at > now() - interval '12 hours'";
 
 /// Holds these messages, and does what an operator does about an error that the provider has stored: calls again under another
 /// key. Goes on until it is dropped.
@@ -28,7 +28,7 @@ pub(super) async fn work(url: String, held: BTreeSet<u64>) -> Result<()> {
         sqlx::query(OLDER).bind(&held).execute(&mut connection).await?;
         for row in inbox.list(&Filter::new().reason(Reason::Exhausted), Page::new(10_000)).await? {
             // The naive handler makes no call that idem knows of.
-            if let Some(key) = row.outbound {
+            if let Some(key) = row.provider_key {
                 inbox.resolve(row.id, key, Resolution::CallAgain).await?;
             }
         }
