@@ -54,9 +54,8 @@ impl<S: Store> Pipeline<S> {
     /// redelivered, those that the database has refused or held up before, those whose failure is not recorded yet, those
     /// whose key is in flight elsewhere in this process, and a different message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Item<'_, S>> {
-        let fits = |at: usize, it: &Delivery| {
-            !it.redelivered() && it.rare().refused.tries() == 0 && it.holds == 0 && carried[at].charge.is_none()
-        };
+        let fits =
+            |at: usize, it: &Delivery| !it.redelivered() && carried[at].tries == 0 && carried[at].charge.is_none();
         let fit = deliveries.iter().enumerate().filter(|(at, delivery)| fits(*at, delivery));
         let fit = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?)));
         // Those of a handler that makes an external call are stored first.

@@ -37,13 +37,13 @@ impl<S: Store> Calls<S> {
         let mut running = JoinSet::new();
         while !self.pipeline.draining.has_begun() {
             let round = self.round(&mut running).await;
-            let (more, failed) = (matches!(round, Ok(true)), round.is_err());
+            let more = matches!(round, Ok(true));
             if let Err(fault) = round {
                 self.pipeline.outage.report(&fault);
             }
             while running.try_join_next().is_some() {}
             if !more {
-                self.rest(failed).await;
+                self.rest().await;
             }
         }
         while running.join_next().await.is_some() {}
@@ -118,7 +118,7 @@ impl<S: Store> Calls<S> {
 
     /// Waits until a row is scheduled here, the poll interval elapses, or all calls are to be looked for, and then for the end
     /// of an outage.
-    async fn rest(&self, failed: bool) {
+    async fn rest(&self) {
         let Pipeline { calls_due, settings, outage, draining, .. } = &*self.pipeline;
         let poll = self.looks.rest(jittered(settings.poll), Instant::now());
         let rest = async {
@@ -126,11 +126,7 @@ impl<S: Store> Calls<S> {
                 () = calls_due.notified() => {}
                 () = tokio::time::sleep(poll) => {}
             }
-            if failed {
-                outage.over_or_trial().await;
-            } else {
-                outage.over().await;
-            }
+            outage.over().await;
         };
         tokio::select! {
             () = rest => {}

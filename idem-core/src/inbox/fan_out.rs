@@ -17,7 +17,6 @@ impl<S: Store> Pipeline<S> {
             Ok(Some(Shared { outcomes, .. })) => {
                 self.refusals.forget(row.id);
                 for (handler, outcome) in outcomes {
-                    self.wrote(&outcome);
                     self.emit(self.routes.meters(handler), &row.delivery, &outcome);
                 }
                 None

@@ -61,7 +61,6 @@ impl<S: Store> Pipeline<S> {
         async {
             if let Some(outcome) = work.await {
                 self.refusals.forget(row.id);
-                self.wrote(&outcome);
                 self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
             }
         }

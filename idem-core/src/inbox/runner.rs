@@ -50,14 +50,14 @@ impl<S: Store> Runner<S> {
         let mut tasks = JoinSet::new();
         while !self.pipeline.draining.has_begun() {
             let round = self.round(&mut tasks).await;
-            let (more, failed) = (matches!(round, Ok(true)), round.is_err());
+            let more = matches!(round, Ok(true));
             if let Err(fault) = round {
                 self.pipeline.outage.report(&fault);
             }
             while tasks.try_join_next().is_some() {}
             if !more {
                 self.polled = None;
-                self.rest(failed).await;
+                self.rest().await;
             }
         }
         while tasks.join_next().await.is_some() {}
@@ -138,19 +138,14 @@ impl<S: Store> Runner<S> {
         Ok(all)
     }
 
-    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage. If the
-    /// inbox itself met the outage, its next poll can show that it is over; otherwise a poll would show nothing.
-    async fn rest(&self, failed: bool) {
+    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage.
+    async fn rest(&self) {
         let rest = async {
             tokio::select! {
                 () = self.pipeline.scheduled.notified() => {}
                 () = tokio::time::sleep(jittered(self.pipeline.settings.poll)) => {}
             }
-            if failed {
-                self.pipeline.outage.over_or_trial().await;
-            } else {
-                self.pipeline.outage.over().await;
-            }
+            self.pipeline.outage.over().await;
         };
         tokio::select! {
             () = rest => {}

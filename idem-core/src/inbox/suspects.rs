@@ -108,7 +108,7 @@ impl<S: Store> Taker<S> {
         tokio::select! {
             biased;
             done = &mut work => return (done, Some(kept)),
-            () = self.pipeline.outage.failed() => drop(kept),
+            () = self.pipeline.outage.began() => drop(kept),
         }
         (work.await, None)
     }
@@ -139,7 +139,7 @@ impl<S: Store> Taker<S> {
         tokio::select! {
             biased;
             () = self.pipeline.draining.begun() => None,
-            () = self.pipeline.outage.failed() => {
+            () = self.pipeline.outage.began() => {
                 if self.put_off.allows(TELL) {
                     tracing::info!(
                         consumer = self.pipeline.consumer,

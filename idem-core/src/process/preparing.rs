@@ -1,35 +1,14 @@
 //! Deliveries whose codec has to fetch something before it can decode them.
 
-use crate::runtime::{Carried, FORGOTTEN, Pipeline, refused_wait};
-use crate::{Acker, BoxError, Delivery, PrepareError, Store};
-
-use super::Waiting;
+use crate::runtime::{FORGOTTEN, Pipeline, refused_wait};
+use crate::{BoxError, Delivery, PrepareError, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Takes a delivery out of its lane until its codec is prepared for it. It is held like one that the database
-    /// refuses: unacked, uncharged and in its place, since without a decoded message there is no key to store it under.
-    pub(super) async fn leave_to_prepare<A: Acker>(
-        &self,
-        delivery: Box<Delivery>,
-        acker: A,
-        carried: Carried,
-    ) -> Option<Waiting<A>> {
-        self.meters(&delivery).held();
-        if self.draining.has_begun() {
-            self.release(acker).await;
-            return None;
-        }
-        Some(Waiting::Preparation(delivery, acker, carried))
-    }
-
-    /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. Returns `false`
-    /// if the worker drains or the delivery is lost.
-    pub(super) async fn prepared<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> bool {
-        self.unless_over(acker, self.prepare_for(delivery)).await
-    }
-
+    /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. It is unacked, uncharged
+    /// and in its place meanwhile, since without a decoded message there is no key to store it under.
+    ///
     /// Cancel safe: a dropped preparation starts again when the delivery comes again.
-    async fn prepare_for(&self, delivery: &mut Delivery) {
+    pub(crate) async fn prepare_for(&self, delivery: &mut Delivery) {
         let beside = self.suspect_lock.direct().await;
         let route = self.unprepared(delivery);
         drop(beside);

@@ -114,7 +114,8 @@ impl Health {
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
     /// read-only, missing table), or refuses every message that is held, so that no further one can be taken. A single
-    /// lost connection changes nothing as long as the database answers.
+    /// lost connection changes nothing as long as the database answers. While it answers and rejects writes, work is tried
+    /// again after 0.1 to 30 seconds, and for the moment of each try this is `true`.
     pub fn database(&self) -> bool {
         self.all(|state| state.database.load(Relaxed))
     }

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_channel::{Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::store::{HandlerId, Row};
 
-use super::queue::Queue;
-
 /// The rows whose codec prepares, until a task takes them, and the room for such rows.
 pub(crate) struct Preparations {
-    wanted: Queue<WantedPreparation>,
+    wanted: (Sender<WantedPreparation>, Receiver<WantedPreparation>),
     room: Mutex<HashMap<HandlerId, Arc<Semaphore>>>,
 }
 
@@ -31,7 +30,7 @@ const AT_ONCE: usize = 32;
 
 impl Default for Preparations {
     fn default() -> Self {
-        Self { wanted: Queue::new(), room: Mutex::default() }
+        Self { wanted: async_channel::unbounded(), room: Mutex::default() }
     }
 }
 
@@ -46,16 +45,16 @@ impl Preparations {
 
     /// Passes a row to the task that runs preparations.
     pub(crate) fn want(&self, wanted: WantedPreparation) {
-        self.wanted.push(wanted);
+        drop(self.wanted.0.try_send(wanted));
     }
 
     /// Waits for a row. Returns `None` once no more rows run, and none is left. Cancel safe.
     pub(crate) async fn next(&self) -> Option<WantedPreparation> {
-        self.wanted.recv().await
+        self.wanted.1.recv().await.ok()
     }
 
     /// Ends the wait for further rows, since no more rows run.
     pub(crate) fn close(&self) {
-        self.wanted.close();
+        self.wanted.0.close();
     }
 }
