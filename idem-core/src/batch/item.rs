@@ -92,14 +92,13 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn rows(&self, rows: &[Row]) -> Vec<Item<'_, S>> {
         let item = |(at, row): (usize, &Row)| {
             let route = self.routes.get(row.identity.handler).filter(|_| row.identity.has_key())?;
-            // A row that has lost its connection may be the one that breaks it, and would break it for all; one that
-            // the database has refused would be refused again. One without the answer to its call is moved, alone, and so is
-            // one of a call that this handler does not make.
+            // A row that has lost its connection may be the one that breaks it, and would break it for all. One without the
+            // answer to its call is moved, alone, and so is one of a call that this handler does not make.
             let fits = match &route.external {
                 Some(call) => row.answer.is_some() && call.limits.is_of(row),
                 None => !row.may_have_called(),
             };
-            if row.breaks > 0 || self.refusals.is_refused(row.id) || !fits {
+            if row.breaks > 0 || !fits {
                 return None;
             }
             self.limit(&row.delivery).ok()?;

@@ -37,8 +37,7 @@ impl<S: Store> Pipeline<S> {
                 if is_written { Written::Yes } else { Written::Lost }
             }
             Some(Err(error)) => {
-                let (tries, _) = self.refusals.count(row.id);
-                warn_of_refusal(&row.delivery, tries, error.as_ref());
+                warn_of_refusal(&row.delivery, None, error.as_ref());
                 Written::Refused
             }
             None => Written::Stopped,

@@ -28,10 +28,10 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     };
     let served = pin!(async {
         runner.serve().await;
-        pipeline.preparations.close();
+        pipeline.parked_rows.close();
     });
     tokio::select! {
-        ((), (), ()) = join3(served, pipeline.prepare_rows(), pipeline.write_early_commits()) => {}
+        ((), (), ()) = join3(served, pipeline.keep_parked_rows(), pipeline.write_early_commits()) => {}
         never = pipeline.extend_leases() => match never {},
     }
 }

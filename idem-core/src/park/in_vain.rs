@@ -42,7 +42,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) fn refused(&self, delivery: &Delivery, carried: &mut Carried, error: &BoxError) -> Duration {
         carried.refused.get_or_insert_with(|| Refused::new(&self.outage));
         carried.tries += 1;
-        warn_of_refusal(delivery, carried.tries, error.as_ref());
+        warn_of_refusal(delivery, Some(carried.tries), error.as_ref());
         refused_wait(carried.tries - 1)
     }
 }

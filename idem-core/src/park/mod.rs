@@ -5,11 +5,13 @@
 //! |---|---|
 //! | this one | the reasons, and the task in which all parked deliveries wait |
 //! | `until` | each wait |
+//! | `prepared` | the preparation of a codec |
 //! | `in_vain` | how long a delivery waits whose try was in vain |
 //! | `blocked` | the gauges |
 
 mod blocked;
 mod in_vain;
+mod prepared;
 mod until;
 
 use std::sync::Arc;
@@ -44,7 +46,7 @@ pub(crate) enum Until {
     Key,
     /// This time, and then the end of an outage or a pause of the worker, if there is one.
     After(Duration),
-    /// Its codec, which has to fetch something before it can decode it.
+    /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
     Prepared,
     /// Its message, which runs from the inbox: with an ordering key, the delivery is settled once that is processed or dead.
     Row(Box<InRow>),

@@ -33,7 +33,7 @@ impl<S: Store> Pipeline<S> {
             Until::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
             Until::Prepared => {
                 let span = telemetry::span(self.system, &self.consumer, &delivery);
-                self.unless_over(&mut acker, self.prepare_for(&mut delivery)).instrument(span).await
+                self.unless_over(&mut acker, self.prepared(&mut delivery)).instrument(span).await
             }
             Until::Row(row) => {
                 let span = row.span.clone();

@@ -17,12 +17,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `preparing` | the preparation of a codec |
 //! | `fan_out` | deliveries that several handlers take |
 //! | `room` | permits for one more connection |
 
 mod fan_out;
-mod preparing;
 mod room;
 
 use std::pin::pin;

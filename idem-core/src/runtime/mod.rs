@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `pipeline`, `settings` | the shared state, and the settings |
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
-//! | `preparations` | preparations for inbox rows |
+//! | `preparations` | whose turn it is to prepare |
+//! | `parked_rows` | inbox rows that wait here |
 //! | `step`, `carried`, `hold` | the result of one try, the state kept for the next one, and what a failed statement means |
 //! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
@@ -14,8 +15,7 @@
 //! | `running` | the work that runs, and when suspects do not wait for it |
 //! | `outage` | the availability of the database |
 //! | `persist`, `waits`, `rate` | repeated writes, delays, what is done seldom |
-//! | `refused`, `refusals` | deliveries and rows that the database refuses |
-//! | `unrecorded` | failures of rows whose record the database refuses |
+//! | `refused` | deliveries and rows that the database refuses |
 //! | `early_commits` | dead letters that the database refuses |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
@@ -39,13 +39,13 @@ mod leased;
 mod leases;
 mod outage;
 mod outbox_gate;
+mod parked_rows;
 mod patience;
 mod persist;
 mod pipeline;
 mod preparations;
 mod prepare;
 mod rate;
-mod refusals;
 mod refused;
 mod rows;
 mod running;
@@ -53,7 +53,6 @@ mod settings;
 mod settle;
 mod step;
 mod suspect_lock;
-mod unrecorded;
 mod waits;
 
 pub use health::Health;
@@ -72,16 +71,15 @@ pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
 pub(crate) use outbox_gate::OutboxGate;
+pub(crate) use parked_rows::{ParkedRow, ParkedRows, RowUntil};
 pub(crate) use pipeline::Pipeline;
-pub(crate) use preparations::{Preparations, WantedPreparation};
-pub(crate) use prepare::FORGOTTEN;
+pub(crate) use preparations::{Preparations, Preparing};
+pub(crate) use prepare::{FORGOTTEN, Prepared, warn_of_unprepared};
 pub(crate) use rate::Rate;
-pub(crate) use refusals::{Refusals, RowPreparation};
 pub(crate) use refused::{Refused, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, InboxPermit, Isolated, Turn};
-pub(crate) use unrecorded::Unrecorded;
 pub(crate) use waits::{busy_wait, hold_wait, jittered, refused_wait};

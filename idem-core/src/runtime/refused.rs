@@ -23,7 +23,7 @@ impl Drop for Refused {
 }
 
 /// Logs the message, because it is the one to investigate.
-pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: usize, error: &(dyn std::error::Error + 'static)) {
+pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: Option<usize>, error: &(dyn std::error::Error + 'static)) {
     tracing::warn!(
         source = delivery.source(),
         message_id = delivery.message_id(),
