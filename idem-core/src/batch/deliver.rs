@@ -117,7 +117,7 @@ impl<S: Store> Pipeline<S> {
             if items.len() < 2 {
                 continue;
             }
-            let instead = match self.draining.has_begun() {
+            let instead = match self.draining.is_cancelled() {
                 true => Some(Verdict::Stopped),
                 false => (!first && self.suspect_lock.wanted() >= opening.stage()).then(|| opening.put_off()),
             };

@@ -35,7 +35,7 @@ struct Calls<S: Store> {
 impl<S: Store> Calls<S> {
     async fn serve(&mut self) {
         let mut running = JoinSet::new();
-        while !self.pipeline.draining.has_begun() {
+        while !self.pipeline.draining.is_cancelled() {
             let round = self.round(&mut running).await;
             let more = matches!(round, Ok(true));
             if let Err(fault) = round {
@@ -73,11 +73,11 @@ impl<S: Store> Calls<S> {
         let draining = &self.pipeline.draining;
         let first = tokio::select! {
             slot = self.slots.clone().acquire_owned() => slot.ok()?,
-            () = draining.begun() => return None,
+            () = draining.cancelled() => return None,
         };
         tokio::select! {
             beside = self.pipeline.suspect_lock.direct() => drop(beside),
-            () = draining.begun() => return None,
+            () = draining.cancelled() => return None,
         }
         let mut slots = vec![first];
         while let Ok(slot) = self.slots.clone().try_acquire_owned() {
@@ -130,7 +130,7 @@ impl<S: Store> Calls<S> {
         };
         tokio::select! {
             () = rest => {}
-            () = draining.begun() => {}
+            () = draining.cancelled() => {}
         }
     }
 }

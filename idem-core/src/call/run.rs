@@ -42,7 +42,7 @@ impl<S: Store> Pipeline<S> {
             let is_first = age.is_none();
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
                 // A drain begins no more calls.
-                Step::Call | Step::Ask if self.draining.has_begun() => {
+                Step::Call | Step::Ask if self.draining.is_cancelled() => {
                     return self.give_back_call(row, is_first, Duration::ZERO).await;
                 }
                 Step::Call => false,

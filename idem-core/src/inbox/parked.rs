@@ -181,7 +181,7 @@ impl<S: Store> Pipeline<S> {
     async fn unless_draining<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
-            () = self.draining.begun() => None,
+            () = self.draining.cancelled() => None,
         }
     }
 }

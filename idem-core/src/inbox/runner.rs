@@ -48,7 +48,7 @@ struct Runner<S: Store> {
 impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
         let mut tasks = JoinSet::new();
-        while !self.pipeline.draining.has_begun() {
+        while !self.pipeline.draining.is_cancelled() {
             let round = self.round(&mut tasks).await;
             let more = matches!(round, Ok(true));
             if let Err(fault) = round {
@@ -103,7 +103,7 @@ impl<S: Store> Runner<S> {
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process; in an outage as `Workload` says.
         let mut permit = Some(self.pipeline.suspect_lock.inbox().await);
-        if self.pipeline.draining.has_begun() {
+        if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
         let size = self.pipeline.throttle.size();
@@ -149,7 +149,7 @@ impl<S: Store> Runner<S> {
         };
         tokio::select! {
             () = rest => {}
-            () = self.pipeline.draining.begun() => {}
+            () = self.pipeline.draining.cancelled() => {}
         }
     }
 }

@@ -91,7 +91,7 @@ impl<S: Store> Pipeline<S> {
             if part.is_empty() {
                 break;
             }
-            if self.draining.has_begun() {
+            if self.draining.is_cancelled() {
                 join_all(part.into_iter().map(|item| self.release(item.acker))).await;
                 break;
             }

@@ -99,7 +99,7 @@ impl<S: Store> Pipeline<S> {
     async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
         tokio::select! {
             biased;
-            () = self.draining.begun() => false,
+            () = self.draining.cancelled() => false,
             () = what => true,
             () = kept(acker, LOOK) => false,
         }

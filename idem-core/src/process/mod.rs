@@ -78,7 +78,7 @@ impl<S: Store> Pipeline<S> {
             tracing::debug!("the delivery was lost; the broker redelivers it");
             return None;
         }
-        if self.draining.has_begun() {
+        if self.draining.is_cancelled() {
             self.release(acker).await;
             return None;
         }
@@ -201,7 +201,7 @@ impl<S: Store> Pipeline<S> {
             Some(beside) => beside,
             None => self.suspect_lock.direct().await,
         };
-        if self.draining.has_begun() {
+        if self.draining.is_cancelled() {
             return Ok(Progress::Stopped);
         }
         let (running, mut job) = (self.running(Permit::Direct(beside)), Some(job));

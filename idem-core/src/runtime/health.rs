@@ -40,8 +40,6 @@ struct State {
     unrelayed: Mutex<Option<String>>,
     /// Why the source cannot be consumed although its broker answers.
     unsubscribed: Mutex<Option<String>>,
-    /// Whether `paused` is `Some`. Each delivery asks, and `paused` is behind a lock.
-    is_paused: AtomicBool,
     /// Milliseconds since `born`.
     progress: AtomicU64,
     born: Instant,
@@ -55,7 +53,6 @@ impl Health {
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
             unsubscribed: Mutex::new(None),
-            is_paused: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             born: Instant::now(),
         };
@@ -161,7 +158,7 @@ impl Health {
     pub(crate) async fn resumed(&self) {
         for state in self.0.iter() {
             // Checked first, because this is called for each delivery.
-            if state.is_paused.load(Relaxed) {
+            if state.paused.borrow().is_some() {
                 // The sender lives in `self`, so waiting cannot fail.
                 let _ = state.paused.subscribe().wait_for(Option::is_none).await;
             }
@@ -206,11 +203,7 @@ impl State {
     }
 
     fn set_paused(&self, why: Option<String>) {
-        self.paused.send_modify(|paused| {
-            // Under the lock, so that the two never differ for long.
-            self.is_paused.store(why.is_some(), Relaxed);
-            *paused = why;
-        });
+        self.paused.send_replace(why);
     }
 
     fn last_progress(&self) -> Duration {

@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn pause(&self, tries: usize) {
         tokio::select! {
             () = self.outage.pause(tries) => {}
-            () = self.draining.begun() => {}
+            () = self.draining.cancelled() => {}
         }
     }
 

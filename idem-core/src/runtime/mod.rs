@@ -19,7 +19,7 @@
 //! | `early_commits` | dead letters that the database refuses |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
-//! | `defect`, `draining` | panics of tasks; whether the worker drains |
+//! | `defect` | panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
 mod batch_throttle;
@@ -27,7 +27,6 @@ mod brake;
 mod carried;
 mod decode;
 mod defect;
-mod draining;
 mod early_commits;
 mod extend;
 mod extend_rows;
@@ -62,7 +61,6 @@ pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use carried::{Carried, Charge};
 pub(crate) use defect::{Defect, Unwinding};
-pub(crate) use draining::Draining;
 pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};

@@ -13,7 +13,6 @@ use crate::{Lag, Store};
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
 use super::defect::Defect;
-use super::draining::Draining;
 use super::early_commits::EarlyCommits;
 use super::health::Health;
 use super::key_queue::KeyQueue;
@@ -77,7 +76,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// The number of deliveries acked at the broker. If it grows, the source works.
     pub(crate) settled: AtomicU64,
     /// The worker drains: deliveries that are not running are released.
-    pub(crate) draining: Draining,
+    pub(crate) draining: CancellationToken,
     /// The shutdown timeout has elapsed: running work is cancelled.
     pub(crate) stop: CancellationToken,
 }

@@ -23,7 +23,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
 ) -> Result<(), Error> {
     let pipeline = tasks.pipeline.clone();
     tracing::info!(consumer = pipeline.consumer, "the worker drains");
-    pipeline.draining.begin();
+    pipeline.draining.cancel();
     pipeline.health.set_broker(false);
     pipeline.lag.send_replace(None);
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };

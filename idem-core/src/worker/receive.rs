@@ -31,7 +31,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
         let ended = tokio::select! {
             biased;
-            () = pipeline.draining.begun() => return,
+            () = pipeline.draining.cancelled() => return,
             error = forward(pipeline, source, to) => Ok(error),
             why = leave::too_long(pipeline, limit) => Err(why),
         };
@@ -57,7 +57,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         }
         tokio::select! {
             biased;
-            () = pipeline.draining.begun() => return,
+            () = pipeline.draining.cancelled() => return,
             () = async {
                 if left {
                     leave::over(pipeline).await;

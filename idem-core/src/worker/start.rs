@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, ParkedRows, Pipeline,
+    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, ParkedRows, Pipeline,
     Preparations, Rate, Rows,
 };
 use crate::store::{ConnectionShare, OutboxId};
@@ -158,7 +158,7 @@ fn assemble<S: Store, Src: Source>(
         rows: Rows::default(),
         order: KeyQueue::default(),
         settled: AtomicU64::new(0),
-        draining: Draining::default(),
+        draining: CancellationToken::new(),
         stop: CancellationToken::new(),
         settings,
         consumer,
