@@ -9,7 +9,6 @@ use bytes::Bytes;
 use crate::{Headers, Properties};
 
 pub(crate) use kept_call::KeptCall;
-pub(crate) use refused::Refused;
 
 use rare::Rare;
 
@@ -17,7 +16,6 @@ mod facts;
 mod kept_call;
 mod preparation;
 mod rare;
-mod refused;
 
 /// One delivery of a message: its payload, its headers and the broker's metadata.
 ///
@@ -49,8 +47,6 @@ pub struct Delivery {
     pub(crate) redelivered: bool,
     pub(crate) delivery_count: Option<u32>,
     pub(crate) attempt: u32,
-    /// How often it was held, because the database did not answer or another transaction held its claim, in this process.
-    pub(crate) holds: usize,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) produced_at: Option<SystemTime>,
@@ -76,7 +72,6 @@ impl Delivery {
             redelivered: false,
             delivery_count: None,
             attempt: 1,
-            holds: 0,
             tombstone: false,
             published_at: None,
             produced_at: None,
@@ -226,13 +221,6 @@ impl Delivery {
     pub(crate) fn set_rare<T>(&mut self, part: impl FnOnce(&mut Rare) -> &mut Option<T>, value: Option<T>) {
         if value.is_some() || self.rare.is_some() {
             *part(self.rare_mut()) = value;
-        }
-    }
-
-    /// Forgets that the database has refused it.
-    pub(crate) fn forget_refusals(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.refused = Refused::default();
         }
     }
 }

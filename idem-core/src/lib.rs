@@ -33,6 +33,7 @@ mod logged;
 mod outbox;
 mod outcome;
 mod panic_text;
+mod park;
 mod private;
 mod process;
 mod properties;

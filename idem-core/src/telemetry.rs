@@ -84,6 +84,9 @@ pub(crate) struct ConsumerMetrics {
     pub(crate) scheduled: Gauge,
     pub(crate) dead: Gauge,
     pub(crate) oldest_due: Gauge,
+    pub(crate) parked: Gauge,
+    pub(crate) blocked: Gauge,
+    pub(crate) blocked_oldest: Gauge,
     pub(crate) stale: Counter,
 }
 
@@ -95,6 +98,9 @@ impl ConsumerMetrics {
             scheduled: gauge!("idem_scheduled", &labels),
             dead: gauge!("idem_dead", &labels),
             oldest_due: gauge!("idem_oldest_due_seconds", &labels),
+            parked: gauge!("idem_parked", &labels),
+            blocked: gauge!("idem_blocked", &labels),
+            blocked_oldest: gauge!("idem_blocked_oldest_seconds", &labels),
             stale: counter!("idem_stale_acks_total", &labels),
         }
     }

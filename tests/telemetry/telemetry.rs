@@ -165,7 +165,9 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
     assert_eq!(times("idem_duplicate_age_seconds"), 1.0);
     // None of them ran from the inbox.
     assert_eq!(times("idem_inbox_wait_seconds"), 0.0);
-    for gauge in ["idem_in_flight", "idem_scheduled", "idem_dead", "idem_oldest_due_seconds"] {
+    for gauge in
+        ["idem_in_flight", "idem_parked", "idem_blocked", "idem_scheduled", "idem_dead", "idem_oldest_due_seconds"]
+    {
         assert!(told.contains_key(&format!("{gauge} consumer=billing")), "{gauge}");
     }
     assert_eq!(told["idem_in_flight consumer=billing"], 0.0);

@@ -139,7 +139,7 @@ impl Tap for Room {
 }
 
 /// A full disk, for example: the database answers each query and refuses each claim. The worker is not ready as long as
-/// that lasts, and tries one message at a time, less and less often.
+/// that lasts, except for the moment of each try, and tries less and less often.
 pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<W: World>(world: W) {
     let line = Line::new(world).await;
     let all = 40 * line.world.batch();
@@ -164,12 +164,14 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
         }
     })
     .await;
+    let mut ready = 0;
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(!health.is_ready(), "after {} tries", tries.load(SeqCst));
+        ready += usize::from(health.is_ready());
     }
     let tries = tries.load(SeqCst);
-    assert!(tries < 25, "{tries} tries in 4 seconds");
+    // It goes on after 0.1, 0.2, 0.4, 0.8 and 1.6 seconds, each time with all that may run at once.
+    assert!(tries < 100 && ready < 50, "{tries} tries in 4 seconds, and ready at {ready} of 200 looks");
     full.store(false, SeqCst);
     line.outcomes(all).await;
     is_ready(&health, true).await;

@@ -1,15 +1,16 @@
 //! Processes deliveries and inbox rows in batches.
 
+use async_channel::Sender;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::process::Waiting;
+use crate::park::{Parked, UNANSWERED};
 use crate::record::committed_early;
-use crate::runtime::{Arrival, Carried, HoldReason, Permit, Pipeline, Queue, Running, UNANSWERED, extended_all};
-use crate::store::{Row, SuspectIsolation};
+use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, extended_all};
+use crate::store::{Row, StoreError, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
@@ -17,29 +18,22 @@ use super::natural::has_claim;
 use super::opening::{Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
-    /// Processes the available deliveries, one or a batch, and leaves `batch` empty. A delivery that has to wait goes
-    /// to `waiting` at once, where its lease is extended.
-    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
+    /// Processes the available deliveries, one or a batch, and leaves `batch` empty. A delivery that cannot run now is parked
+    /// at once.
+    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
         if batch.len() > 1 {
             // Boxed: it is large, and a worker without batches would carry it unused.
-            Box::pin(self.deliver_all(std::mem::take(batch), waiting)).await;
+            Box::pin(self.deliver_all(std::mem::take(batch), parked)).await;
         } else if let Some((delivery, acker, carried)) = batch.pop()
-            && let Some(wait) = self.deliver(delivery, acker, carried).await
+            && let Some(delivery) = self.deliver(delivery, acker, carried).await
         {
-            self.leave(wait, waiting).await;
+            self.park(delivery, parked).await;
         }
     }
 
-    /// Passes on a delivery that has to wait, or releases it if a drain has closed the queue of those.
-    async fn leave<A: Acker>(&self, wait: Waiting<A>, waiting: &Queue<Waiting<A>>) {
-        if let Err(wait) = waiting.try_push(wait) {
-            drop(self.wait(wait).await);
-        }
-    }
-
-    /// Processes a batch. Each delivery is settled by its verdict, or left to the broker if it is lost. Those that the
-    /// database refuses have to wait.
-    async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
+    /// Processes a batch. Each delivery is settled by its verdict, or left to the broker if it is lost. Those that
+    /// cannot run now are parked.
+    async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
         batch.retain(|(_, acker, _)| acker.is_live());
         let (deliveries, (mut ackers, carried)): (Vec<_>, (Vec<_>, Vec<_>)) =
             batch.into_iter().map(|(delivery, acker, carried)| (delivery, (acker, carried))).unzip();
@@ -49,7 +43,7 @@ impl<S: Store> Pipeline<S> {
         for (((mut delivery, acker), mut carried), verdict) in arrivals.zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
-                    self.answered(&outcome);
+                    self.brake.fit(&outcome);
                     done.push((delivery, acker, outcome));
                 }
                 Verdict::Single | Verdict::Lost => alone.push((delivery, acker, carried)),
@@ -81,8 +75,8 @@ impl<S: Store> Pipeline<S> {
         // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
         let deliver = async |(delivery, acker, carried)| {
-            if let Some(wait) = self.deliver_in(Some(&connection), delivery, acker, carried).await {
-                self.leave(wait, waiting).await;
+            if let Some(delivery) = self.deliver_in(Some(&connection), delivery, acker, carried).await {
+                self.park(delivery, parked).await;
             }
         };
         stream::iter(alone).for_each_concurrent(None, deliver).await;
@@ -123,7 +117,7 @@ impl<S: Store> Pipeline<S> {
             if items.len() < 2 {
                 continue;
             }
-            let instead = match self.draining.has_begun() {
+            let instead = match self.draining.is_cancelled() {
                 true => Some(Verdict::Stopped),
                 false => (!first && self.suspect_lock.wanted() >= opening.stage()).then(|| opening.put_off()),
             };
@@ -179,12 +173,11 @@ impl<S: Store> Pipeline<S> {
                 rounds.halve((items, failed));
             }
             TransactionResult::Outage(fault) => {
-                let hold = HoldReason::from(&fault);
                 self.outage.report(&fault);
-                self.hold(hold, rounds.holds).await;
+                self.pause(rounds.holds).await;
                 rounds.holds += 1;
                 // One of them may be the message that takes too long.
-                let splits = hold == HoldReason::Lost && rounds.holds > UNANSWERED;
+                let splits = matches!(fault, StoreError::ConnectionLost(_)) && rounds.holds > UNANSWERED;
                 if splits { rounds.halve((items, failed)) } else { rounds.groups.push((items, failed)) }
             }
             TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),

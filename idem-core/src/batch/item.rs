@@ -54,9 +54,8 @@ impl<S: Store> Pipeline<S> {
     /// redelivered, those that the database has refused or held up before, those whose failure is not recorded yet, those
     /// whose key is in flight elsewhere in this process, and a different message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Item<'_, S>> {
-        let fits = |at: usize, it: &Delivery| {
-            !it.redelivered() && it.rare().refused.tries() == 0 && it.holds == 0 && carried[at].charge.is_none()
-        };
+        let fits =
+            |at: usize, it: &Delivery| !it.redelivered() && carried[at].tries == 0 && carried[at].charge.is_none();
         let fit = deliveries.iter().enumerate().filter(|(at, delivery)| fits(*at, delivery));
         let fit = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?)));
         // Those of a handler that makes an external call are stored first.
@@ -93,14 +92,13 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn rows(&self, rows: &[Row]) -> Vec<Item<'_, S>> {
         let item = |(at, row): (usize, &Row)| {
             let route = self.routes.get(row.identity.handler).filter(|_| row.identity.has_key())?;
-            // A row that has lost its connection may be the one that breaks it, and would break it for all; one that
-            // the database has refused would be refused again. One without the answer to its call is moved, alone, and so is
-            // one of a call that this handler does not make.
+            // A row that has lost its connection may be the one that breaks it, and would break it for all. One without the
+            // answer to its call is moved, alone, and so is one of a call that this handler does not make.
             let fits = match &route.external {
                 Some(call) => row.answer.is_some() && call.limits.is_of(row),
                 None => !row.may_have_called(),
             };
-            if row.lost_connections > 0 || self.refusals.is_refused(row.id) || !fits {
+            if row.lost_connections > 0 || !fits {
                 return None;
             }
             self.limit(&row.delivery).ok()?;

@@ -35,15 +35,15 @@ struct Calls<S: Store> {
 impl<S: Store> Calls<S> {
     async fn serve(&mut self) {
         let mut running = JoinSet::new();
-        while !self.pipeline.draining.has_begun() {
+        while !self.pipeline.draining.is_cancelled() {
             let round = self.round(&mut running).await;
-            let (more, failed) = (matches!(round, Ok(true)), round.is_err());
+            let more = matches!(round, Ok(true));
             if let Err(fault) = round {
                 self.pipeline.outage.report(&fault);
             }
             while running.try_join_next().is_some() {}
             if !more {
-                self.rest(failed).await;
+                self.rest().await;
             }
         }
         while running.join_next().await.is_some() {}
@@ -73,11 +73,11 @@ impl<S: Store> Calls<S> {
         let draining = &self.pipeline.draining;
         let first = tokio::select! {
             slot = self.slots.clone().acquire_owned() => slot.ok()?,
-            () = draining.begun() => return None,
+            () = draining.cancelled() => return None,
         };
         tokio::select! {
             beside = self.pipeline.suspect_lock.direct() => drop(beside),
-            () = draining.begun() => return None,
+            () = draining.cancelled() => return None,
         }
         let mut slots = vec![first];
         while let Ok(slot) = self.slots.clone().try_acquire_owned() {
@@ -118,7 +118,7 @@ impl<S: Store> Calls<S> {
 
     /// Waits until a row is scheduled here, the poll interval elapses, or all calls are to be looked for, and then for the end
     /// of an outage.
-    async fn rest(&self, failed: bool) {
+    async fn rest(&self) {
         let Pipeline { calls_due, settings, outage, draining, .. } = &*self.pipeline;
         let poll = self.looks.rest(jittered(settings.poll), Instant::now());
         let rest = async {
@@ -126,15 +126,11 @@ impl<S: Store> Calls<S> {
                 () = calls_due.notified() => {}
                 () = tokio::time::sleep(poll) => {}
             }
-            if failed {
-                outage.over_or_trial().await;
-            } else {
-                outage.over().await;
-            }
+            outage.over().await;
         };
         tokio::select! {
             () = rest => {}
-            () = draining.begun() => {}
+            () = draining.cancelled() => {}
         }
     }
 }

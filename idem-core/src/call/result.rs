@@ -30,18 +30,14 @@ impl<S: Store> Pipeline<S> {
             self.store.record_call(row, result)
         };
         match self.outage.insist_unless_refused(&self.stop, write).await {
-            Some(Ok(true)) => {
-                self.outage.works();
-                Written::Yes
-            }
+            Some(Ok(true)) => Written::Yes,
             Some(Ok(false)) => {
                 // Of an earlier try, the answer may have been lost, and not what it has written.
                 let is_written = tries.load(Relaxed) > 1 && self.has_result(row, result).await;
                 if is_written { Written::Yes } else { Written::Lost }
             }
             Some(Err(error)) => {
-                let (tries, _) = self.refusals.count(row.id);
-                warn_of_refusal(&row.delivery, tries, error.as_ref());
+                warn_of_refusal(&row.delivery, None, error.as_ref());
                 Written::Refused
             }
             None => Written::Stopped,

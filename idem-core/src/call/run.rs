@@ -3,14 +3,12 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
-use crate::runtime::{FORGOTTEN, Permit, Pipeline, RowPreparation};
+use crate::runtime::{Permit, Pipeline, Prepared};
 use crate::store::{Row, called_for};
-use crate::{Outcome, PrepareError, Reason, Store};
+use crate::{Outcome, Reason, Store};
 
 use super::reply::Ended;
 use super::result::unresolved;
@@ -44,7 +42,7 @@ impl<S: Store> Pipeline<S> {
             let is_first = age.is_none();
             let asks = match step::next(limits, row.calls.unwrap_or(0), age, taken.elapsed()) {
                 // A drain begins no more calls.
-                Step::Call | Step::Ask if self.draining.has_begun() => {
+                Step::Call | Step::Ask if self.draining.is_cancelled() => {
                     return self.give_back_call(row, is_first, Duration::ZERO).await;
                 }
                 Step::Call => false,
@@ -113,28 +111,17 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if the codec has just
-    /// prepared and has forgotten the result.
+    /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if another message of its
+    /// handler prepares, or if the codec has just prepared and has forgotten the result.
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
-        let (tries, wait) = self.refusals.count(row.id);
-        if self.refusals.set_preparation(row.id, RowPreparation::Wanted) == RowPreparation::Done {
-            self.warn_of_unprepared(&row.delivery, tries, FORGOTTEN);
-            return self.give_back_call(row, is_first, wait).await;
-        }
-        let late = |_| Err(PrepareError::Unavailable("it takes longer than the lease of a call".into()));
-        match timeout(left, self.prepare(route, &row.delivery)).await.unwrap_or_else(late) {
-            Ok(()) => {
-                self.refusals.set_preparation(row.id, RowPreparation::Done);
-                self.give_back_call(row, is_first, Duration::ZERO).await
-            }
-            Err(PrepareError::Unavailable(error)) => {
-                self.warn_of_unprepared(&row.delivery, tries, &crate::error::text(error.as_ref()));
-                self.give_back_call(row, is_first, wait).await
-            }
-            Err(PrepareError::Undecodable(error)) => {
-                let unfit = Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref()));
-                self.end_unsent(row, unfit, is_first).await
-            }
+        let prepared = match self.turn_to_prepare(row) {
+            Ok(turn) => self.prepare(turn, route, &row.delivery, Some((row.id, Some(left)))).await,
+            Err(delay) => Prepared::After(delay),
+        };
+        match prepared {
+            Prepared::Done => self.give_back_call(row, is_first, Duration::ZERO).await,
+            Prepared::After(due) => self.give_back_call(row, is_first, due).await,
+            Prepared::Never(error) => self.end_unsent(row, Unfit::new(Reason::Undecodable, error), is_first).await,
         }
     }
 

@@ -78,14 +78,15 @@ pub trait Codec<M>: Send + Sync + 'static {
     /// Fetches what decoding this delivery needs. Called only after [`decode`](Self::decode) has returned
     /// [`DecodeError::unprepared`]; does nothing by default.
     ///
-    /// Only this delivery waits for it, and the deliveries behind it in its order. Several calls run concurrently, also
-    /// for the same schema. It must not block its thread, nor abort: a message is not charged for the end of a process
-    /// that prepares for it. The future is dropped at the
+    /// Of the messages of a handler, one prepares at a time. The others that need a preparation wait for it, outside the
+    /// worker's tasks, and are then decoded again. It must not block its thread, nor abort: a message is not charged for
+    /// the end of a process that prepares for it. The future is dropped at the
     /// [timeout](crate::Worker::prepare_timeout), when the worker drains, and when the broker takes the delivery back.
     ///
     /// # Errors
     /// [`PrepareError`] tells whether the message or the service is at fault. Only the former makes a dead letter. The
-    /// latter, like a call that times out, is retried with a growing delay and does not count as an attempt. A panic is
+    /// latter, like a call that times out, is retried with a growing delay, which is that of the handler, and does not count
+    /// as an attempt. A panic is
     /// the message's fault.
     fn prepare(&self, delivery: &Delivery) -> impl Future<Output = Result<(), PrepareError>> + Send {
         let _ = delivery;

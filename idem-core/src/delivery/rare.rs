@@ -6,7 +6,6 @@ use crate::CloudEvent;
 
 use super::kept_call::KeptCall;
 use super::preparation::Preparation;
-use super::refused::Refused;
 
 /// The parts that few deliveries have. They are on the heap, by themselves, so that the others are smaller: deliveries are moved
 /// often.
@@ -19,8 +18,6 @@ pub(crate) struct Rare {
     pub(crate) unrepresentable: Option<Arc<str>>,
     /// The external call of its message, as its inbox row has kept it.
     pub(crate) call: Option<Arc<KeptCall>>,
-    /// How often the database has refused what idem writes for it, in this process.
-    pub(crate) refused: Refused,
     /// The result of the codec's preparation for it, in this process.
     pub(crate) preparation: Preparation,
 }
@@ -34,7 +31,6 @@ impl Rare {
             cloud_event: None,
             unrepresentable: None,
             call: None,
-            refused: Refused::none(),
             preparation: Preparation::none(),
         }
     }

@@ -77,7 +77,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         let grace = async {
-            self.draining.begun().await;
+            self.draining.cancelled().await;
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {

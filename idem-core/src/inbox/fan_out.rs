@@ -15,9 +15,7 @@ impl<S: Store> Pipeline<S> {
         }
         match self.replace(row, shares).await {
             Ok(Some(Shared { outcomes, .. })) => {
-                self.refusals.forget(row.id);
                 for (handler, outcome) in outcomes {
-                    self.wrote(&outcome);
                     self.emit(self.routes.meters(handler), &row.delivery, &outcome);
                 }
                 None

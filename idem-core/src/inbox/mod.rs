@@ -9,7 +9,7 @@
 //! | `rows` | runs rows that were taken together as a batch |
 //! | `suspects` | reserves suspects and runs them in isolation |
 //! | `fan_out` | replayed rows that several handlers take |
-//! | `preparing` | rows whose codec has to prepare |
+//! | `parked` | rows that wait here: for their codec, or for the record of their failure |
 //! | `storing`, `stored`, `arrived` | collects deliveries to be stored, and stores a batch of them |
 //! | `operator` | list, replay, discard |
 
@@ -18,7 +18,7 @@ mod fan_out;
 mod looks;
 mod memory;
 mod operator;
-mod preparing;
+mod parked;
 mod result;
 mod row;
 mod rows;

@@ -12,7 +12,10 @@ use crate::{Outcome, Reason, Store, telemetry};
 /// When a row is looked at again, at the earliest, that is left to another version of the service.
 const OTHER_VERSION: Duration = Duration::from_secs(10);
 
-/// The minimum interval between two log lines about such rows.
+/// When a row is tried again that the database refuses: an operator has to fix something first.
+pub(super) const REFUSED: Duration = Duration::from_secs(10);
+
+/// The minimum interval between two log lines about rows that are left to another version.
 const TELL: Duration = Duration::from_secs(60);
 
 /// Whether the result of a row was written.
@@ -26,26 +29,24 @@ pub(super) enum Recorded {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Records the result of a row. Returns whether it was written.
+    /// Records the result of a row. Returns whether it was written. A refused row is given back for a while, uncharged; if that
+    /// is refused as well, its lease expires.
     pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
-        self.try_to_record(row, result).await == Recorded::Written
+        let recorded = self.try_to_record(row, result).await;
+        if recorded == Recorded::Refused && matches!(result, RowResult::Broke { .. } | RowResult::Dead { .. }) {
+            self.try_to_record(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await;
+        }
+        recorded == Recorded::Written
     }
 
-    /// Records the result of a row. A refused row is given back, uncharged, and waits longer each time; if that is
-    /// refused as well, its lease expires.
+    /// Records the result of a row.
     pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult) -> Recorded {
-        let record = async |result: &RowResult| {
-            self.outage.insist_unless_refused(&self.stop, || self.store.record_result(row, result)).await
-        };
-        let recorded = match record(result).await {
+        let write = || self.store.record_result(row, result);
+        let recorded = match self.outage.insist_unless_refused(&self.stop, write).await {
             Some(Ok(true)) => return Recorded::Written,
             Some(Ok(false)) | None => Recorded::Not,
             Some(Err(error)) => {
-                let (tries, due) = self.refusals.count(row.id);
-                warn_of_refusal(&row.delivery, tries, error.as_ref());
-                if matches!(result, RowResult::Failed { .. } | RowResult::Broke { .. } | RowResult::Dead { .. }) {
-                    record(&RowResult::GivenBack { due }).await;
-                }
+                warn_of_refusal(&row.delivery, None, error.as_ref());
                 Recorded::Refused
             }
         };
@@ -60,8 +61,6 @@ impl<S: Store> Pipeline<S> {
         span.record("idem.key", tracing::field::display(&row.identity.key));
         async {
             if let Some(outcome) = work.await {
-                self.refusals.forget(row.id);
-                self.wrote(&outcome);
                 self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
             }
         }
@@ -77,13 +76,12 @@ impl<S: Store> Pipeline<S> {
         rejected(row, recorded, result)
     }
 
-    /// Gives back a row that was not run. One that the database refuses waits longer each time.
+    /// Gives back a row that was not run.
     pub(super) async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
         let due = match self.outage.hold_for(fault) {
             Progress::Refused(error) => {
-                let (tries, wait) = self.refusals.count(row.id);
-                warn_of_refusal(&row.delivery, tries, error.as_ref());
-                wait
+                warn_of_refusal(&row.delivery, None, error.as_ref());
+                jittered(REFUSED)
             }
             _ => Duration::from_millis(100),
         };
@@ -105,9 +103,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives back a row whose external call another version of the service has made: a handler without that call would ignore
-    /// its answer, and may call by itself. It waits longer each time. One of such messages is logged each minute.
+    /// its answer, and may call by itself. One of such messages is logged each minute.
     pub(super) async fn leave_to_caller(&self, row: &Row) {
-        let (_, wait) = self.refusals.count(row.id);
         if self.left_to_callers.allows(TELL) {
             tracing::warn!(
                 id = row.id,
@@ -115,7 +112,7 @@ impl<S: Store> Pipeline<S> {
                 "a message waits for a version of the service whose handler makes its external call"
             );
         }
-        self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION).max(wait) }).await;
+        self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION) }).await;
     }
 
     /// Refunds the start of a row whose lease was lost. If that fails, it is repeated for at most a lease; long after

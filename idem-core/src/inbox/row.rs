@@ -12,11 +12,11 @@ use crate::external::{CallLimits, without_kind};
 use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Charge, Pipeline, Running, jittered};
+use crate::runtime::{Charge, Pipeline, RowUntil, Running, jittered};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
-use super::result::Recorded;
+use super::result::{REFUSED, Recorded};
 
 /// When a row runs again whose handler stages a local message that has to wait for another transaction.
 const BUSY: Duration = Duration::from_secs(1);
@@ -68,9 +68,6 @@ impl<S: Store> Pipeline<S> {
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
     async fn rerun(&self, row: &Row, running: &Running<'_>) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
-        if let Some((charge, since)) = self.unrecorded.take(row) {
-            return self.charge_row(row, charge, since).await;
-        }
         if let Some(left) = self.left(route, row).await {
             return left;
         }
@@ -105,7 +102,7 @@ impl<S: Store> Pipeline<S> {
             return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
-                Conclusion::Charge(charge) => self.charge_row(row, charge, Instant::now()).await,
+                Conclusion::Charge(charge) => self.charge_row(row, charge).await,
                 Conclusion::CommittedEarly { attempts, ticket } => {
                     Some(self.committed_early(&row.delivery, &row.identity, attempts, &ticket).await)
                 }
@@ -193,15 +190,21 @@ impl<S: Store> Pipeline<S> {
         Ok(Some(outcome))
     }
 
-    /// Records a failure of the row, whose handler failed at this time. If the database refuses that, this worker keeps
-    /// the failure, and records it when it has the row again.
-    async fn charge_row(&self, row: &Row, charge: Charge, since: Instant) -> Option<Outcome> {
+    /// Records a failure of the row. If the database refuses that, the row waits here until it is recorded. If too many do, it is
+    /// given back, and runs again.
+    async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
         let result = RowResult::Failed { next, error: error.clone() };
         match self.try_to_record(row, &result).await {
             Recorded::Written => telemetry::tell(Some(row.id), attempts, next, &error),
             Recorded::Refused => {
-                self.unrecorded.keep(row, Charge { attempts, next, error }, since);
+                match self.parked_rows.room(row) {
+                    Some(room) => {
+                        let until = RowUntil::Recorded(Charge { attempts, next, error }, room);
+                        self.parked_rows.park(row.clone(), until);
+                    }
+                    None => drop(self.record_result(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await),
+                }
                 return None;
             }
             Recorded::Not => return None,

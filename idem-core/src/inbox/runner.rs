@@ -28,10 +28,10 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     };
     let served = pin!(async {
         runner.serve().await;
-        pipeline.preparations.close();
+        pipeline.parked_rows.close();
     });
     tokio::select! {
-        ((), (), ()) = join3(served, pipeline.prepare_rows(), pipeline.write_early_commits()) => {}
+        ((), (), ()) = join3(served, pipeline.keep_parked_rows(), pipeline.write_early_commits()) => {}
         never = pipeline.extend_leases() => match never {},
     }
 }
@@ -48,16 +48,16 @@ struct Runner<S: Store> {
 impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
         let mut tasks = JoinSet::new();
-        while !self.pipeline.draining.has_begun() {
+        while !self.pipeline.draining.is_cancelled() {
             let round = self.round(&mut tasks).await;
-            let (more, failed) = (matches!(round, Ok(true)), round.is_err());
+            let more = matches!(round, Ok(true));
             if let Err(fault) = round {
                 self.pipeline.outage.report(&fault);
             }
             while tasks.try_join_next().is_some() {}
             if !more {
                 self.polled = None;
-                self.rest(failed).await;
+                self.rest().await;
             }
         }
         while tasks.join_next().await.is_some() {}
@@ -103,7 +103,7 @@ impl<S: Store> Runner<S> {
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process; in an outage as `Workload` says.
         let mut permit = Some(self.pipeline.suspect_lock.inbox().await);
-        if self.pipeline.draining.has_begun() {
+        if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
         let size = self.pipeline.throttle.size();
@@ -138,23 +138,18 @@ impl<S: Store> Runner<S> {
         Ok(all)
     }
 
-    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage. If the
-    /// inbox itself met the outage, its next poll can show that it is over; otherwise a poll would show nothing.
-    async fn rest(&self, failed: bool) {
+    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage.
+    async fn rest(&self) {
         let rest = async {
             tokio::select! {
                 () = self.pipeline.scheduled.notified() => {}
                 () = tokio::time::sleep(jittered(self.pipeline.settings.poll)) => {}
             }
-            if failed {
-                self.pipeline.outage.over_or_trial().await;
-            } else {
-                self.pipeline.outage.over().await;
-            }
+            self.pipeline.outage.over().await;
         };
         tokio::select! {
             () = rest => {}
-            () = self.pipeline.draining.begun() => {}
+            () = self.pipeline.draining.cancelled() => {}
         }
     }
 }

@@ -91,13 +91,13 @@ impl<S: Store> Pipeline<S> {
             if part.is_empty() {
                 break;
             }
-            if self.draining.has_begun() {
+            if self.draining.is_cancelled() {
                 join_all(part.into_iter().map(|item| self.release(item.acker))).await;
                 break;
             }
             let (messages, ackers): (Vec<_>, Vec<_>) =
                 part.iter_mut().map(|item| (&item.message, &mut item.acker)).unzip();
-            let hold = match extended_all(ackers, self.store_many(&messages)).await {
+            match extended_all(ackers, self.store_many(&messages)).await {
                 Ok(kept) => {
                     let is_gone = |(_, kept): &(Item<A>, Classified)| *kept == Classified::Gone;
                     let (gone, kept): (Vec<_>, Vec<_>) = part.into_iter().zip(kept).partition(is_gone);
@@ -114,12 +114,11 @@ impl<S: Store> Pipeline<S> {
                     }
                     break;
                 }
-                Err(Progress::Hold(hold)) => hold,
-                Err(_) => HoldReason::Again,
-            };
+                Err(_) => {}
+            }
             part.iter().for_each(|item| self.routes.meters(item.message.identity.handler).held());
             let ackers = part.iter_mut().map(|item| &mut item.acker).collect();
-            extended_all(ackers, self.hold(hold, holds)).await;
+            extended_all(ackers, self.pause(holds)).await;
         }
         Vec::new()
     }
@@ -136,7 +135,7 @@ impl<S: Store> Pipeline<S> {
         };
         // A message whose claim is gone was removed before.
         let Some(outcome) = outcome else { return };
-        self.answered(&outcome);
+        self.brake.fit(&outcome);
         self.settle(acker).await;
         drop(counted);
         span.in_scope(|| {

@@ -4,13 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use async_channel::{Receiver, Sender};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::runtime::{Arrival, Carried, Pipeline, Queue, at, extend_all};
-use crate::{Acker, Delivery, Store};
+use crate::park::Parked;
+use crate::runtime::{Arrival, Carried, Pipeline, at, extend_all};
+use crate::{Acker, Store};
 
 use super::arrived::Arrived;
 
@@ -24,18 +26,28 @@ const BYTES: usize = 4 * 1024 * 1024;
 ///
 /// A batch contains the deliveries that are there when a connection is free; it does not wait for more. A delivery that
 /// needs other treatment (it is unfit, another process holds its key, its claim was removed meanwhile) leaves the batch
-/// and is processed separately, so that it delays no other.
-pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, deliveries: Queue<Arrival<A>>) {
+/// and is processed separately, so that it delays no other; so is one that was parked.
+pub(crate) async fn store<S: Store, A: Acker>(
+    pipeline: Arc<Pipeline<S>>,
+    deliveries: Receiver<Arrival<A>>,
+    parked: Sender<Parked<A>>,
+) {
     let room = Arc::new(Semaphore::new(pipeline.settings.stored_at_once().batches));
     let (mut waiting, mut working) = (VecDeque::new(), JoinSet::new());
     loop {
         let extension = third_of_lease(&waiting);
         tokio::select! {
             biased;
-            Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working),
+            Some(ended) = working.join_next() => follow(&pipeline, ended, &parked, &mut working),
             received = deliveries.recv() => match received {
-                Some((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
-                None => break,
+                Ok((delivery, acker, carried)) => {
+                    let arrived = Arrived::new(&pipeline, delivery, acker);
+                    match carried.was_parked {
+                        true => alone(&pipeline, arrived, carried, &parked, &mut working),
+                        false => waiting.push_back(arrived),
+                    }
+                }
+                Err(_) => break,
             },
             () = at(extension) => extend(&mut waiting).await,
             Ok(room) = room.clone().acquire_owned(), if !waiting.is_empty() => {
@@ -49,7 +61,7 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
     }
     join_all(waiting.into_iter().map(|arrived| pipeline.release(arrived.acker))).await;
     while let Some(ended) = working.join_next().await {
-        follow(&pipeline, ended, &mut working);
+        follow(&pipeline, ended, &parked, &mut working);
     }
 }
 
@@ -57,31 +69,34 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
 fn follow<S: Store, A: Acker>(
     pipeline: &Arc<Pipeline<S>>,
     ended: Result<Vec<Arrived<A>>, JoinError>,
+    parked: &Sender<Parked<A>>,
     working: &mut JoinSet<Vec<Arrived<A>>>,
 ) {
     // A task that panicked has already reported it.
-    if let Ok(alone) = ended {
-        alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
-            let pipeline = pipeline.clone();
-            working.spawn(async move {
-                pipeline.defect.task("storing", pipeline.deliver_beside(delivery, acker)).await;
-                drop(counted);
-                Vec::new()
-            });
-        });
+    for arrived in ended.unwrap_or_default() {
+        alone(pipeline, arrived, Carried::default(), parked, working);
     }
 }
 
-impl<S: Store> Pipeline<S> {
-    /// Processes one delivery outside the lanes. It is unordered, since the inbox is rejected with an order: so it does
-    /// not wait for a row, only while the database refuses it.
-    async fn deliver_beside<A: Acker>(&self, mut delivery: Box<Delivery>, mut acker: A) {
-        let mut carried = Carried::default();
-        while let Some(waiting) = self.deliver(delivery, acker, carried).await {
-            let Some(again) = self.wait(waiting).await else { return };
-            (delivery, acker, carried) = again;
-        }
-    }
+/// Processes one delivery outside the lanes.
+fn alone<S: Store, A: Acker>(
+    pipeline: &Arc<Pipeline<S>>,
+    Arrived { delivery, acker, counted, .. }: Arrived<A>,
+    carried: Carried,
+    parked: &Sender<Parked<A>>,
+    working: &mut JoinSet<Vec<Arrived<A>>>,
+) {
+    let (pipeline, parked) = (pipeline.clone(), parked.clone());
+    working.spawn(async move {
+        let deliver = async {
+            if let Some(delivery) = pipeline.deliver(delivery, acker, carried).await {
+                pipeline.park(delivery, &parked).await;
+            }
+        };
+        pipeline.defect.task("storing", deliver).await;
+        drop(counted);
+        Vec::new()
+    });
 }
 
 /// Takes the next batch.

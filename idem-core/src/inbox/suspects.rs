@@ -30,7 +30,7 @@ impl<S: Store> Taker<S> {
         // The isolation that a suspect of the first stage leaves to the next one, and since when.
         let (began, mut shared, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         let mut closed = began;
-        while !draining.has_begun() && (shared.is_some() || !turn.is_early(ordinary)) {
+        while !draining.is_cancelled() && (shared.is_some() || !turn.is_early(ordinary)) {
             let Some(mut row) = self.reserve().await? else { break };
             let left = self.pipeline.suspect_left_to_prepare(&row);
             let (left, Some(kept)) = self.unless_unavailable((turn, shared), left).await else { return Ok(true) };
@@ -108,7 +108,7 @@ impl<S: Store> Taker<S> {
         tokio::select! {
             biased;
             done = &mut work => return (done, Some(kept)),
-            () = self.pipeline.outage.failed() => drop(kept),
+            () = self.pipeline.outage.began() => drop(kept),
         }
         (work.await, None)
     }
@@ -119,7 +119,7 @@ impl<S: Store> Taker<S> {
         tokio::select! {
             biased;
             turn = self.pipeline.suspect_lock.turn() => Some(turn),
-            () = self.pipeline.draining.begun() => None,
+            () = self.pipeline.draining.cancelled() => None,
         }
     }
 
@@ -138,8 +138,8 @@ impl<S: Store> Taker<S> {
         let limit = turn.limit(isolation, self.pipeline.settings.lease);
         tokio::select! {
             biased;
-            () = self.pipeline.draining.begun() => None,
-            () = self.pipeline.outage.failed() => {
+            () = self.pipeline.draining.cancelled() => None,
+            () = self.pipeline.outage.began() => {
                 if self.put_off.allows(TELL) {
                     tracing::info!(
                         consumer = self.pipeline.consumer,

@@ -57,7 +57,7 @@ impl<S: Store> Taker<S> {
                 let found = self.pipeline.outage.insist(&self.pipeline.stop, || store.rows_by_token(token));
                 tokio::select! {
                     found = found => Ok(found.unwrap_or_default()),
-                    () = self.pipeline.draining.begun() => Ok(Vec::new()),
+                    () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
                 }
             }
             answer => answer,

@@ -32,7 +32,7 @@ impl<S: Store> Pipeline<S> {
         if shared.is_new {
             acker.stored();
         }
-        shared.outcomes.iter().for_each(|(_, outcome)| self.answered(outcome));
+        shared.outcomes.iter().for_each(|(_, outcome)| self.brake.fit(outcome));
         self.settle(acker).await;
         for (handler, outcome) in &shared.outcomes {
             self.emit(self.routes.meters(*handler), delivery, outcome);

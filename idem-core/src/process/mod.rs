@@ -13,25 +13,15 @@
 //! | failures | `execute/conclude` decides; `record` writes |
 //! | settle | `runtime/settle` |
 //!
-//! A delivery leaves this path if it has to wait, and then starts over:
+//! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Also here:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `waiting` | why a delivery waits |
-//! | `wait` | the task in which all of them wait, and the start of each wait |
-//! | `row_done` | the wait for the inbox row of a message |
-//! | `preparing` | the wait for a codec |
 //! | `fan_out` | deliveries that several handlers take |
-//! | `set_aside` | the wait if the database refuses the delivery |
 //! | `room` | permits for one more connection |
 
 mod fan_out;
-mod preparing;
 mod room;
-mod row_done;
-mod set_aside;
-pub(crate) mod wait;
-mod waiting;
 
 use std::pin::pin;
 
@@ -40,27 +30,24 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::execute::Conclusion;
+use crate::park::{Parked, Until};
 use crate::record::{Classified, committed_early};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{
-    Carried, Charge, Direct, HoldReason, Permit, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered,
-};
+use crate::runtime::{Carried, Charge, Direct, HoldReason, Permit, Pipeline, Progress, Unwinding, extended};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-pub(crate) use waiting::Waiting;
-
 impl<S: Store> Pipeline<S> {
-    /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
-    /// wait; only an ordered delivery waits for its row.
+    /// Tries to process one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to be
+    /// parked; only an ordered delivery waits for its row.
     // Not `async`: a future around the other one would move its arguments once more.
     pub(crate) fn deliver<A: Acker>(
         &self,
         delivery: Box<Delivery>,
         acker: A,
         carried: Carried,
-    ) -> impl Future<Output = Option<Waiting<A>>> {
+    ) -> impl Future<Output = Option<Parked<A>>> {
         self.deliver_in(None, delivery, acker, carried)
     }
 
@@ -71,88 +58,72 @@ impl<S: Store> Pipeline<S> {
         delivery: Box<Delivery>,
         acker: A,
         carried: Carried,
-    ) -> Option<Waiting<A>> {
+    ) -> Option<Parked<A>> {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
         pin!(self.process(room, delivery, acker, carried)).instrument(span).await
     }
 
-    /// Retries until the database has responded, then settles.
+    /// Makes one try, and settles the delivery or returns it to be parked.
     async fn process<A: Acker>(
         &self,
         room: Option<&Semaphore>,
         mut delivery: Box<Delivery>,
         mut acker: A,
         mut carried: Carried,
-    ) -> Option<Waiting<A>> {
+    ) -> Option<Parked<A>> {
         // Declared after `carried`, and so dropped before it.
         let _unwinding = Unwinding(&self.draining);
-        let outcome = loop {
-            if !acker.is_live() {
-                tracing::debug!("the delivery was lost; the broker redelivers it");
+        if !acker.is_live() {
+            tracing::debug!("the delivery was lost; the broker redelivers it");
+            return None;
+        }
+        if self.draining.is_cancelled() {
+            self.release(acker).await;
+            return None;
+        }
+        let step = extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await;
+        self.record_answer(&mut acker, &step);
+        if !matches!(step, Progress::Behind | Progress::Hold(_)) {
+            carried.keys.clear();
+        }
+        let until = match step {
+            Progress::Done(outcome) => {
+                self.settle_and_emit(acker, &delivery, &outcome).await;
                 return None;
             }
-            if self.draining.has_begun() {
+            Progress::Shared(shared) => {
+                self.settle_shared(acker, &delivery, &shared).await;
+                return None;
+            }
+            Progress::Stopped => {
                 self.release(acker).await;
                 return None;
             }
-            let step = extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await;
-            self.record_answer(&mut acker, &step);
-            if !matches!(step, Progress::Behind | Progress::Hold(_)) {
-                carried.keys.clear();
+            Progress::InRow(outcome, identity) => {
+                // The database has accepted it.
+                carried.refused = None;
+                Until::row(identity, outcome)
             }
-            match step {
-                Progress::Done(outcome) => break outcome,
-                Progress::InRow(outcome, identity) => {
-                    // The database has accepted it.
-                    delivery.forget_refusals();
-                    return Some(Waiting::row(delivery, acker, carried.order, outcome, identity));
-                }
-                Progress::Shared(shared) => {
-                    self.settle_shared(acker, &delivery, &shared).await;
-                    return None;
-                }
-                Progress::Behind => return Some(Waiting::Key(delivery, acker, carried)),
-                Progress::Stopped => {
-                    self.release(acker).await;
-                    return None;
-                }
-                Progress::Unprepared => return self.leave_to_prepare(delivery, acker, carried).await,
-                Progress::Refused(error) => return self.set_aside(delivery, acker, carried, error).await,
-                // The database may respond to others: this message may be the one that takes too long.
-                Progress::Hold(HoldReason::Lost) if delivery.holds >= UNANSWERED => {
-                    return self.set_aside(delivery, acker, carried, unanswered()).await;
-                }
-                Progress::Hold(hold) => {
-                    self.count_hold(&mut delivery, hold);
-                    if hold == HoldReason::Busy {
-                        // Another transaction holds its claim, so the database does not refuse it.
-                        delivery.forget_refusals();
-                        return Some(Waiting::Busy(delivery, acker, carried));
-                    }
-                    extended(&mut acker, self.hold(hold, delivery.holds.saturating_sub(1))).await;
-                }
-            }
+            Progress::Behind => Until::Key,
+            Progress::Unprepared => Until::Prepared,
+            Progress::Refused(error) => Until::After(self.refused(&delivery, &mut carried, &error)),
+            Progress::Hold(why) => Until::After(self.in_vain(&mut delivery, &mut carried, why)),
         };
-        self.settle_and_emit(acker, &delivery, &outcome).await;
-        None
+        if matches!(until, Until::After(_) | Until::Prepared) {
+            self.meters(&delivery).held();
+        }
+        carried.was_parked = true;
+        Some(Parked { delivery, acker, carried, until })
     }
 
-    /// Informs the acker, the brake and the outage of an outcome that the database has confirmed.
+    /// Informs the acker and the brake of an outcome that the database has confirmed.
     fn record_answer<A: Acker>(&self, acker: &mut A, step: &Progress) {
         let (Progress::Done(outcome) | Progress::InRow(outcome, _)) = step else { return };
         if outcome.is_stored() {
             acker.stored();
         }
-        self.answered(outcome);
-    }
-
-    fn count_hold(&self, delivery: &mut Delivery, hold: HoldReason) {
-        // A process or a connection may have died on it, so it now runs from the inbox.
-        delivery.redelivered |= hold == HoldReason::Broke;
-        self.meters(delivery).held();
-        // A delivery that is put off, or whose claim is gone, has met no problem of its own.
-        delivery.holds += usize::from(hold != HoldReason::Again);
+        self.brake.fit(outcome);
     }
 
     /// Settles, then reports. The database has responded, and nothing depends on the result.
@@ -183,6 +154,10 @@ impl<S: Store> Pipeline<S> {
         // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
         let beside = (room.is_none() && !stores_first).then_some(beside);
         let _room = self.room(room, delivery).await;
+        if !self.outage.is_up() {
+            // Nothing can be written, and it must not keep a lane meanwhile.
+            return Progress::Hold(HoldReason::Outage);
+        }
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let ran = match carried.charge.take() {
             Some(charge) => {
@@ -226,7 +201,7 @@ impl<S: Store> Pipeline<S> {
             Some(beside) => beside,
             None => self.suspect_lock.direct().await,
         };
-        if self.draining.has_begun() {
+        if self.draining.is_cancelled() {
             return Ok(Progress::Stopped);
         }
         let (running, mut job) = (self.running(Permit::Direct(beside)), Some(job));

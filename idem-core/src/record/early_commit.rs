@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
         let (mut open, mut draining) = (true, false);
         while open || !waits.is_empty() {
             tokio::select! {
-                () = self.draining.begun(), if !draining => {
+                () = self.draining.cancelled(), if !draining => {
                     draining = true;
                     self.early_commits.close();
                 }
@@ -94,7 +94,7 @@ impl<S: Store> Pipeline<S> {
         for tries in 1.. {
             drains = tokio::select! {
                 () = tokio::time::sleep(refused_wait(tries - 1)) => drains,
-                () = self.draining.begun() => true,
+                () = self.draining.cancelled() => true,
             };
             let write = || self.write_early_commit(&delivery, &identity, attempts, &ticket);
             match self.outage.insist_unless_refused(&self.stop, write).await {

@@ -1,7 +1,6 @@
 //! The brake, which pauses consumption when too many messages of a queue become dead letters.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::registry::Unfit;
@@ -15,8 +14,6 @@ pub(crate) struct Brake {
     /// The number of unfit deliveries, and the size of the window. `None` disables the limit.
     limit: Option<(usize, usize)>,
     last: Mutex<VecDeque<Seen>>,
-    /// How many of the last were processed in a row, counted until they fill the window.
-    processed: AtomicUsize,
     health: Health,
 }
 
@@ -31,7 +28,7 @@ enum Seen {
 
 impl Brake {
     pub(crate) fn new(limit: Option<(usize, usize)>, health: Health) -> Self {
-        Self { limit, last: Mutex::default(), processed: AtomicUsize::new(0), health }
+        Self { limit, last: Mutex::default(), health }
     }
 
     /// Returns whether an unfit delivery must be held now instead of becoming a dead letter.
@@ -78,14 +75,7 @@ impl Brake {
 
     fn see(&self, seen: Seen) {
         let Some((_, of)) = self.limit else { return };
-        let processed = seen == Seen::Processed;
-        // In a window of processed deliveries, another one changes nothing. Nearly always it is so, and needs no lock.
-        if processed && self.processed.load(Relaxed) >= of {
-            return;
-        }
         let mut last = self.last();
-        // Under the lock, so that the number is that of the window.
-        self.processed.store(if processed { self.processed.load(Relaxed) + 1 } else { 0 }, Relaxed);
         last.push_back(seen);
         if last.len() > of {
             last.pop_front();

@@ -6,6 +6,7 @@ use crate::Reason;
 
 use super::key_queue::KeyTicket;
 use super::key_tickets::KeyTickets;
+use super::refused::Refused;
 
 /// State that a delivery keeps from one try to the next, while it waits or runs. Dropping it lets other deliveries
 /// continue.
@@ -17,6 +18,12 @@ pub(crate) struct Carried {
     pub(crate) keys: KeyTickets,
     /// A failure that could not be recorded yet. Only the write is retried, never the run.
     pub(crate) charge: Option<Box<Charge>>,
+    /// Whether it was parked before, so it is processed by itself.
+    pub(crate) was_parked: bool,
+    /// How many tries in a row were in vain.
+    pub(crate) tries: usize,
+    /// Counts it as refused by the database.
+    pub(crate) refused: Option<Refused>,
 }
 
 /// A failure, and the resulting state of its message.

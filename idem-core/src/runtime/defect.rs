@@ -11,8 +11,6 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::panic_text::panic_text;
 
-use super::draining::Draining;
-
 /// The first such error of a worker.
 #[derive(Default)]
 pub(crate) struct Defect {
@@ -58,12 +56,12 @@ impl Defect {
 
 /// Drains the worker if this is dropped by a panic, before anything declared earlier is dropped: the next delivery of
 /// an ordering key must not start while the previous one is unsettled.
-pub(crate) struct Unwinding<'a>(pub(crate) &'a Draining);
+pub(crate) struct Unwinding<'a>(pub(crate) &'a CancellationToken);
 
 impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.begin();
+            self.0.cancel();
         }
     }
 }

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use async_channel::{Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Delivery;
 use crate::store::{Identity, Ticket};
 
-use super::queue::Queue;
-
 /// The dead letters that a task writes as soon as the database accepts them, and the room for such messages.
 pub(crate) struct EarlyCommits {
-    refused: Queue<EarlyCommit>,
+    refused: (Sender<EarlyCommit>, Receiver<EarlyCommit>),
     room: Arc<Semaphore>,
 }
 
@@ -30,7 +29,7 @@ const MOST: usize = 64;
 
 impl Default for EarlyCommits {
     fn default() -> Self {
-        Self { refused: Queue::new(), room: Arc::new(Semaphore::new(MOST)) }
+        Self { refused: async_channel::unbounded(), room: Arc::new(Semaphore::new(MOST)) }
     }
 }
 
@@ -42,16 +41,16 @@ impl EarlyCommits {
 
     /// Passes one to the task that writes them. Returns `false` if that task takes no more.
     pub(crate) fn refused(&self, commit: EarlyCommit) -> bool {
-        self.refused.try_push(commit).is_ok()
+        self.refused.0.try_send(commit).is_ok()
     }
 
     /// Waits for one; `None` once they are closed and all are taken. Cancel safe.
     pub(crate) async fn next(&self) -> Option<EarlyCommit> {
-        self.refused.recv().await
+        self.refused.1.recv().await.ok()
     }
 
     /// Takes no more. Those that were passed before can still be taken.
     pub(crate) fn close(&self) {
-        self.refused.close();
+        self.refused.0.close();
     }
 }

@@ -40,8 +40,6 @@ struct State {
     unrelayed: Mutex<Option<String>>,
     /// Why the source cannot be consumed although its broker answers.
     unsubscribed: Mutex<Option<String>>,
-    /// Whether `paused` is `Some`. Each delivery asks, and `paused` is behind a lock.
-    is_paused: AtomicBool,
     /// Milliseconds since `born`.
     progress: AtomicU64,
     born: Instant,
@@ -55,7 +53,6 @@ impl Health {
             paused: watch::Sender::new(None),
             unrelayed: Mutex::new(None),
             unsubscribed: Mutex::new(None),
-            is_paused: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             born: Instant::now(),
         };
@@ -114,7 +111,8 @@ impl Health {
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
     /// read-only, missing table), or refuses every message that is held, so that no further one can be taken. A single
-    /// lost connection changes nothing as long as the database answers.
+    /// lost connection changes nothing as long as the database answers. While it answers and rejects writes, work is tried
+    /// again after 0.1 to 30 seconds, and for the moment of each try this is `true`.
     pub fn database(&self) -> bool {
         self.all(|state| state.database.load(Relaxed))
     }
@@ -160,7 +158,7 @@ impl Health {
     pub(crate) async fn resumed(&self) {
         for state in self.0.iter() {
             // Checked first, because this is called for each delivery.
-            if state.is_paused.load(Relaxed) {
+            if state.paused.borrow().is_some() {
                 // The sender lives in `self`, so waiting cannot fail.
                 let _ = state.paused.subscribe().wait_for(Option::is_none).await;
             }
@@ -205,11 +203,7 @@ impl State {
     }
 
     fn set_paused(&self, why: Option<String>) {
-        self.paused.send_modify(|paused| {
-            // Under the lock, so that the two never differ for long.
-            self.is_paused.store(why.is_some(), Relaxed);
-            *paused = why;
-        });
+        self.paused.send_replace(why);
     }
 
     fn last_progress(&self) -> Duration {

@@ -1,20 +1,12 @@
-//! Deliveries that are held unsettled for a while, or wait until something happens.
+//! What a failed statement of idem means for a delivery, and the pauses of a worker.
 
-use std::time::Duration;
-
+use crate::Store;
 use crate::store::StoreError;
-use crate::{Acker, Store};
 
-use super::extend::kept;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
 use super::pipeline::Pipeline;
-use super::refused::UNANSWERED;
 use super::step::{HoldReason, Progress};
-use super::waits::{busy_wait, hold_wait, refused_wait};
-
-/// How often a waiting delivery is checked for having been lost.
-const LOOK: Duration = Duration::from_secs(1);
 
 impl Outage {
     /// Returns what a failure of one of idem's own statements means for a delivery.
@@ -22,7 +14,9 @@ impl Outage {
         self.report(&fault);
         match fault {
             StoreError::Message(error) => Progress::Refused(error),
-            fault => Progress::Hold(HoldReason::from(&fault)),
+            StoreError::LockTimeout | StoreError::Serialization(_) => Progress::Hold(HoldReason::Busy),
+            StoreError::ConnectionLost(_) => Progress::Hold(HoldReason::Lost),
+            StoreError::Unavailable(_) => Progress::Hold(HoldReason::Outage),
         }
     }
 }
@@ -42,40 +36,11 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Holds a delivery for a while, without a connection, row or transaction. The drain ends the wait.
-    pub(crate) async fn hold(&self, hold: HoldReason, holds: usize) {
-        if hold == HoldReason::Busy && holds >= UNANSWERED {
-            // Each claim may be held up: the table may be locked, or the database read-only.
-            self.outage.ask();
-        }
-        let wait = async {
-            if hold == HoldReason::Again {
-                // A trial has to show whether the database is available, and this delivery may wait for a suspect first.
-                return self.outage.over().await;
-            }
-            if hold != HoldReason::Busy && self.outage.over_or_trial().await {
-                return;
-            }
-            match hold {
-                HoldReason::Unfit => self.health.resumed().await,
-                HoldReason::Busy => tokio::time::sleep(busy_wait(holds)).await,
-                HoldReason::Refused => tokio::time::sleep(refused_wait(holds)).await,
-                _ => tokio::time::sleep(hold_wait(holds)).await,
-            }
-        };
+    /// Waits for the end of an outage, or if there is none for a while, longer from try to try. The drain ends the wait.
+    pub(crate) async fn pause(&self, tries: usize) {
         tokio::select! {
-            () = wait => {}
-            () = self.draining.begun() => {}
-        }
-    }
-
-    /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
-    pub(crate) async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
-        tokio::select! {
-            biased;
-            () = self.draining.begun() => false,
-            () = what => true,
-            () = kept(acker, LOOK) => false,
+            () = self.outage.pause(tries) => {}
+            () = self.draining.cancelled() => {}
         }
     }
 

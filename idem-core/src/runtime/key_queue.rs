@@ -3,11 +3,10 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 
 /// A first-in, first-out queue for each key. It is in memory: a waiter has no connection, row or transaction.
 ///
@@ -22,15 +21,11 @@ struct Shared {
 }
 
 /// The waiters for each key that is held. A queue without waiters takes no allocation.
-type Queues = HashMap<u64, VecDeque<Arc<Turn>>, BuildHasherDefault<Hashed>>;
+type Queues = HashMap<u64, VecDeque<Turn>, BuildHasherDefault<Hashed>>;
 
-/// The turn of a waiter.
-#[derive(Default)]
-struct Turn {
-    /// Set under the lock of the queues when the waiter leaves its queue to hold the key.
-    has_come: AtomicBool,
-    rung: Notify,
-}
+/// The turn of a waiter. It has no permits, and is closed under the lock of the queues when the waiter leaves its queue to hold
+/// the key.
+type Turn = Arc<Semaphore>;
 
 impl KeyQueue {
     /// Returns the last place in the queue of this key.
@@ -42,7 +37,7 @@ impl KeyQueue {
                 None
             }
             Entry::Occupied(mut queue) => {
-                let turn = Arc::<Turn>::default();
+                let turn = Turn::new(Semaphore::new(0));
                 queue.get_mut().push_back(turn.clone());
                 Some(turn)
             }
@@ -77,22 +72,21 @@ pub(crate) struct KeyTicket {
     queue: Arc<Shared>,
     key: u64,
     /// `None` if the queue was empty.
-    turn: Option<Arc<Turn>>,
+    turn: Option<Turn>,
 }
 
 impl KeyTicket {
     /// Waits until all earlier places have left the queue. Cancel safe.
     pub(crate) async fn turn(&self) {
-        let Some(turn) = &self.turn else { return };
-        while !turn.has_come.load(Relaxed) {
-            // Notified once; the permit is kept if there is no waiter. A place that becomes the first stays the first.
-            turn.rung.notified().await;
+        if let Some(turn) = &self.turn {
+            // It ends with the error of a closed semaphore. A place that becomes the first stays the first.
+            drop(turn.acquire().await);
         }
     }
 
     /// Returns whether all earlier places have left the queue.
     pub(crate) fn is_first(&self) -> bool {
-        self.turn.as_ref().is_none_or(|turn| turn.has_come.load(Relaxed))
+        self.turn.as_ref().is_none_or(|turn| turn.is_closed())
     }
 }
 
@@ -107,10 +101,7 @@ impl Drop for KeyTicket {
             return;
         }
         match waiting.pop_front() {
-            Some(next) => {
-                next.has_come.store(true, Relaxed);
-                next.rung.notify_one();
-            }
+            Some(next) => next.close(),
             None => drop(queue.remove()),
         }
     }

@@ -3,10 +3,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `pipeline`, `settings` | the shared state, and the settings |
-//! | `queue` | the queue between receiving and the lanes |
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
-//! | `preparations` | preparations for inbox rows |
-//! | `step`, `carried`, `hold` | the result of one try, the state kept for the next one, and deliveries that are held |
+//! | `preparations` | whose turn it is to prepare |
+//! | `parked_rows` | inbox rows that wait here |
+//! | `step`, `carried`, `hold` | the result of one try, the state kept for the next one, and what a failed statement means |
 //! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
 //! | `leases`, `extend_rows` | the same for inbox rows |
@@ -15,21 +15,18 @@
 //! | `running` | the work that runs, and when suspects do not wait for it |
 //! | `outage` | the availability of the database |
 //! | `persist`, `waits`, `rate` | repeated writes, delays, what is done seldom |
-//! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
-//! | `unrecorded` | failures of rows whose record the database refuses |
+//! | `refused` | deliveries and rows that the database refuses |
 //! | `early_commits` | dead letters that the database refuses |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
-//! | `defect`, `draining` | panics of tasks; whether the worker drains |
+//! | `defect` | panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
 mod batch_throttle;
 mod brake;
 mod carried;
-mod count;
 mod decode;
 mod defect;
-mod draining;
 mod early_commits;
 mod extend;
 mod extend_rows;
@@ -41,14 +38,13 @@ mod leased;
 mod leases;
 mod outage;
 mod outbox_gate;
+mod parked_rows;
 mod patience;
 mod persist;
 mod pipeline;
 mod preparations;
 mod prepare;
-mod queue;
 mod rate;
-mod refusals;
 mod refused;
 mod rows;
 mod running;
@@ -56,7 +52,6 @@ mod settings;
 mod settle;
 mod step;
 mod suspect_lock;
-mod unrecorded;
 mod waits;
 
 pub use health::Health;
@@ -66,26 +61,23 @@ pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use carried::{Carried, Charge};
 pub(crate) use defect::{Defect, Unwinding};
-pub(crate) use draining::Draining;
 pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
-pub(crate) use extend::{at, extend_all, extended, extended_all};
+pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use key_tickets::KeyTickets;
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
 pub(crate) use outbox_gate::OutboxGate;
+pub(crate) use parked_rows::{ParkedRow, ParkedRows, RowUntil};
 pub(crate) use pipeline::Pipeline;
-pub(crate) use preparations::{Preparations, WantedPreparation};
-pub(crate) use prepare::FORGOTTEN;
-pub(crate) use queue::Queue;
+pub(crate) use preparations::{Preparations, Preparing};
+pub(crate) use prepare::{FORGOTTEN, Prepared, warn_of_unprepared};
 pub(crate) use rate::Rate;
-pub(crate) use refusals::{Refusals, RowPreparation};
-pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
+pub(crate) use refused::{Refused, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, InboxPermit, Isolated, Turn};
-pub(crate) use unrecorded::Unrecorded;
-pub(crate) use waits::{jittered, refused_wait};
+pub(crate) use waits::{busy_wait, hold_wait, jittered, refused_wait};

@@ -1,15 +1,13 @@
 //! The availability of the database, and the pause while it is unavailable.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::Store;
 use crate::store::StoreError;
 
-use super::count::Count;
 use super::health::Health;
 use super::rate::Rate;
 use super::running::Workload;
@@ -17,21 +15,26 @@ use super::suspect_lock::SuspectLock;
 use super::waits::{Damped, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
-/// received are held.
+/// received are parked.
 pub(crate) struct Outage {
-    state: watch::Sender<Database>,
-    /// Whether the state is `Up`. Each delivery asks, and the state is behind a lock.
-    up: AtomicBool,
-    /// The permit for one trial in state `Trial`.
-    trial: Semaphore,
-    /// The deliveries that the database refuses one by one.
-    pub(super) refused: Count,
+    state: watch::Sender<State>,
+    /// How many deliveries may be unsettled, unless the source takes less at present.
+    most: usize,
     health: Health,
     pub(super) workload: Workload,
     /// When a lost connection was last logged.
     told: Rate,
     /// When it was last pinged because claims were held up.
     asked: Rate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    database: Database,
+    /// The deliveries that the database refuses one by one.
+    refused: usize,
+    /// How many may be unsettled at present. If all of them are refused, no further delivery can be taken.
+    room: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +48,10 @@ enum Database {
     Down {
         refused: bool,
     },
-    /// The database answers, and one delivery is let through to show that its work can be written.
-    Trial,
 }
 
 /// How long the database may take to answer a ping after a connection was lost.
 const ANSWER: Duration = Duration::from_secs(2);
-
-/// How long a trial may take. A longer trial has at least not been refused.
-const TRIAL: Duration = Duration::from_secs(5);
 
 /// The minimum interval between two log lines about lost connections.
 const TELL: Duration = Duration::from_secs(10);
@@ -65,10 +63,8 @@ impl Outage {
     /// Creates the outage state of a worker with this health, this maximum of unsettled deliveries, and the lock of its process.
     pub(crate) fn new(health: Health, unsettled: usize, lock: SuspectLock) -> Self {
         Self {
-            state: watch::Sender::new(Database::Up),
-            up: AtomicBool::new(true),
-            trial: Semaphore::new(0),
-            refused: Count::of(unsettled),
+            state: watch::Sender::new(State { database: Database::Up, refused: 0, room: unsettled }),
+            most: unsettled,
             health,
             workload: Workload::new(lock),
             told: Rate::default(),
@@ -84,7 +80,6 @@ impl Outage {
             StoreError::ConnectionLost(error) => {
                 let before = self.turn(|state| match state {
                     Database::Up | Database::Asked { .. } => Database::Asked { lost: true },
-                    Database::Trial => Database::Down { refused: true },
                     other => other,
                 });
                 if before == Database::Up {
@@ -120,61 +115,42 @@ impl Outage {
         }
     }
 
-    /// Records that the outcome of a message was written: a trial has succeeded.
-    pub(crate) fn works(&self) {
-        if !self.up.load(Relaxed) {
-            self.turn(|state| if state == Database::Trial { Database::Up } else { state });
-        }
+    /// Returns whether the database can be used, as far as is known.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state.borrow().is_up()
     }
 
     /// Waits until the database cannot be used. Cancel safe.
     pub(crate) async fn began(&self) {
-        let _ = self.state.subscribe().wait_for(|state| !is_up(state)).await;
-    }
-
-    /// Waits until the database fails; a trial is no failure. Cancel safe.
-    pub(crate) async fn failed(&self) {
-        let _ = self.state.subscribe().wait_for(|state| matches!(state, Database::Down { .. })).await;
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.state.subscribe().wait_for(|state| !state.is_up()).await;
     }
 
     /// Waits until the database can be used. Cancel safe.
     pub(crate) async fn over(&self) {
         // Checked first, because this is called for each delivery and nearly always true.
-        if !self.up.load(Relaxed) {
-            // The sender lives in `self`, so waiting cannot fail.
-            let _ = self.state.subscribe().wait_for(is_up).await;
+        if !self.is_up() {
+            let _ = self.state.subscribe().wait_for(State::is_up).await;
         }
-    }
-
-    /// Waits until the database can be used, and returns `false`; or until this caller is let through as the trial that
-    /// shows whether work can be written, and returns `true`. Cancel safe.
-    pub(crate) async fn over_or_trial(&self) -> bool {
-        while !self.is_up() {
-            let mut state = self.state.subscribe();
-            tokio::select! {
-                biased;
-                _ = state.wait_for(is_up) => {}
-                Ok(permit) = self.trial.acquire() => {
-                    permit.forget();
-                    if *self.state.borrow() == Database::Trial {
-                        return true;
-                    }
-                }
-            }
-        }
-        false
     }
 
     /// Watches the database forever.
+    ///
+    /// If it had answered and refused its work, an answer to a ping proves nothing: it may have room for a small row but not for
+    /// a message. So work goes on after a delay, and waits longer if it is refused again soon.
     pub(crate) async fn watch<S: Store>(&self, store: &S) {
         let (mut state, mut damped) = (self.state.subscribe(), Damped::default());
         loop {
-            let _ = state.wait_for(|state| *state != Database::Up).await;
-            if matches!(*self.state.borrow(), Database::Asked { .. }) && !self.asked_in_vain(store).await {
+            let _ = state.wait_for(|state| state.database != Database::Up).await;
+            if self.is_up() && !self.asked_in_vain(store).await {
                 continue;
             }
             damped.begins();
-            self.mend(store, &mut damped).await;
+            answers(store).await;
+            if state.borrow_and_update().database == (Database::Down { refused: true }) {
+                tokio::time::sleep(damped.wait()).await;
+            }
+            self.turn(|_| Database::Up);
             damped.ends();
             tracing::info!("the database can be used again; consumption goes on");
         }
@@ -196,70 +172,56 @@ impl Outage {
         !self.is_up()
     }
 
-    /// Waits until the database can be used. If it had answered and refused its work, another answer proves nothing: it
-    /// may have room for a small row but not for a message. Then one message is let through, after increasing delays.
-    async fn mend<S: Store>(&self, store: &S, damped: &mut Damped) {
-        while !self.is_up() {
-            answers(store).await;
-            let before = self.turn(|state| match state {
-                Database::Down { refused: false } => Database::Up,
-                other => other,
-            });
-            if before != (Database::Down { refused: true }) {
-                continue;
-            }
-            tokio::time::sleep(damped.wait()).await;
-            // Removes a permit that no caller has taken.
-            self.trial.forget_permits(self.trial.available_permits());
-            let mut state = self.state.subscribe();
-            self.turn(|_| Database::Trial);
-            self.trial.add_permits(1);
-            if timeout(TRIAL, state.wait_for(|state| *state != Database::Trial)).await.is_err() {
-                self.works();
-            }
-            self.trial.forget_permits(self.trial.available_permits());
-        }
-    }
-
-    fn is_up(&self) -> bool {
-        is_up(&self.state.borrow())
-    }
-
-    /// Changes the state and updates the health. Returns the previous state.
+    /// Changes the availability. Returns the previous one.
     fn turn(&self, next: impl FnOnce(Database) -> Database) -> Database {
-        let mut before = Database::Up;
-        self.state.send_if_modified(|state| {
-            before = *state;
-            *state = next(before);
-            self.up.store(*state == Database::Up, Relaxed);
-            self.show_as(*state);
-            before != *state
-        });
-        before
+        self.change(|state| state.database = next(state.database)).database
     }
 
     /// Sets how many deliveries may be unsettled at present; `None` restores the normal limit. When the database refuses that
     /// many deliveries, no more are taken.
     pub(crate) fn set_room(&self, room: Option<usize>) {
-        if self.refused.set_room(room) {
-            self.show();
+        let room = room.map_or(self.most, |room| room.clamp(1, self.most));
+        // Looked at first, because this is called for each delivery and nearly always changes nothing.
+        if self.state.borrow().room != room {
+            self.change(|state| state.room = room);
         }
     }
 
-    /// Updates the health after the number of refused deliveries has changed.
-    pub(super) fn show(&self) {
-        self.turn(|same| same);
+    /// Changes the number of deliveries that the database refuses one by one.
+    pub(super) fn count_refused(&self, refused: impl FnOnce(usize) -> usize) {
+        let before = self.change(|state| state.refused = refused(state.refused));
+        if !before.is_full() && self.state.borrow().is_full() {
+            tracing::error!(
+                held = before.room,
+                "the database refuses every held message, and no more messages can be received: check the \
+                 constraints and triggers on idem's tables"
+            );
+        }
     }
 
-    /// Runs under the lock of the state, so that health and workload never show an older state.
-    fn show_as(&self, state: Database) {
-        self.workload.set_unavailable(matches!(state, Database::Down { .. }));
-        self.health.set_database(is_up(&state) && !self.refused.is_full());
+    /// Changes the state, and with it the health. Returns the previous state.
+    fn change(&self, change: impl FnOnce(&mut State)) -> State {
+        let mut before = *self.state.borrow();
+        self.state.send_if_modified(|state| {
+            before = *state;
+            change(state);
+            // Under the lock of the state, so that health and workload never show an older state.
+            self.workload.set_unavailable(!state.is_up());
+            self.health.set_database(state.is_up() && !state.is_full());
+            before != *state
+        });
+        before
     }
 }
 
-fn is_up(state: &Database) -> bool {
-    matches!(state, Database::Up | Database::Asked { .. })
+impl State {
+    fn is_up(&self) -> bool {
+        matches!(self.database, Database::Up | Database::Asked { .. })
+    }
+
+    fn is_full(&self) -> bool {
+        self.refused >= self.room
+    }
 }
 
 /// Pings the database with a timeout. The error is the text of its failure, and whether the database has answered.

@@ -66,10 +66,12 @@ impl Outage {
         tracing::debug!(error = crate::error::text(fault), "tried again");
     }
 
-    async fn pause(&self, tries: usize) {
-        if !self.over_or_trial().await {
+    /// Waits for the end of an outage, or if there is none for a while, longer from try to try. Cancel safe.
+    pub(super) async fn pause(&self, tries: usize) {
+        if self.is_up() {
             tokio::time::sleep(hold_wait(tries)).await;
         }
+        self.over().await;
     }
 }
 

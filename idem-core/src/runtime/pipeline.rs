@@ -13,21 +13,19 @@ use crate::{Lag, Store};
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
 use super::defect::Defect;
-use super::draining::Draining;
 use super::early_commits::EarlyCommits;
 use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
+use super::parked_rows::ParkedRows;
 use super::preparations::Preparations;
 use super::rate::Rate;
-use super::refusals::Refusals;
 use super::rows::Rows;
 use super::running::{Permit, Running};
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
-use super::unrecorded::Unrecorded;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -44,18 +42,16 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) suspect_lock: SuspectLock,
     /// The rows of the inbox that wait here for their run.
     pub(crate) leases: Leases,
-    /// The rows that the database refuses.
-    pub(crate) refusals: Refusals,
+    /// The rows of the inbox that wait here for something else.
+    pub(crate) parked_rows: ParkedRows,
     /// The log lines about rows that are left to another version of the service.
     pub(crate) left_to_callers: Rate,
     /// The log lines about calls that could not begin in time.
     pub(crate) late_calls: Rate,
     /// The log lines about messages that were redelivered many times.
     pub(crate) redeliveries: Rate,
-    /// The failures of rows whose record the database refuses.
-    pub(crate) unrecorded: Unrecorded,
-    /// Codec preparations for rows of the inbox.
-    pub(crate) preparations: Preparations,
+    /// Which messages prepare their codecs.
+    pub(crate) preparations: Arc<Preparations>,
     /// Dead letters that the database refuses, of messages whose handler has committed.
     pub(crate) early_commits: EarlyCommits,
     /// Serializes the inbox's own statements, which use one connection.
@@ -80,7 +76,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// The number of deliveries acked at the broker. If it grows, the source works.
     pub(crate) settled: AtomicU64,
     /// The worker drains: deliveries that are not running are released.
-    pub(crate) draining: Draining,
+    pub(crate) draining: CancellationToken,
     /// The shutdown timeout has elapsed: running work is cancelled.
     pub(crate) stop: CancellationToken,
 }

@@ -1,41 +1,29 @@
-//! Deliveries that the database refuses one by one.
+//! What the database refuses to write for one message, although it works for others.
 
 use std::sync::Arc;
 
-use crate::{BoxError, Delivery};
+use crate::Delivery;
 
 use super::outage::Outage;
 
-/// After this many tries in a row without an answer, a delivery leaves its lane to others. If another transaction holds
-/// its claim for as long, the database is pinged.
-pub(crate) const UNANSWERED: usize = 3;
-
-pub(crate) fn unanswered() -> BoxError {
-    "the database repeatedly did not answer for this message, although it answers for others".into()
-}
-
 /// A delivery that counts as refused while this exists.
-pub(crate) struct Held(Arc<Outage>);
+pub(crate) struct Refused(Arc<Outage>);
 
-impl Held {
+impl Refused {
     pub(crate) fn new(outage: &Arc<Outage>) -> Self {
-        if outage.refused.add() {
-            outage.show();
-        }
+        outage.count_refused(|refused| refused + 1);
         Self(outage.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for Refused {
     fn drop(&mut self) {
-        if self.0.refused.remove() {
-            self.0.show();
-        }
+        self.0.count_refused(|refused| refused.saturating_sub(1));
     }
 }
 
 /// Logs the message, because it is the one to investigate.
-pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: usize, error: &(dyn std::error::Error + 'static)) {
+pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: Option<usize>, error: &(dyn std::error::Error + 'static)) {
     tracing::warn!(
         source = delivery.source(),
         message_id = delivery.message_id(),

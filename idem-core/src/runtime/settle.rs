@@ -1,7 +1,6 @@
 //! Reports the outcome of a delivery: to the broker, the metrics, the log and the observer.
 //!
-//! `answered` and `wrote` also report it to the brake and to the outage: they show that deliveries can be handled, and
-//! that the database works.
+//! It is also reported to the brake: it shows that deliveries can be handled.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -31,19 +30,6 @@ async fn in_time(answer: impl Future<Output = Result<Settled, BoxError>>) -> Res
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Records that the database has answered a delivery.
-    pub(crate) fn answered(&self, outcome: &Outcome) {
-        self.brake.fit(outcome);
-        self.wrote(outcome);
-    }
-
-    /// Records that the outcome of a message is final. If it was written, the database works.
-    pub(crate) fn wrote(&self, outcome: &Outcome) {
-        if *outcome != Outcome::Duplicate {
-            self.outage.works();
-        }
-    }
-
     /// Acks the delivery. The database has answered, so nothing depends on whether the ack arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match in_time(acker.ack()).await {

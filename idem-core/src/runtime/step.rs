@@ -1,6 +1,6 @@
 //! The result of one try of a delivery.
 
-use crate::store::{HandlerId, Identity, StoreError};
+use crate::store::{HandlerId, Identity};
 use crate::{BoxError, Delivery, Outcome};
 
 use super::carried::Carried;
@@ -25,7 +25,7 @@ pub(crate) enum Progress {
     InRow(Outcome, Box<Identity>),
     /// The database has answered for each of several handlers.
     Shared(Shared),
-    /// The database has not answered. The delivery is held unsettled and tried again.
+    /// The database has not answered. The delivery is parked, and tried again.
     Hold(HoldReason),
     /// Another delivery of its key is in progress in this process. The delivery leaves its lane, and starts over when
     /// its place in the queue of the key is the first.
@@ -38,13 +38,11 @@ pub(crate) enum Progress {
     Stopped,
 }
 
-/// Why a delivery is held unsettled.
+/// Why a delivery is parked until it is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldReason {
     /// Another transaction holds the claim, or that of a local message.
     Busy,
-    /// The database refuses the writes for this delivery, and works for others.
-    Refused,
     /// One of idem's own statements was not answered.
     Lost,
     /// The database cannot be used.
@@ -55,15 +53,4 @@ pub(crate) enum HoldReason {
     Unfit,
     /// The next try can start at once.
     Again,
-}
-
-impl From<&StoreError> for HoldReason {
-    fn from(fault: &StoreError) -> Self {
-        match fault {
-            StoreError::LockTimeout | StoreError::Serialization(_) => Self::Busy,
-            StoreError::Message(_) => Self::Refused,
-            StoreError::ConnectionLost(_) => Self::Lost,
-            StoreError::Unavailable(_) => Self::Outage,
-        }
-    }
 }

@@ -26,7 +26,7 @@ pub(crate) fn hold_wait(holds: usize) -> Duration {
 
 /// Returns the delay before the next try of a delivery whose claim another transaction holds: up to ten seconds, because
 /// that transaction may run for as long as a handler, and each try waits for it in a lane for up to a second.
-pub(super) fn busy_wait(holds: usize) -> Duration {
+pub(crate) fn busy_wait(holds: usize) -> Duration {
     waits(Duration::from_millis(50), BUSY).nth(holds.min(16)).unwrap_or(BUSY)
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn refused_wait(tries: usize) -> Duration {
     waits(Duration::from_millis(100), LONG).nth(tries.min(16)).unwrap_or(LONG)
 }
 
-/// The delays between trials of a database that answers but refuses its work. If it refuses again soon after a
-/// successful trial, the delays continue from the last one, so that the state does not change with each small message.
+/// The delays after which work goes on with a database that answers but has refused work. If it refuses again soon, the delays
+/// continue from the last one.
 #[derive(Debug)]
 pub(super) struct Damped {
     next: Duration,
@@ -62,7 +62,7 @@ impl Damped {
         }
     }
 
-    /// Returns the delay before the next trial.
+    /// Returns the delay after which work goes on.
     pub(super) fn wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(LONGEST);

@@ -10,6 +10,16 @@ pub(crate) fn describe() {
         "Acks that no longer reached the broker, which delivers those messages again"
     );
     describe_gauge!("idem_in_flight", "Deliveries that are being processed or stored");
+    describe_gauge!("idem_parked", "Deliveries that cannot run now and wait unacked in this worker");
+    describe_gauge!(
+        "idem_blocked",
+        "Parked deliveries behind another one of their key, which runs or is parked itself"
+    );
+    describe_gauge!(
+        "idem_blocked_oldest_seconds",
+        Unit::Seconds,
+        "Time for which the oldest parked delivery has been behind another one of its key"
+    );
     describe_gauge!("idem_scheduled", "Messages in the inbox that will run");
     describe_gauge!("idem_dead", "Dead letters in the inbox");
     describe_gauge!("idem_oldest_due_seconds", Unit::Seconds, "Time since the oldest due inbox message became due");

@@ -3,11 +3,12 @@
 use std::iter;
 use std::time::Duration;
 
+use async_channel::Receiver;
 use futures_util::future::join_all;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::runtime::{Arrival, Pipeline, Queue};
+use crate::runtime::{Arrival, Pipeline};
 use crate::{Acker, DeliveryOrder, Error, Source, Store};
 
 use super::tasks::Tasks;
@@ -22,7 +23,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
 ) -> Result<(), Error> {
     let pipeline = tasks.pipeline.clone();
     tracing::info!(consumer = pipeline.consumer, "the worker drains");
-    pipeline.draining.begin();
+    pipeline.draining.cancel();
     pipeline.health.set_broker(false);
     pipeline.lag.send_replace(None);
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
@@ -32,7 +33,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.shutdown_timeout;
     unsubscribe(&pipeline, &mut source).await;
-    release_waiting(&pipeline, &tasks.queues.lanes, end).await;
+    release_waiting(&pipeline, &tasks.lanes, end).await;
     finish(&pipeline, &mut tasks.working, end).await;
     if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
         tracing::warn!(consumer = pipeline.consumer, "the connection to the broker was not closed in time");
@@ -55,11 +56,11 @@ async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut
 /// Releases the deliveries that wait for a lane, so that another worker has them while handlers of this one still run. With
 /// an order, closing the source gives them back. With `.inbox()` there are no lanes: the task that stores has taken nearly
 /// all from this queue, and releases what it has not begun to store.
-async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Queue<Arrival<A>>, end: Instant) {
+async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Receiver<Arrival<A>>, end: Instant) {
     if pipeline.settings.order != DeliveryOrder::None {
         return;
     }
-    let waiting = iter::from_fn(|| lanes.try_recv());
+    let waiting = iter::from_fn(|| lanes.try_recv().ok());
     let live = waiting.filter(|(_, acker, _)| acker.is_live());
     let released = join_all(live.map(|(_, acker, _)| pipeline.release(acker)));
     // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.

@@ -3,16 +3,18 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use crate::process::Waiting;
-use crate::runtime::{Arrival, Pipeline, Queue};
+use async_channel::{Receiver, Sender};
+
+use crate::park::Parked;
+use crate::runtime::{Arrival, Pipeline};
 use crate::{Acker, Store};
 
 /// Takes deliveries until the queue is closed and empty. A lane is never dropped between start and settlement, except
 /// at the end of the shutdown timeout.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
-    deliveries: Queue<Arrival<A>>,
-    waiting: Queue<Waiting<A>>,
+    deliveries: Receiver<Arrival<A>>,
+    parked: Sender<Parked<A>>,
 ) {
     let linger = pipeline.settings.linger;
     let mut taken = Vec::new();
@@ -21,7 +23,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
         pipeline.metrics.in_flight.increment(number);
         // Panics in user code are caught elsewhere. After a panic here, the unsettled delivery is redelivered once the
         // worker has ended.
-        pipeline.defect.task("lane", pin!(pipeline.deliver_some(&mut taken, &waiting))).await;
+        pipeline.defect.task("lane", pin!(pipeline.deliver_some(&mut taken, &parked))).await;
         pipeline.metrics.in_flight.decrement(number);
     }
 }

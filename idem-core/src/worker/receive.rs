@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use async_channel::Sender;
 use tokio::time::timeout;
 
-use crate::process::Waiting;
-use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Queue, Rate};
+use crate::park::{Parked, Until};
+use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Rate};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -30,7 +31,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
         let ended = tokio::select! {
             biased;
-            () = pipeline.draining.begun() => return,
+            () = pipeline.draining.cancelled() => return,
             error = forward(pipeline, source, to) => Ok(error),
             why = leave::too_long(pipeline, limit) => Err(why),
         };
@@ -56,7 +57,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         }
         tokio::select! {
             biased;
-            () = pipeline.draining.begun() => return,
+            () = pipeline.draining.cancelled() => return,
             () = async {
                 if left {
                     leave::over(pipeline).await;
@@ -105,17 +106,17 @@ async fn forward<S: Store, Src: Source>(
 /// The queues for received deliveries.
 pub(crate) struct Arrivals<A> {
     /// Deliveries that can run.
-    pub(crate) lanes: Queue<Arrival<A>>,
-    /// Deliveries that wait for their turn.
-    pub(crate) waiting: Queue<Waiting<A>>,
+    pub(crate) lanes: Sender<Arrival<A>>,
+    /// Deliveries that cannot run now: those received here wait for their turn.
+    pub(crate) parked: Sender<Parked<A>>,
     /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
     /// message if this process ended often enough before that.
-    pub(crate) to_store: Queue<Arrival<A>>,
+    pub(crate) to_store: Sender<Arrival<A>>,
 }
 
 impl<A> Clone for Arrivals<A> {
     fn clone(&self) -> Self {
-        Self { lanes: self.lanes.clone(), waiting: self.waiting.clone(), to_store: self.to_store.clone() }
+        Self { lanes: self.lanes.clone(), parked: self.parked.clone(), to_store: self.to_store.clone() }
     }
 }
 
@@ -123,15 +124,21 @@ impl<A> Arrivals<A> {
     /// Closes all queues. Items already in them are still taken.
     pub(super) fn close(&self) {
         self.lanes.close();
-        self.waiting.close();
+        self.parked.close();
         self.to_store.close();
     }
 
     fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
-        match place {
-            Some(place) if !place.is_first() => self.waiting.push(Waiting::Turn(delivery, acker, place)),
-            None if delivery.redelivered() => self.to_store.push((delivery, acker, Carried::default())),
-            place => self.lanes.push((delivery, acker, place.into())),
+        let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
+        let stores_first = place.is_none() && delivery.redelivered();
+        let carried = Carried::from(place);
+        // What a drain has closed takes no more: the close of the source gives it back.
+        if must_wait {
+            drop(self.parked.try_send(Parked { delivery, acker, carried, until: Until::Turn }));
+        } else if stores_first {
+            drop(self.to_store.try_send((delivery, acker, carried)));
+        } else {
+            drop(self.lanes.try_send((delivery, acker, carried)));
         }
     }
 }

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, Draining, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, Pipeline, Preparations,
-    Rate, Refusals, Rows, Unrecorded,
+    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, ParkedRows, Pipeline,
+    Preparations, Rate, Rows,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
@@ -141,12 +141,11 @@ fn assemble<S: Store, Src: Source>(
         outage: Arc::new(Outage::new(health.clone(), unsettled, suspect_lock.clone())),
         suspect_lock,
         leases: Leases::default(),
-        refusals: Refusals::default(),
+        parked_rows: ParkedRows::default(),
         left_to_callers: Rate::default(),
         late_calls: Rate::default(),
         redeliveries: Rate::default(),
-        unrecorded: Unrecorded::default(),
-        preparations: Preparations::default(),
+        preparations: Arc::<Preparations>::default(),
         early_commits: EarlyCommits::default(),
         own_statements: Mutex::new(()),
         brake: Brake::new(settings.unfit_limit, health.clone()),
@@ -159,7 +158,7 @@ fn assemble<S: Store, Src: Source>(
         rows: Rows::default(),
         order: KeyQueue::default(),
         settled: AtomicU64::new(0),
-        draining: Draining::default(),
+        draining: CancellationToken::new(),
         stop: CancellationToken::new(),
         settings,
         consumer,

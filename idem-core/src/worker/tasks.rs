@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use async_channel::{Receiver, unbounded};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::process::wait;
-use crate::runtime::{LeasedAcker, Pipeline, Queue};
+use crate::park::{self, Parked};
+use crate::runtime::{Arrival, LeasedAcker, Pipeline};
 use crate::store::ConnectionShare;
 use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -17,6 +18,8 @@ use super::{housekeeping, lag, lane, outbox, receive};
 pub(super) struct Tasks<S: Store, Src: Source> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) queues: Arrivals<LeasedAcker<Src::Acker>>,
+    /// What waits for a lane.
+    pub(super) lanes: Receiver<Arrival<LeasedAcker<Src::Acker>>>,
     pub(super) receiving: JoinSet<Src>,
     /// Tasks that must finish their deliveries or rows before the worker ends.
     pub(super) working: JoinSet<()>,
@@ -27,14 +30,16 @@ pub(super) struct Tasks<S: Store, Src: Source> {
 impl<S: Store, Src: Source> Tasks<S, Src> {
     pub(super) fn spawn(started: Started<S, Src>) -> Self {
         let Started { pipeline, source, options, connections } = started;
-        let lanes = Queue::new();
+        let (to_lanes, lanes) = unbounded();
         // With an order, the waiting deliveries store themselves.
-        let to_store = if stores_beside_lanes(&pipeline) { Queue::new() } else { lanes.clone() };
-        let queues = Arrivals { lanes, waiting: Queue::new(), to_store };
-        let working = work(&pipeline, &queues);
+        let (to_store, stored) =
+            if stores_beside_lanes(&pipeline) { unbounded() } else { (to_lanes.clone(), lanes.clone()) };
+        let (to_park, parked) = unbounded();
+        let queues = Arrivals { lanes: to_lanes, parked: to_park, to_store };
+        let working = work(&pipeline, &queues, (&lanes, stored, parked));
         let beside = look_after(&pipeline);
         let receiving = receive(&pipeline, source, options, queues.clone());
-        Self { pipeline, queues, receiving, working, _beside: beside, _connections: connections }
+        Self { pipeline, queues, lanes, receiving, working, _beside: beside, _connections: connections }
     }
 
     /// Waits until the worker must drain: `shutdown` completes, a task panics, or receiving ends. In the last case,
@@ -52,21 +57,29 @@ fn stores_beside_lanes<S: Store>(pipeline: &Pipeline<S>) -> bool {
     !pipeline.settings.inbox && pipeline.settings.order == DeliveryOrder::None
 }
 
+/// The other ends of the queues: what waits for a lane, what is to be stored, and what is parked.
+type Queues<'a, A> = (&'a Receiver<Arrival<A>>, Receiver<Arrival<A>>, Receiver<Parked<A>>);
+
 /// Spawns the tasks that process deliveries and rows.
-fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrivals<A>) -> JoinSet<()> {
+fn work<S: Store, A: crate::Acker>(
+    pipeline: &Arc<Pipeline<S>>,
+    queues: &Arrivals<A>,
+    (lanes, stored, parked): Queues<'_, A>,
+) -> JoinSet<()> {
     let mut working = JoinSet::new();
     let settings = &pipeline.settings;
+    let Arrivals { lanes: to_lanes, parked: to_park, to_store } = queues.clone();
     if settings.inbox || stores_beside_lanes(pipeline) {
-        let storing = crate::inbox::store(pipeline.clone(), queues.to_store.clone());
+        let storing = crate::inbox::store(pipeline.clone(), stored, to_park.clone());
         spawn(&mut working, pipeline, "storing", storing);
     }
     if !settings.inbox {
         for _ in 0..settings.concurrency {
-            working.spawn(lane::run(pipeline.clone(), queues.lanes.clone(), queues.waiting.clone()));
+            working.spawn(lane::run(pipeline.clone(), lanes.clone(), to_park.clone()));
         }
-        let waiting = wait::run(pipeline.clone(), queues.waiting.clone(), queues.lanes.clone());
-        spawn(&mut working, pipeline, "waiting", waiting);
     }
+    let waiting = park::run(pipeline.clone(), parked, to_lanes, to_store);
+    spawn(&mut working, pipeline, "parked", waiting);
     spawn(&mut working, pipeline, "inbox", crate::inbox::run(pipeline.clone()));
     spawn(&mut working, pipeline, "calls", crate::call::run(pipeline.clone()));
     working

@@ -1,0 +1,123 @@
+//! Deliveries that cannot run now. Each has left its lane, and waits here for one reason, unacked and with its lease
+//! extended, without a connection, a lock or a transaction. Then it starts over.
+//!
+//! | file | contents |
+//! |---|---|
+//! | this one | the reasons, and the task in which all parked deliveries wait |
+//! | `until` | each wait |
+//! | `prepared` | the preparation of a codec |
+//! | `in_vain` | how long a delivery waits whose try was in vain |
+//! | `blocked` | the gauges |
+
+mod blocked;
+mod in_vain;
+mod prepared;
+mod until;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::{Receiver, Sender};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::Span;
+
+use crate::runtime::{Arrival, Carried, Pipeline};
+use crate::store::Identity;
+use crate::{Acker, Delivery, Outcome, Store};
+
+use blocked::Blocked;
+
+pub(crate) use in_vain::UNANSWERED;
+
+/// A delivery that cannot run now. It keeps its places in the queues of its keys.
+pub(crate) struct Parked<A> {
+    pub(crate) delivery: Box<Delivery>,
+    pub(crate) acker: A,
+    pub(crate) carried: Carried,
+    pub(crate) until: Until,
+}
+
+/// What a parked delivery waits for.
+pub(crate) enum Until {
+    /// The deliveries of its ordering key that are in front of it.
+    Turn,
+    /// Another delivery of its message's key, which is in progress in this process.
+    Key,
+    /// This time, and then the end of an outage or a pause of the worker, if there is one.
+    After(Duration),
+    /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
+    Prepared,
+    /// Its message, which runs from the inbox: with an ordering key, the delivery is settled once that is processed or dead.
+    Row(Box<InRow>),
+}
+
+/// A message that runs from the inbox.
+pub(crate) struct InRow {
+    identity: Box<Identity>,
+    outcome: Outcome,
+    span: Span,
+}
+
+impl Until {
+    /// A message in the inbox, in the current span.
+    pub(crate) fn row(identity: Box<Identity>, outcome: Outcome) -> Self {
+        Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
+    }
+}
+
+/// How often the age of the oldest blocked delivery is shown.
+const SHOW: Duration = Duration::from_secs(1);
+
+/// Keeps parked deliveries, and passes each to the lanes when its wait ends; a redelivered one that is not ordered to those
+/// that are stored, as when it was received. Returns once `parked` is closed and empty and no delivery waits. The worker's
+/// drain closes it and ends the waits.
+pub(crate) async fn run<S: Store, A: Acker>(
+    pipeline: Arc<Pipeline<S>>,
+    parked: Receiver<Parked<A>>,
+    lanes: Sender<Arrival<A>>,
+    to_store: Sender<Arrival<A>>,
+) {
+    let (mut waits, mut open) = (FuturesUnordered::new(), true);
+    let (mut blocked, mut show) = (Blocked::new(&pipeline.metrics), interval(SHOW));
+    show.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while open || !waits.is_empty() {
+        tokio::select! {
+            received = parked.recv(), if open => match received {
+                Ok(parked) => {
+                    let (pipeline, place) = (&pipeline, blocked.enter(&parked.until));
+                    waits.push(async move { (pipeline.defect.task("parked", pipeline.until(parked)).await, place) });
+                }
+                Err(_) => open = false,
+            },
+            Some((ended, place)) = waits.next() => {
+                blocked.leave(place);
+                if let Some(arrival) = ended.flatten() {
+                    let stored = arrival.0.ordering_key.is_none() && arrival.0.redelivered();
+                    // A drain may have closed the queue meanwhile.
+                    if let Err(closed) = if stored { &to_store } else { &lanes }.try_send(arrival) {
+                        pipeline.release(closed.into_inner().1).await;
+                    }
+                }
+            }
+            _ = show.tick(), if !blocked.is_empty() => blocked.show(),
+        }
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Passes a delivery on that cannot run now, or releases it if a drain has closed the queue of those.
+    pub(crate) async fn park<A: Acker>(&self, delivery: Parked<A>, parked: &Sender<Parked<A>>) {
+        if let Err(closed) = parked.try_send(delivery) {
+            self.give_up(closed.into_inner().acker).await;
+        }
+    }
+
+    /// Ends a wait without success: the worker drains, or the delivery is lost.
+    async fn give_up<A: Acker>(&self, acker: A) {
+        if acker.is_live() {
+            return self.release(acker).await;
+        }
+        tracing::debug!("the delivery was lost; the broker redelivers it");
+    }
+}

@@ -1,0 +1,107 @@
+//! The waits of parked deliveries.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use crate::runtime::{Arrival, Pipeline, Unwinding, jittered, kept};
+use crate::store::Identity;
+use crate::{Acker, Delivery, Outcome, Store, telemetry};
+
+use super::{InRow, Parked, Until};
+
+/// How often a waiting delivery is checked for having been lost.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl<S: Store> Pipeline<S> {
+    /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
+    pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
+        let Parked { mut delivery, mut acker, carried, until } = parked;
+        // Declared after `carried`, and so dropped before it.
+        let _unwinding = Unwinding(&self.draining);
+        let can_run = match until {
+            Until::Turn => {
+                let turn = async {
+                    if let Some(place) = &carried.order {
+                        place.turn().await;
+                    }
+                };
+                self.unless_over(&mut acker, turn).await
+            }
+            Until::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
+            Until::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
+            Until::Prepared => {
+                let span = telemetry::span(self.system, &self.consumer, &delivery);
+                self.unless_over(&mut acker, self.prepared(&mut delivery)).instrument(span).await
+            }
+            Until::Row(row) => {
+                let span = row.span.clone();
+                self.settle_after(&row, &delivery, acker).instrument(span).await;
+                return None;
+            }
+        };
+        if can_run {
+            return Some((delivery, acker, carried));
+        }
+        self.give_up(acker).await;
+        None
+    }
+
+    async fn after(&self, delay: Duration) {
+        tokio::time::sleep(delay).await;
+        self.outage.over().await;
+        self.health.resumed().await;
+    }
+
+    /// Settles a delivery whose message is in the inbox once that is processed or dead. Until then it keeps its place, so that
+    /// no other delivery of its ordering key starts.
+    async fn settle_after<A: Acker>(&self, row: &InRow, delivery: &Delivery, mut acker: A) {
+        let is_known = row.outcome == Outcome::Duplicate;
+        if !is_known {
+            self.emit(self.meters(delivery), delivery, &row.outcome);
+        }
+        if !self.unless_over(&mut acker, self.row_done(&row.identity)).await {
+            return self.give_up(acker).await;
+        }
+        self.settle(acker).await;
+        if is_known {
+            self.emit(self.meters(delivery), delivery, &row.outcome);
+        }
+    }
+
+    /// Waits until a message in the inbox is processed or dead. This process or another one runs its row. It is checked
+    /// whenever it has run here, and otherwise at each poll. Cancel safe.
+    async fn row_done(&self, identity: &Identity) {
+        let watch = self.rows.watch(identity);
+        loop {
+            let mut ran = pin!(watch.ran.notified());
+            // Enabled now, so that a run which ends during the check is not missed.
+            ran.as_mut().enable();
+            let scheduled = {
+                let _look = self.rows.look.lock().await;
+                self.store.is_scheduled(identity).await
+            };
+            match scheduled {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(fault) => self.outage.report(&fault),
+            }
+            tokio::select! {
+                () = ran => {}
+                () = tokio::time::sleep(jittered(self.settings.poll)) => {}
+            }
+            self.outage.over().await;
+        }
+    }
+
+    /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
+    async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            biased;
+            () = self.draining.cancelled() => false,
+            () = what => true,
+            () = kept(acker, LOOK) => false,
+        }
+    }
+}
