@@ -13,7 +13,7 @@ use crate::queue::{Deliveries, Queue};
 /// so that no message allocates.
 pub(crate) fn numbers(messages: usize) -> Queue {
     let payload = |number: u64| Bytes::from([&number.to_be_bytes()[..], &[b' '; 89]].concat());
-    let payloads: Vec<Bytes> = (0..1024).map(payload).collect();
+    let payloads: Vec<Bytes> = (1..=1024).map(payload).collect();
     Queue::new((0..messages).map(|number| payloads[number % payloads.len()].clone()).collect())
 }
 

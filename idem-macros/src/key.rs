@@ -91,7 +91,10 @@ fn members(path: &LitStr) -> Result<Vec<Member>> {
     value.split('.').map(member).collect::<Option<_>>().ok_or_else(|| {
         let text = match value.as_str() {
             "" => format!("this is empty; expected {KEYS}"),
-            _ => format!("no field is called `{value}`; for a header write `header(\"{value}\")`"),
+            _ => {
+                let name = value.trim_start_matches("header(").trim_end_matches(')').trim_matches('"');
+                format!("no field is called `{value}`; for a header write `header(\"{name}\")`")
+            }
         };
         Error::new(path.span(), text)
     })

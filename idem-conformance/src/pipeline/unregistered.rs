@@ -192,6 +192,14 @@ pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_cure<W: W
     for part in ["\"orders\"", "\"refunds\"", "formerly", &cure] {
         assert!(refused.contains(part), "{part:?} is not in {refused:?}");
     }
+    // The claim of a dead letter cannot be moved without its row.
+    line.publish(Order::new("c", &[Act::Fail]));
+    line.runs_to(once(), &["dead: exhausted"]).await;
+    line.world.run(&cure).await;
+    with_former_name::<W, true>(&line, &["orders"]).refused().await;
+    line.publish(Order::ok("a"));
+    line.runs_to(once(), &["duplicate"]).await;
+    assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
     line.world.run(&cure).await;
     with_former_name::<W, true>(&line, &["orders"]).stop().await;
     line.publish(Order::ok("a"));

@@ -58,6 +58,27 @@ impl Handler for Good {
     }
 }
 
+/// `Good`, in a release that calls it by another name.
+pub(crate) struct Renamed;
+
+impl Handler for Renamed {
+    const NAME: &'static str = "settled";
+    const FORMERLY: &'static [&'static str] = &[Good::NAME];
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, delivery: &Delivery) -> Result<Key, KeyError> {
+        Good::key(paid, delivery)
+    }
+
+    async fn handle(paid: Paid, state: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        Good::handle(paid, state, tx).await
+    }
+}
+
 /// Takes CloudEvents.
 pub(crate) struct Event;
 

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use handlers::{Bad, Event, Good, Paid, Routed, Shop, Typed, Words};
+use handlers::{Bad, Event, Good, Paid, Renamed, Routed, Shop, Typed, Words};
 use idem_conformance::store::{Setup, World};
 use idem_core::{Error, Handler, Outcome, Reason, Sqlite, State};
 use idem_test::harness::Bench;
@@ -71,6 +71,15 @@ async fn an_effect_outside_of_the_transaction_is_found_out() {
 async fn a_handler_without_an_effect_is_found_out() {
     let (_world, trial) = trial::<Good>(Shop::default()).await;
     assert!(trial.has_one_effect(paid, async || Ok(7)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_renamed_handler_knows_its_messages_in_a_trial_too() {
+    let (world, trial) = trial::<Good>(Shop::default()).await;
+    trial.deliver_json(&paid(1)).unwrap().once().await.unwrap();
+    let renamed = bench(world.clone(), Shop::default()).handler::<Renamed>().await.unwrap();
+    assert_eq!(renamed.deliver_json(&paid(1)).unwrap().once().await.unwrap(), [Outcome::Duplicate]);
+    assert_eq!(world.number("SELECT balance FROM account").await, 25);
 }
 
 #[tokio::test]

@@ -11,11 +11,26 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
 
 /// The first bytes of formats. A longer one stands before a shorter one that it begins with.
 const BEGINNINGS: [(&[u8], &str); 14] = [
-    (b"\x1F\x8B", "compressed with gzip"),
-    (b"\x28\xB5\x2F\xFD", "compressed with zstd"),
-    (b"\x04\x22\x4D\x18", "compressed with lz4"),
-    (b"\x78\x9C", "compressed with zlib"),
-    (b"\x82SNAPPY", "compressed with snappy"),
+    (
+        b"\x1F\x8B",
+        "data that is compressed with gzip, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
+    ),
+    (
+        b"\x28\xB5\x2F\xFD",
+        "data that is compressed with zstd, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
+    ),
+    (
+        b"\x04\x22\x4D\x18",
+        "data that is compressed with lz4, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
+    ),
+    (
+        b"\x78\x9C",
+        "data that is compressed with zlib, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
+    ),
+    (
+        b"\x82SNAPPY",
+        "data that is compressed with snappy, which a codec of your own decompresses: `Worker::codec` or `HandlerOptions::codec`",
+    ),
     (b"\xFF\xFE", "UTF-16 or UTF-32"),
     (b"\xFE\xFF", "UTF-16"),
     (b"{\0", "UTF-16 or UTF-32"),

@@ -53,8 +53,9 @@ pub(crate) fn classify(
         Claimed::Found(Some(claim)) if identity.is_copy(claim.fingerprint) => Classified::Duplicate(claim.age),
         Claimed::Found(Some(_)) => {
             let error = format!(
-                "another message was already claimed under the key {}: use the id of the event as the key, not of its entity; \
-                 `Inbox::replay_as` runs it under another key",
+                "another message was already claimed under the key {}: use the id of the event as the key, not of its entity. If \
+                 it is the same event in other bytes (compressed or serialized again), give the handler a `fingerprint = ..` of its \
+                 content; `Inbox::replay_as` runs it under another key",
                 identity.key
             );
             Classified::Conflict(DeadByClaim::new(error))

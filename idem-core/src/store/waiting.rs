@@ -61,8 +61,9 @@ impl History {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cures {
-    /// Moves the claims of the handler, which has no rows in the inbox, to another one of the same consumer, which has some of
-    /// its own: the handler is the other one's former name. Where both have a claim, the other one's wins.
+    /// Moves the claims of the handler to another one of the same consumer, which has some of its own: the handler is the other
+    /// one's former name. Where both have a claim, the other one's wins. Nothing is moved while the handler has rows in the inbox,
+    /// dead letters included, whose claims would be left behind.
     pub join: String,
     /// Moves the handler, with its claims and rows, to the consumer `NEW_CONSUMER`.
     pub part: String,
@@ -85,12 +86,14 @@ impl Cures {
              WHERE state <> 'dead' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
         // A copy of a message whose claim was pruned is too old under either name.
+        let empty = format!("NOT EXISTS (SELECT 1 FROM {inbox} AS i WHERE i.handler_id = {from})");
         let join = format!(
-            "UPDATE {claims} AS c SET handler_id = {to} WHERE handler_id = {from} AND processed_at IS NOT NULL \
+            "UPDATE {claims} AS c SET handler_id = {to} WHERE handler_id = {from} AND processed_at IS NOT NULL AND {empty} \
              AND NOT EXISTS (SELECT 1 FROM {claims} AS k WHERE k.handler_id = {to} AND k.key = c.key); \
-             DELETE FROM {claims} WHERE handler_id = {from} AND processed_at IS NOT NULL; \
+             DELETE FROM {claims} WHERE handler_id = {from} AND processed_at IS NOT NULL AND {empty}; \
              UPDATE {handlers} SET pruned_through = (SELECT max(pruned_through) FROM {handlers} \
-             WHERE {old} OR {new}) WHERE {new}; UPDATE {handlers} SET pruned_through = NULL WHERE {old}"
+             WHERE {old} OR {new}) WHERE {new} AND {empty}; \
+             UPDATE {handlers} SET pruned_through = NULL WHERE {old} AND {empty}"
         );
         Self { join, part, dead_letter }
     }

@@ -86,8 +86,9 @@ async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[Arc<dyn Registe
                 return Err(Error::Config(format!(
                     "the handler {new:?} of {consumer:?} was {old:?} formerly, and each of these names has claims or rows \
                      of its own, so messages of one may have run again under the other. If they are one handler, let \
-                     a worker with the old name run the rows that it has in the inbox, or discard them. Then stop the workers \
-                     of {consumer:?}, run this, and start again: {join}. If they are two handlers, remove `formerly = {old:?}`"
+                     a worker with the old name run the rows that it has in the inbox, and discard its dead letters, \
+                     `Inbox::list` with `Filter::new().handler({old:?})` and `Inbox::discard`. Then stop the workers \
+                     of {consumer:?}, run this, which changes nothing while such rows are there, and start again: {join}. If they are two handlers, remove `formerly = {old:?}`"
                 )));
             }
         }

@@ -57,7 +57,7 @@ impl Unregistered<'_> {
         };
         format!(
             "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
-             release was rolled back, its next start runs them. If the handler has another name now, give it \
+             release was rolled back, its next start runs those that are scheduled. If the handler has another name now, give it \
              the old one too, `#[idempotent(formerly = {handler:?})]`. If another service or worker has the handler, give each its own consumer name, stop its workers, and \
              move the handler with its claims: {part}. If the rows are not needed, turn the scheduled ones into dead \
              letters: {dead_letter}; then discard them, `Inbox::list` with \

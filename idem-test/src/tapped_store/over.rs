@@ -13,6 +13,8 @@ pub struct Over<H, S, T>(PhantomData<(H, S, T)>);
 
 impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<H, S, T> {
     const NAME: &'static str = H::NAME;
+    const FORMERLY: &'static [&'static str] = H::FORMERLY;
+    const RECIPE: &'static str = H::RECIPE;
     const EVENT: Option<&'static str> = H::EVENT;
     const TOMBSTONES: bool = H::TOMBSTONES;
     const NATURAL: bool = H::NATURAL;

@@ -9,7 +9,7 @@ use crate::{BoxError, Error};
 /// Parses the URL. The error does not repeat it, since it may contain a password.
 pub(super) fn parse(url: &str) -> Result<PgConnectOptions, Error> {
     let wrong = |source: BoxError| Error::Database {
-        what: "the database URL cannot be read: it looks like postgres://user:password@host:5432/database".into(),
+        what: "the database URL cannot be read: it should look like postgres://user:password@host:5432/database".into(),
         source,
     };
     let Some(rest) = ["postgres://", "postgresql://"].iter().find_map(|scheme| url.strip_prefix(scheme)) else {
