@@ -28,6 +28,9 @@ use crate::start;
 use crate::subscribed::Subscribed;
 
 /// How often finished offsets are committed. A crash repeats at most the deliveries finished since the last commit.
+///
+/// The client may repeat a commit that it lost with a connection behind later ones. Then it knows that the group's position
+/// is behind the stored offsets, and the next commit puts it right (librdkafka 2.12.1, `rd_kafka_handle_OffsetCommit`).
 const COMMIT: Duration = Duration::from_millis(200);
 
 /// How long the thread sleeps if nothing wakes it.

@@ -52,6 +52,7 @@
 //! | A partition was lost | Nothing is committed. |
 //! | A handler is slow, or the database is unavailable | A separate thread polls the client all the time, so that the member stays in the group. `max.poll.interval.ms` does not limit a handler. |
 //! | The brokers are unavailable | The worker reports this and waits. Deliveries stay valid, and acks count, until the group assigns the partition to another member. |
+//! | A connection breaks while a commit is under way | The client sends the commit again, possibly behind later ones, which puts the group's position back until the next commit. If the worker ends before that, finished messages are delivered again, as after a crash. |
 //! | They are unavailable for longer than `session.timeout.ms` (8 seconds) | The membership ends. When the brokers are back, the group waits for the old member for another session timeout, unless it is a [`Topic::static_member`]. |
 //! | A message is released | This happens only when the worker drains. The next owner of the partition receives the message again. |
 //!

@@ -111,6 +111,11 @@ impl<S: Site> Scene<S> {
         for worker in workers {
             worker.stop().await.unwrap();
         }
+        if S::POSITION && self.site.left().await > 0 {
+            let again = self.start().await;
+            self.settled().await;
+            again.stop().await.unwrap();
+        }
         until("nothing is left with the broker", || async { self.site.left().await == 0 }).await;
         let effects: Vec<String> = self.world.all_effects().await.into_iter().map(|(id, _)| id).collect();
         let effects: Vec<String> = effects.into_iter().filter(|id| !id.starts_with(WARM)).collect();

@@ -18,6 +18,9 @@ pub trait Site: Sized + Send + Sync + 'static {
     /// How many messages a first worker stores before it runs others directly.
     const WARM_UP: usize;
 
+    /// Whether settled messages may come once more after a cut.
+    const POSITION: bool;
+
     /// Creates a site; `None` if there is no server to test against.
     async fn new() -> Option<Self>;
 
@@ -53,6 +56,8 @@ impl Site for InProcess {
     type Source = Queue;
 
     const WARM_UP: usize = 0;
+
+    const POSITION: bool = false;
 
     async fn new() -> Option<Self> {
         let broker = InProcessBroker::new();
@@ -110,6 +115,8 @@ impl<B: Broker> Site for Real<B> {
     type Source = B::Source;
 
     const WARM_UP: usize = B::WARM_UP;
+
+    const POSITION: bool = B::POSITION;
 
     async fn new() -> Option<Self> {
         let (address, name) = (variable(B::VARIABLE)?, fresh("idem-faults"));

@@ -200,6 +200,8 @@ impl Broker for Kafka {
 
     const WARM_UP: usize = PARTITIONS as usize * STORED as usize;
 
+    const POSITION: bool = true;
+
     async fn source(address: &str, name: &str) -> Result<Self::Source> {
         let kafka = idem::Kafka::options(address)
             .property("session.timeout.ms", "2000")

@@ -43,6 +43,9 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// How many messages a first worker stores before it runs others directly: Kafka does not mark redeliveries.
     const WARM_UP: usize = 0;
 
+    /// A commit that is sent again after a cut may put the position of the consumers back, and messages come once more.
+    const POSITION: bool = false;
+
     /// Returns a client for the queue, stream or topic of this name, which may not exist yet.
     async fn connect(address: &str, name: &str) -> Result<Self>;
 
