@@ -257,6 +257,23 @@ async fn a_failure_is_a_line_with_its_row_its_attempt_and_its_cause() {
 }
 
 #[tokio::test]
+async fn the_line_of_a_message_without_a_key_is_inside_a_span_with_its_handler() {
+    let file = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&file)).await.unwrap();
+    let broker = Broker::new();
+    broker.publish("orders", Publication::new("no JSON"));
+    let (text, subscriber) = idem_test::captured();
+    let _events = idem_test::subscribe(subscriber);
+    let idle = broker.clone();
+    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<order>();
+    let done = async move { idle.idle().await };
+    timeout(Duration::from_secs(30), worker.run_until(done)).await.unwrap().unwrap();
+    let text = text.to_string();
+    let line = text.lines().find(|line| line.contains("the message is a dead letter")).unwrap();
+    assert!(line.contains(r#"idem.handler="order""#), "{line}");
+}
+
+#[tokio::test]
 async fn a_conflict_is_a_line_with_its_row_and_its_key() {
     for (batch, inbox) in [(1, false), (2, false), (1, true), (2, true)] {
         let (file, messages) = (tempfile::tempdir().unwrap(), vec![message("a", false), message("a", true)]);

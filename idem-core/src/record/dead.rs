@@ -1,5 +1,7 @@
 //! Dead letters of messages that have no key.
 
+use tracing::Span;
+
 use crate::registry::Unfit;
 use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{HandlerId, Identity, NewRow};
@@ -14,7 +16,10 @@ impl<S: Store> Pipeline<S> {
         if self.brake.holds(&unfit) {
             return Progress::Hold(HoldReason::Unfit);
         }
-        let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| route.id);
+        let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| {
+            Span::current().record("idem.handler", route.handler.name());
+            route.id
+        });
         let identity = claimless(handler, delivery);
         let state = Err(unfit.reason);
         let row = NewRow::new(&identity, delivery, state).with_attempts(0, &unfit.error);

@@ -53,7 +53,8 @@ impl Page {
 pub enum Replayed {
     /// The row is due now, or when no request of its external call can be on its way any more.
     Due,
-    /// There is no dead row with this id, or no longer one.
+    /// There is no dead row with this id, or no longer one. For [`replay_as`](crate::Inbox::replay_as): none that is a
+    /// conflict. `replay` takes the others, and asks the handler for the key of a row that has none.
     NotFound,
     /// Its handler had committed, or it was too old to tell whether it was processed, so some of its effects may
     /// persist: replay it by force, or discard it.
