@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What one kind of names is in the database, which never changes, so that each is read once. Clones share it.
+/// What one kind of names is in the database, so that each is read once. It changes with a restore of the database alone, which
+/// the statement that uses a row has to notice. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Names<N, R>(Arc<Mutex<HashMap<N, R>>>);
 
@@ -24,5 +25,10 @@ impl<N: Hash + Eq + Clone, R: Copy> Names<N, R> {
         let row = read.await?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), row);
         Ok(row)
+    }
+
+    /// Forgets the row of this name, which the database does not have.
+    pub(crate) fn forget(&self, name: &N) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }

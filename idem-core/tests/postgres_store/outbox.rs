@@ -3,7 +3,7 @@
 use futures_util::FutureExt as _;
 use idem_core::store::{CommitResult, OutboxRows, OwnClaim, PublishFailure, RowRef, Transactions};
 use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
 
 use crate::proxy::Proxy;
@@ -198,6 +198,49 @@ async fn a_claim_of_its_own_transaction_is_new_again() {
         tx.rollback().await.unwrap();
     }
     assert_eq!(world.claims().await, 2);
+    world.end().await;
+}
+
+/// As behind a restore of a backup that is older than the names, while the application runs on.
+#[tokio::test]
+async fn an_application_registers_its_names_again_when_the_database_has_lost_them() {
+    let Some(mut world) = world().await else { return };
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let outbox = world.store.outbox("shop");
+    for _ in 0..2 {
+        let mut tx = own.begin().await.unwrap();
+        outbox.stage(&mut tx, [Outgoing::new("orders", "")]).await.unwrap();
+        let key = Key::of("a").unwrap();
+        let claim = world.store.claim_in(&mut tx, "importer", "row", key, Fingerprint::none()).await.unwrap();
+        assert!(claim.is_new());
+        tx.commit().await.unwrap();
+        let named = "SELECT count(*) FROM outbox_messages JOIN outboxes ON outboxes.id = outbox_id WHERE name = 'shop'";
+        assert_eq!(world.number(named).await, 1);
+        let named =
+            "SELECT count(*) FROM processed_messages JOIN handlers ON handlers.id = handler_id WHERE name = 'row'";
+        assert_eq!(world.number(named).await, 1);
+        let lost = "DELETE FROM outbox_messages; DELETE FROM outbox_lanes; DELETE FROM outboxes;
+                    DELETE FROM processed_messages; DELETE FROM handlers";
+        world.other.execute(sqlx::raw_sql(lost)).await.unwrap();
+    }
+    world.end().await;
+}
+
+/// What nobody would ever look for is not written: the connection may be one of another database with these tables.
+#[tokio::test]
+async fn a_transaction_that_does_not_know_the_name_is_refused() {
+    let Some(mut world) = world().await else { return };
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let mut tx = own.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    sqlx::query(AssertSqlSafe(format!("SELECT FROM {}.effects", world.schema))).execute(&mut *tx).await.unwrap();
+    let staged = world.store.outbox("shop").stage(&mut tx, [Outgoing::new("orders", "")]).await;
+    let claim = world.store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
+    for refused in [staged, claim.map(drop)] {
+        let Err(error) = refused else { panic!("{refused:?}") };
+        assert!(error.to_string().contains("does not know the name"), "{error}");
+    }
+    tx.commit().await.unwrap();
+    assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
     world.end().await;
 }
 

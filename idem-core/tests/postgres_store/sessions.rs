@@ -1,9 +1,10 @@
 //! Changes that a handler makes to its session; the next message does not see them.
 
-use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
-use sqlx::{AssertSqlSafe, Executor, PgConnection};
+use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, Identity, StoreError, Transactions};
+use idem_core::{Fingerprint, Key, Postgres};
+use sqlx::{AssertSqlSafe, Connection as _, Executor, PgConnection};
 
-use crate::world::{DEADLINE, World, backend, handler_connection, raw, world, world_with};
+use crate::world::{DEADLINE, World, backend, committed, handler_connection, raw, world, world_with};
 
 /// One connection for all handlers, so that each message uses the session of the previous one.
 pub(crate) async fn narrow() -> Option<World> {
@@ -227,6 +228,49 @@ async fn no_handler_ever_has_a_connection_of_idems_own() {
         let mut txn = world.claimed(&n.to_string()).await;
         assert_eq!(backend(handler_connection(&mut txn)).await, pid);
         world.store.rollback(txn).await.unwrap();
+    }
+    world.end().await;
+}
+
+/// Databases of long ago have them. The key and the fingerprint contain what they read otherwise.
+#[tokio::test]
+async fn a_claim_is_found_again_however_the_database_reads_and_writes_bytes() {
+    let Some(world) = world().await else { return };
+    let odd = [0x5c, 0x65, 0x27, 0x00, 0xff, 0x80];
+    let identity = Identity {
+        handler: world.handler,
+        key: Key::of("e2\\x27").unwrap(),
+        fingerprint: Fingerprint::of(odd.as_slice()),
+    };
+    for (setting, value) in [("standard_conforming_strings", "off"), ("bytea_output", "escape")] {
+        let store = Postgres::options(&world.url_with(setting, value)).schema(&world.schema).connect().await.unwrap();
+        store.ping().await.unwrap();
+        let (txn, claimed) = store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await.unwrap();
+        assert!(claimed.is_new(), "{setting}: {claimed:?}");
+        committed(store.commit(txn).await);
+        // By a statement with bound values, as a batch does; by a text, as a delivery does.
+        let found = [
+            {
+                let mut txn = world.store.begin(DEADLINE).await.unwrap();
+                let found = store.existing_claim(&mut txn, identity.handler, &identity.key).await.unwrap();
+                world.store.rollback(txn).await.unwrap();
+                found
+            },
+            {
+                let claim = store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await;
+                let (txn, claimed) = claim.unwrap();
+                store.rollback(txn).await.unwrap();
+                let Claimed::Found(found) = claimed else { panic!("{setting}: {claimed:?}") };
+                found
+            },
+        ];
+        for found in found {
+            assert_eq!(found.map(|found| found.fingerprint), Some(identity.fingerprint), "{setting}");
+        }
+        sqlx::query(AssertSqlSafe(format!("DELETE FROM {}.processed_messages", world.schema)))
+            .execute(&mut PgConnection::connect(&world.url).await.unwrap())
+            .await
+            .unwrap();
     }
     world.end().await;
 }

@@ -10,6 +10,7 @@ use crate::{Fingerprint, Key};
 
 use super::answer::About;
 use super::rows::{duration, time};
+use super::session::bytes;
 use super::{Postgres, Txn, begin, limits, many, register, rollback};
 
 impl Txn {
@@ -19,13 +20,19 @@ impl Txn {
         let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
         let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
             return Ok(Claimed::Found(Some(ExistingClaim {
-                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(2)?),
+                fingerprint: fingerprint(row.try_get(2)?)?,
                 age: row.try_get::<Option<i64>, _>(3)?.map(duration),
             })));
         };
         self.guard(xid, Some((identity.handler, identity.key.clone())));
         Ok(Claimed::New { pruned_through: pruned(row)? })
     }
+}
+
+/// Decodes a fingerprint in hexadecimal digits.
+fn fingerprint(digits: &str) -> Result<Fingerprint, StoreError> {
+    let bytes = hex::decode(digits).map_err(|error| StoreError::Unavailable(error.into()))?;
+    Ok(Fingerprint::stored(&bytes))
 }
 
 /// Decodes the time in microseconds in the second column of the answer, a number or, in the simple protocol, text.
@@ -111,8 +118,8 @@ impl Claims for Postgres {
         // Nothing of a message gets into the text except hexadecimal digits.
         let values = [
             identity.handler.0.to_string(),
-            format!("'\\x{}'::bytea", hex::encode(identity.key.as_bytes())),
-            format!("'\\x{}'::bytea", hex::encode(identity.fingerprint.as_bytes())),
+            bytes(identity.key.as_bytes()),
+            bytes(identity.fingerprint.as_bytes()),
             (state == ClaimState::Processed).to_string(),
             lock_timeout,
         ];

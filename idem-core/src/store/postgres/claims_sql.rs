@@ -10,7 +10,8 @@ use super::run::RUN;
 /// in it was either never made, or deleted by a prune whose date is in it. A plain ON CONFLICT sees the current rows,
 /// and would miss the date of a prune that committed after the snapshot.
 ///
-/// An existing claim is in the answer, so that a duplicate of a processed message costs one round trip and no lock.
+/// An existing claim is in the answer, so that a duplicate of a processed message costs one round trip and no lock. Its
+/// fingerprint is text: the answer of EXECUTE comes in the simple protocol, where a bytea looks as `bytea_output` says.
 fn claim_with(on_conflict: &str) -> String {
     format!(
         "
@@ -25,8 +26,8 @@ fn claim_with(on_conflict: &str) -> String {
                        THEN pg_current_xact_id()::text END,
                   (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {{schema}}.handlers WHERE id = $1)
     )
-    SELECT inserted.*, NULL::bytea, NULL::bigint FROM inserted
-    UNION ALL SELECT NULL, NULL, fingerprint, age FROM existing"
+    SELECT inserted.*, NULL::text, NULL::bigint FROM inserted
+    UNION ALL SELECT NULL, NULL, pg_catalog.encode(fingerprint, 'hex'), age FROM existing"
     )
 }
 
@@ -35,11 +36,13 @@ pub(super) fn claim() -> String {
     claim_with("ON CONFLICT (handler_id, key) DO NOTHING")
 }
 
-/// The claim of an application in its own transaction, whose settings are left alone.
+/// The claim of an application in its own transaction, whose settings are left alone. The connection may be one of another
+/// database, and the store's may have been restored since the number was read: then it inserts nothing.
 pub(super) const OWN: &str = "
     INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint, processed_at)
     SELECT $1, $2, $3, now()
-    WHERE NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
+    WHERE EXISTS (SELECT FROM {schema}.handlers WHERE id = $1)
+      AND NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
     ON CONFLICT (handler_id, key) DO NOTHING
     RETURNING 1";
 

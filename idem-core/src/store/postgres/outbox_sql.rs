@@ -35,26 +35,43 @@ pub(super) fn prepare() -> String {
     )
 }
 
-/// [`STAGE`] for many or large messages. In any transaction but the one with the number $8, it inserts nothing: after a
-/// COMMIT of the handler there is none, and what this inserted would be committed at once. The order of the rows is that of
-/// the arrays. Without $8 the transaction gets its number before it draws ids, as relays rely on. Returns how many rows it
-/// has inserted.
-pub(super) const STAGE_MANY: &str = "
+/// [`STAGE`] for many or large messages, where this condition holds. The order of the rows is that of the arrays. Returns how
+/// many rows it has inserted.
+fn stage_where(condition: &str) -> String {
+    format!(
+        "
     WITH staged AS (
-        INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)
+        INSERT INTO {{schema}}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)
         SELECT $1, new.lane, new.message_id, pg_catalog.convert_from(new.destination, 'UTF8'), new.key,
                pg_catalog.convert_from(new.envelope, 'UTF8')::pg_catalog.json, new.payload
         FROM unnest($2::pg_catalog.int2[], $3::pg_catalog.uuid[], $4::pg_catalog.bytea[], $5::pg_catalog.bytea[],
                     $6::pg_catalog.bytea[], $7::pg_catalog.bytea[])
             WITH ORDINALITY AS new (lane, message_id, destination, key, envelope, payload, place)
-        WHERE CASE
-            WHEN $8::pg_catalog.text IS NULL THEN pg_catalog.pg_current_xact_id() IS NOT NULL
-            ELSE pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = $8::pg_catalog.text
-        END
+        WHERE {condition}
         ORDER BY new.place
         RETURNING 1
     )
-    SELECT count(*) FROM staged";
+    SELECT count(*) FROM staged"
+    )
+}
+
+/// In any transaction but the one with the number $8, it inserts nothing: after a COMMIT of the handler there is none, and
+/// what this inserted would be committed at once. Without $8 the transaction gets its number before it draws ids, as relays
+/// rely on.
+pub(super) fn stage_many() -> String {
+    stage_where(
+        "CASE
+            WHEN $8::pg_catalog.text IS NULL THEN pg_catalog.pg_current_xact_id() IS NOT NULL
+            ELSE pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = $8::pg_catalog.text
+        END",
+    )
+}
+
+/// In a transaction of the application's own, which gets its number before it draws ids, as relays rely on. The connection may
+/// be one of another database, and the store's may have been restored since the number was read: then it inserts nothing.
+pub(super) fn stage_own() -> String {
+    stage_where("pg_catalog.pg_current_xact_id() IS NOT NULL AND EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1)")
+}
 
 /// The relays of which nothing was heard for a while are removed by the others, without waiting for each other: after a
 /// pause of the server, all of them may be late.

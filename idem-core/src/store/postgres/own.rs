@@ -9,6 +9,11 @@ use crate::{Error, Fingerprint, Key, KeyError};
 use super::Postgres;
 use super::staged::Staged;
 
+/// Why a statement has inserted nothing.
+const UNKNOWN: &str = "the transaction does not know the name: use a connection of the store's database. If that was \
+                       restored just now, or the transaction is older than the name (REPEATABLE READ), repeat the \
+                       transaction. A trigger of the table may also have refused the row";
+
 impl Postgres {
     /// Returns the outbox with this name, to stage messages in a transaction of the application's own: of a web request,
     /// a job or an import. A relay with this name publishes them.
@@ -68,13 +73,14 @@ impl Postgres {
         }
         check_transaction(connection.is_in_transaction())?;
         let failed = |error: StoreError| Error::database("could not claim a message", error);
-        let id = async {
-            let ids = self.register(consumer, &[handler]).await?;
-            ids.first().copied().ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
-        };
-        let id = self.0.handlers.get(&(consumer.to_owned(), handler.to_owned()), id).await.map_err(failed)?.0;
+        let name = (consumer.to_owned(), handler.to_owned());
         let refused = |error: sqlx::Error| Error::database("could not claim a message", error);
         for _ in 0..3 {
+            let id = async {
+                let ids = self.register(consumer, &[handler]).await?;
+                ids.first().copied().ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
+            };
+            let id = self.0.handlers.get(&name, id).await.map_err(failed)?.0;
             let claim = self.sql().own_claim.query().persistent(false);
             let claim = claim.bind(id).bind(key.as_bytes()).bind(fingerprint.as_bytes());
             if claim.fetch_optional(&mut *connection).await.map_err(refused)?.is_some() {
@@ -86,9 +92,10 @@ impl Postgres {
                 let is_copy = fingerprint.is_copy_of(Fingerprint::stored(found));
                 return Ok(OwnClaim::found(is_copy, row.try_get(1).map_err(refused)?));
             }
-            // It was pruned in between.
+            // It was pruned in between, or the database does not have the number.
+            self.0.handlers.forget(&name);
         }
-        Err(failed(StoreError::LockTimeout))
+        Err(Error::database("could not claim a message", UNKNOWN))
     }
 }
 
@@ -97,7 +104,8 @@ impl StoreOutbox<Postgres> {
     /// the application commits, and never if it rolls back. Their ids are random (UUIDv7), unless they have one.
     ///
     /// Messages of one key leave in the order of this call, over all transactions that take a common lock before it, such as
-    /// that of the business row. The role of the connection needs INSERT on `outbox_messages`. If the future is dropped, either all or none of them are written; roll back then.
+    /// that of the business row. The role of the connection needs INSERT on `outbox_messages`
+    /// and SELECT on `outboxes`. If the future is dropped, either all or none of them are written; roll back then.
     ///
     /// # Errors
     /// [`Error::Config`]: a message cannot be sent, or the connection is in no transaction of sqlx's, and none was written; or the store's role cannot use the tables of the
@@ -113,13 +121,25 @@ impl StoreOutbox<Postgres> {
             return Ok(());
         }
         check_transaction(connection.is_in_transaction())?;
-        let outbox = self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await?;
-        let staged = Staged::new(&self.store, outbox, checked(messages, self.store.0.bell.limit(outbox))?);
+        let number = async || self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
+        let outbox = number().await?;
+        let mut staged = Staged::new(&self.store, outbox, checked(messages, self.store.0.bell.limit(outbox))?);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        let row = staged.query(None).persistent(false).fetch_one(connection).await.map_err(failed)?;
-        match row.try_get::<i64, _>(0).map_err(failed)? == staged.len() as i64 {
-            true => Ok(()),
-            false => Err(Error::database("could not stage messages", "a trigger of outbox_messages has refused a row")),
+        let insert = &self.store.sql().stage_own;
+        let mut rows = 0;
+        for _ in 0..2 {
+            staged.move_to(number().await?);
+            let row = staged.bound(insert).persistent(false).fetch_one(&mut *connection).await.map_err(failed)?;
+            rows = row.try_get::<i64, _>(0).map_err(failed)?;
+            if rows > 0 {
+                break;
+            }
+            self.store.0.outboxes.forget(&self.name);
+        }
+        match rows {
+            0 => Err(Error::database("could not stage messages", UNKNOWN)),
+            rows if rows == staged.len() as i64 => Ok(()),
+            _ => Err(Error::database("could not stage messages", "a trigger of outbox_messages has refused a row")),
         }
     }
 }

@@ -90,6 +90,11 @@ pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
+/// Writes bytes as an SQL constant, however backslashes are read (`standard_conforming_strings`).
+pub(super) fn bytes(bytes: &[u8]) -> String {
+    format!("E'\\\\x{}'::bytea", hex::encode(bytes))
+}
+
 impl Session {
     /// Reads a session. `resets` says whether each message ends with RESET ALL in it: then only what that leaves counts. A pooler
     /// in session mode, or a trigger at the login, may have made other settings, which the first message would take away. Its

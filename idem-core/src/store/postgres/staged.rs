@@ -61,6 +61,11 @@ impl Staged {
         self.rows.extend(messages.into_iter().map(NewRow::new));
     }
 
+    /// Stages the messages in the outbox with this number.
+    pub(super) fn move_to(&mut self, outbox: OutboxId) {
+        self.outbox = outbox;
+    }
+
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -111,8 +116,7 @@ impl Staged {
         // Writing to a string cannot fail.
         let _ = write!(text, "EXECUTE idem_stage({outbox}, {lane}, '{id}'");
         for bytes in row.bytes() {
-            // How a constant without `E` reads a backslash is a setting.
-            let _ = write!(text, ", E'\\\\x{}'", hex::encode(bytes));
+            let _ = write!(text, ", {}", super::session::bytes(bytes));
         }
         text.push(')');
         text
@@ -120,14 +124,19 @@ impl Staged {
 
     /// Returns the INSERT with bound values, which inserts only in the transaction with this number; `None`: in any.
     pub(super) fn query<'q>(&self, xid: Option<&str>) -> Query<'q, Pg, PgArguments> {
+        self.bound(&self.many).bind(xid.map(ToOwned::to_owned))
+    }
+
+    /// Binds the values of the rows to one of the statements for many.
+    pub(super) fn bound<'q>(&self, statement: &Statement) -> Query<'q, Pg, PgArguments> {
         fn all<T>(rows: &[NewRow], column: impl Fn(&NewRow) -> T) -> Vec<T> {
             rows.iter().map(column).collect()
         }
         let rows = &self.rows;
-        let query = self.many.query().bind(self.outbox.number).bind(all(rows, |row| row.lane));
+        let query = statement.query().bind(self.outbox.number).bind(all(rows, |row| row.lane));
         let query = query.bind(all(rows, |row| row.message.id()));
         let query = query.bind(all(rows, |row| row.message.to().as_bytes().to_vec()));
         let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.envelope.clone()));
-        query.bind(all(rows, |row| row.message.payload().to_vec())).bind(xid.map(ToOwned::to_owned))
+        query.bind(all(rows, |row| row.message.payload().to_vec()))
     }
 }
