@@ -169,7 +169,7 @@ impl<W: World> Line<W> {
             .batch(self.world.batch())
             .linger(settings.linger)
             .concurrency(settings.concurrency)
-            .inbox_concurrency(settings.concurrency.min(2))
+            .inbox_concurrency(settings.inbox_concurrency)
             .calls(settings.calls)
             .handler_timeout(settings.handler_timeout)
             .prepare_timeout(settings.prepare_timeout)

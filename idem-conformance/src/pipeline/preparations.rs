@@ -34,8 +34,8 @@ pub async fn a_registry_that_hangs_delays_no_other_handler<W: World>(world: W) {
     worker.stop().await;
 }
 
-/// It occupies no lane and no slot: with one of each, all others are processed. One of its handler is asked for at a time, a
-/// delivery or a row.
+/// It occupies no lane and no slot: with fewer of both than there are such messages, all others are processed. One of its
+/// handler is asked for at a time, here a row.
 pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>(world: W) {
     let line = Line::new(world).await;
     let stuck = ["a", "b", "c"];
@@ -43,7 +43,8 @@ pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>
     let registry = Registry::default();
     registry.answers("v1", Answer::Hang);
     registry.answers("v2", Answer::Hang);
-    let worker = line.start_with_codec(registry.codec(), Settings { concurrency: 1, ..patient() });
+    let settings = Settings { concurrency: 2, inbox_concurrency: 1, ..patient() };
+    let worker = line.start_with_codec(registry.codec(), settings);
     registry.asked(1).await;
     line.publish(of_schema("v2", Order::ok("direct")));
     for n in 0..20 {

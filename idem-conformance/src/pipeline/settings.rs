@@ -12,6 +12,7 @@ pub(super) struct Settings {
     pub(super) gate: Option<SuspectLock>,
     pub(super) consumer: &'static str,
     pub(super) concurrency: usize,
+    pub(super) inbox_concurrency: usize,
     /// Whether single messages are taken ahead of those that run. Otherwise each worker has as many as it runs at once.
     pub(super) ahead: bool,
     pub(super) calls: usize,
@@ -38,6 +39,7 @@ impl Default for Settings {
             gate: None,
             consumer: "billing",
             concurrency: 8,
+            inbox_concurrency: 2,
             ahead: true,
             calls: 4,
             handler_timeout: Duration::from_secs(30),
