@@ -30,13 +30,14 @@ pub(super) struct Connection {
     spoilt: bool,
     /// A handler has removed prepared statements of idem.
     incomplete: bool,
-    /// sqlx reads each answer one query late, since a handler left the end of an answer unread.
-    behind: bool,
     shared: Arc<Shared>,
     // Declared after the connection, so that the socket is closed before the next connection may be opened.
     slot: Slot<Ready>,
     _own: Option<OwnedSemaphorePermit>,
 }
+
+/// Why a connection is closed whose answers cannot be told from those to a handler.
+pub(super) const UNREAD: &str = "the handler left an answer unread";
 
 /// The answer to a string of statements.
 pub(super) struct Answer {
@@ -54,7 +55,7 @@ impl Connection {
         slot: Slot<Ready>,
         own: Option<OwnedSemaphorePermit>,
     ) -> Self {
-        Self { ready, of, sound: true, spoilt: false, incomplete: false, behind: false, shared, slot, _own: own }
+        Self { ready, of, sound: true, spoilt: false, incomplete: false, shared, slot, _own: own }
     }
 
     /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
@@ -69,22 +70,6 @@ impl Connection {
 
     /// As [`ask`](Self::ask), and returns how many statements of the string finished before one failed.
     pub(super) async fn run<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
-        let answer = self.read(limit, query).await;
-        if answer.finished > 0 || answer.failure.is_some() {
-            return answer;
-        }
-        // Not the answer to this query, which would finish at least one statement.
-        self.read_on(limit).await
-    }
-
-    /// Reads the next answer. The previous one was the end of something that a handler left unread, which sqlx does not
-    /// count: a COPY whose end was not awaited, or a `copy_out_raw` that failed. Reading an answer takes a query.
-    pub(super) async fn read_on(&mut self, limit: Duration) -> Answer {
-        self.behind = true;
-        self.read(limit, sqlx::raw_sql("")).await
-    }
-
-    async fn read<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
         // Until the answer has arrived, the connection must not be reused, even if this future is dropped.
         self.sound = false;
         let (mut finished, mut rows) = (0, Vec::new());
@@ -99,6 +84,11 @@ impl Connection {
             Ok::<_, sqlx::Error>(())
         };
         let failure = match timeout(limit, answer).await {
+            // Not the answer to this query, which would finish at least one statement. sqlx does not count what a handler left
+            // unread: the end of a COPY that was not awaited, or of a `copy_out_raw` that failed.
+            Ok(Ok(())) if finished == 0 => {
+                return Answer { finished, rows, failure: Some(Failure::Lost(UNREAD.into())) };
+            }
             Ok(answer) => answer.err().map(Failure::from),
             Err(late) => Some(Failure::Lost(late.into())),
         };
@@ -190,7 +180,7 @@ impl Connection {
     /// Makes the connection idle, unless its state is in doubt.
     pub(super) fn put_back(mut self) {
         self.ready.used = true;
-        if self.sound && !self.spoilt && !self.incomplete && !self.behind && self.counts_transaction() {
+        if self.sound && !self.spoilt && !self.incomplete && self.counts_transaction() {
             self.slot.put_back(self.of, self.ready);
         }
     }
@@ -248,19 +238,6 @@ impl Connection {
     /// Undoes the settings of a handler before the next one of its batch, in each connection of the store.
     pub(super) fn reset_between_messages(&self) {
         self.shared.resets.store(true, Relaxed);
-    }
-
-    /// Returns whether sessions are checked after each handler for statements that it prepared by SQL.
-    pub(super) fn finds_prepared(&self) -> bool {
-        self.shared.prepared.load(Relaxed)
-    }
-
-    /// Records that a handler prepared a statement by SQL, and closes the idle connections: others may have done so
-    /// there.
-    pub(super) fn find_prepared(&self) {
-        if !self.shared.prepared.swap(true, Relaxed) {
-            self.shared.room.empty();
-        }
     }
 
     /// Returns whether idem's transactions enforce durability.

@@ -12,7 +12,7 @@
 //! | `transactions`, `txn`, `begin`, `begin_sql`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `unclaimed` | transactions in which messages run without claims |
 //! | `clean`, `state` | removing a handler's state from a session; the role and the settings of a pooler's session |
-//! | `fate`, `run`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
+//! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
@@ -72,7 +72,6 @@ mod relays;
 mod rollback;
 mod room;
 mod rows;
-mod run;
 mod session;
 mod sql;
 mod staged;

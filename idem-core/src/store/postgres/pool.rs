@@ -51,7 +51,6 @@ impl Pool {
             room,
             own,
             logins,
-            prepared: AtomicBool::new(false),
             learnt: Mutex::default(),
         }))
     }

@@ -40,8 +40,6 @@ pub(super) struct Shared {
     /// Limits the connections for idem's own statements, so that they do not use up those of the handlers.
     pub(super) own: std::sync::Arc<Semaphore>,
     pub(super) logins: Semaphore,
-    /// Whether handlers prepare statements by SQL.
-    pub(super) prepared: AtomicBool,
     pub(super) learnt: Mutex<Option<Learnt>>,
 }
 

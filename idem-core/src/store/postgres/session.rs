@@ -5,6 +5,7 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
 use super::begin_sql::Isolation;
+use super::clean::RESET;
 use super::limits::{LOCK_WAIT, OWN, Use};
 
 /// The session before idem changed it, as determined by role, database and server.
@@ -27,9 +28,8 @@ pub(super) struct Session {
     pub(super) read_only: bool,
     /// The process id of the backend.
     pub(super) process: i32,
-    /// The role whose privileges the session has, and the role that logged in.
+    /// The role whose privileges the session has.
     role: String,
-    user: String,
     /// A condition that holds while the settings that determine the meaning of statements are unchanged since login.
     same: String,
     /// Whether the server can watch its connection while a statement runs. Not every operating system supports this
@@ -91,7 +91,7 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 impl Session {
-    /// Reads a session. `resets` says whether each message ends with RESET ALL in it: then only what that leaves counts. A pooler
+    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::clean) in it: then only what that leaves counts. A pooler
     /// in session mode, or a trigger at the login, may have made other settings, which the first message would take away. Its
     /// limits count nevertheless, since each transaction sets them anew.
     pub(super) async fn of(conn: &mut PgConnection, resets: bool) -> Result<Self, Failure> {
@@ -100,7 +100,9 @@ impl Session {
         let mut asked = "SELECT current_setting('lock_timeout'),
                     (1000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint;"
             .to_owned();
-        asked += if resets { "RESET ALL;" } else { "" };
+        if resets {
+            asked.extend([RESET, ";"]);
+        }
         asked += "SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
                     current_user::text, session_user::text, pg_catalog.pg_backend_pid(), current_setting('lock_timeout')";
@@ -132,7 +134,6 @@ impl Session {
             read_only: row.try_get(2)?,
             process: row.try_get(5)?,
             role,
-            user,
             same,
             watches: false,
         })
@@ -163,8 +164,8 @@ impl Session {
             Use::Lent => format!(
                 "{}; {}; {}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
-                super::begin_sql::prepare(),
-                self.clean()
+                super::begin_sql::PREPARE,
+                super::clean::PREPARE
             ),
             Use::Own => self.own(durable),
         };
@@ -185,18 +186,6 @@ impl Session {
             settings += &format!(" SET {WATCH} = '1s';");
         }
         settings
-    }
-
-    /// Prepares the statement that releases a handler's locks and checks for state that the statements before it leave:
-    /// another role, temporary tables. If a handler has removed all prepared statements, it fails, and the connection is
-    /// closed.
-    fn clean(&self) -> String {
-        format!(
-            "PREPARE idem_clean AS SELECT pg_catalog.pg_advisory_unlock_all()::text = ''
-                AND current_user = {} AND session_user = {} AND pg_catalog.pg_my_temp_schema() = 0",
-            literal(&self.role),
-            literal(&self.user)
-        )
     }
 
     /// Returns the role whose privileges the session has.

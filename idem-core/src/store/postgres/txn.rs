@@ -1,7 +1,6 @@
 //! Transactions: begin, guard and commit, roll back.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
@@ -13,7 +12,7 @@ use crate::store::{HandlerId, StoreError, Ticket, TxnState};
 
 use super::answer::{About, Failure};
 use super::begin;
-use super::clean::{CLEAN, DEALLOCATE, RESET, UNDO};
+use super::clean::{CLEAN, RESET};
 use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
@@ -28,8 +27,6 @@ pub struct Txn {
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
-    // The run of the server, if it has no claim.
-    run: Option<Arc<str>>,
     // Whether the database refuses a COMMIT by anyone but idem.
     pub(super) batch: bool,
     // How long one of idem's own statements waits for a lock, in milliseconds.
@@ -119,7 +116,6 @@ impl Txn {
             connection,
             xid: None,
             claim: None,
-            run: None,
             batch: false,
             lock_wait,
             handler_timeout,
@@ -201,12 +197,6 @@ impl Txn {
         self.claim = claim;
     }
 
-    /// Records the transaction id of a transaction that has no claim, and the run of the server, if it is known.
-    pub(super) fn guard_unclaimed(&mut self, xid: String, run: Option<Arc<str>>) {
-        self.guard(xid, None);
-        self.run = run;
-    }
-
     /// Records that one of the claims carries the transaction id, so that COMMIT needs permission.
     pub(super) fn guard_batch(&mut self) {
         self.batch = true;
@@ -215,7 +205,7 @@ impl Txn {
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session, run: self.run.clone() })
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session })
     }
 
     /// The connection, for a handler.
@@ -249,24 +239,12 @@ impl Txn {
         self.lent && !self.connection.is_pooled()
     }
 
-    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). If anything is left that has to
-    /// be undone by name, this costs one more round trip. An outdated session is closed.
-    pub(super) async fn put_back(mut self, answer: &[PgRow]) {
-        if self.outdated {
-            return;
+    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). An outdated session is closed, and
+    /// so is one that is not clean.
+    pub(super) fn put_back(self, answer: &[PgRow]) {
+        let clean = !self.is_cleaned() || answer.last().and_then(|row| row.try_get(0).ok()) == Some(true);
+        if clean && !self.outdated {
+            self.connection.put_back();
         }
-        if self.is_cleaned() {
-            let undo = match answer.last().and_then(|row| row.try_get(0).ok()) {
-                Some(true) => None,
-                Some(false) => Some(UNDO),
-                None => return,
-            };
-            let deallocate = self.connection.finds_prepared().then_some(DEALLOCATE);
-            let text = [undo, deallocate].into_iter().flatten().collect::<Vec<_>>().join("; ");
-            if !text.is_empty() && self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await.is_err() {
-                return;
-            }
-        }
-        self.connection.put_back();
     }
 }
