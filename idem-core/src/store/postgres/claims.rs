@@ -123,8 +123,7 @@ impl Claims for Postgres {
         let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
         let mut txn = Txn::of(connection, handler_timeout);
         match answer {
-            Ok(mut rows) => {
-                txn.find_state(&mut rows)?;
+            Ok(rows) => {
                 let claimed = txn.claimed(&rows, identity)?;
                 Ok((txn, claimed))
             }

@@ -101,7 +101,7 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
     let mut text = guard(txn);
     text.reserve(inserts.iter().map(|insert| insert.len() + 2).sum::<usize>() + 200);
     inserts.iter().for_each(|insert| text.extend(["; ", insert]));
-    text.extend([&*leave, "; COMMIT", &*txn.cleaning()]);
+    text.extend([&*leave, "; COMMIT", txn.cleaning()]);
     (text, needed + inserts.len())
 }
 

@@ -11,7 +11,7 @@
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `begin_sql`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `unclaimed` | transactions in which messages run without claims |
-//! | `clean`, `state` | removing a handler's state from a session; the role and the settings of a pooler's session |
+//! | `clean`, `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
 //! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |

@@ -176,11 +176,10 @@ impl PostgresOptions {
     /// are [`connections`](Self::connections) here; otherwise messages wait in the pooler.
     ///
     /// A handler may prepare statements, as sqlx does implicitly: they are deallocated when the next transaction
-    /// begins. After its commit, in the same round trip, the session gets the role and the settings that it had before:
-    /// `default_transaction_read_only`, `search_path`, `row_security`, `session_replication_role`, `client_encoding`, time
-    /// zone, date and interval style. Other session state of a handler (`SET app.tenant`, `LISTEN`, a temporary table, a
-    /// session-level advisory lock) would reach other clients of the pooler, and the next message: use `SET LOCAL` and
-    /// `pg_advisory_xact_lock` instead.
+    /// begins. Each transaction sets for itself, in the string of BEGIN, the role and the settings that the first login of the
+    /// store found: `search_path`, `row_security`, `session_replication_role`, `client_encoding`, time zone, date and interval
+    /// style. Other session state of a handler (`SET app.tenant`, `LISTEN`, a temporary table, a session-level advisory lock)
+    /// reaches the next message, and all of it other clients of the pooler: use `SET LOCAL` and `pg_advisory_xact_lock` instead.
     ///
     /// Set `ALTER ROLE .. SET default_transaction_read_only = on` for the role; idem begins its own transactions as
     /// READ WRITE. A handler that ends its transaction can then write nothing after it. The store logs its absence when it

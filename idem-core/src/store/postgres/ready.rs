@@ -72,11 +72,11 @@ impl Shared {
     }
 
     async fn new_session(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
-        let learnt = *self.learnt();
+        let learnt = self.learnt().clone();
         let options = match self.pooled {
             // A pooler accepts no settings: its sessions start with the role's settings.
             true => options,
-            false => session::started(options, of, self.durable, learnt),
+            false => session::started(options, of, self.durable, learnt.as_ref()),
         };
         let mut conn = self.login.connect(options).await?;
         let mut session = Session::of(&mut conn, of == Use::Lent && !self.pooled).await?;

@@ -1,5 +1,7 @@
 //! A connection's session: its initial settings, and those that idem needs.
 
+use std::sync::Arc;
+
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
@@ -7,6 +9,7 @@ use super::answer::Failure;
 use super::begin_sql::Isolation;
 use super::clean::RESET;
 use super::limits::{LOCK_WAIT, OWN, Use};
+use super::state::{MEANING, SessionState};
 
 /// The session before idem changed it, as determined by role, database and server.
 #[derive(Clone)]
@@ -30,8 +33,8 @@ pub(super) struct Session {
     pub(super) process: i32,
     /// The role whose privileges the session has.
     role: String,
-    /// A condition that holds while the settings that determine the meaning of statements are unchanged since login.
-    same: String,
+    /// It, and what determines the meaning of statements.
+    state: Arc<SessionState>,
     /// Whether the server can watch its connection while a statement runs. Not every operating system supports this
     /// (PostgreSQL manual, 20.3.2); the statement timeout applies anyway.
     watches: bool,
@@ -44,15 +47,16 @@ const WATCH: &str = "client_connection_check_interval";
 pub(super) const STARTED: &str = "idem.started";
 
 /// Properties that the first connection has found out, for the start of later ones.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Learnt {
     synchronous_commit: &'static str,
     watches: bool,
+    state: Arc<SessionState>,
 }
 
 /// The settings with which a session starts. They are committed before its first transaction, so no ROLLBACK undoes
 /// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback.
-pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<Learnt>) -> PgConnectOptions {
+pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<&Learnt>) -> PgConnectOptions {
     // A write after a handler has ended its transaction would be committed by itself, and again when the other messages
     // of its batch run again. So nothing can be written outside a transaction that idem began as READ WRITE.
     let read_only = if of == Use::Lent { "on" } else { "off" };
@@ -67,27 +71,6 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
     let Some(learnt) = learnt else { return target };
     let target = if learnt.watches { target.options([(WATCH, "1s")]) } else { target };
     if durable { target.options([("synchronous_commit", learnt.synchronous_commit)]) } else { target }
-}
-
-/// The settings that determine whose rows a statement finds, and how it interprets them.
-pub(super) const MEANING: [&str; 7] = [
-    "search_path",
-    "row_security",
-    "session_replication_role",
-    "TimeZone",
-    "DateStyle",
-    "IntervalStyle",
-    "client_encoding",
-];
-
-/// A temporary table hides a table of the same name, and keeps the rows of an earlier handler. A session that never had
-/// a temporary table is not checked further.
-const NO_TEMPORARY_TABLES: &str = "(pg_catalog.pg_my_temp_schema() = 0 OR NOT EXISTS (
-    SELECT FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema()))";
-
-/// Quotes a text as an SQL constant, whatever it contains and however backslashes are read.
-pub(super) fn literal(text: &str) -> String {
-    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 impl Session {
@@ -114,16 +97,9 @@ impl Session {
         let rows = conn.fetch_all(asked).await?;
         let [limits, row] = rows.as_slice() else { return Err(Failure::Lost("the login is not answered".into())) };
         let lock_timeout: String = limits.try_get(0)?;
-        let (role, user): (String, String) = (row.try_get(3)?, row.try_get(4)?);
-        let mut same = format!(
-            "current_user = {} AND session_user = {} AND {NO_TEMPORARY_TABLES}",
-            literal(&role),
-            literal(&user)
-        );
-        for (place, name) in MEANING.iter().enumerate() {
-            let value: String = row.try_get(7 + place)?;
-            same += &format!(" AND pg_catalog.current_setting('{name}') = {}", literal(&value));
-        }
+        let (read_only, role): (bool, String) = (row.try_get(2)?, row.try_get(3)?);
+        let values = (7..7 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
+        let state = SessionState::new(row.try_get(4)?, &role, read_only, values);
         Ok(Self {
             version: row.try_get(0)?,
             keeps_lock_timeout: row.try_get::<String, _>(6)? == lock_timeout,
@@ -131,16 +107,20 @@ impl Session {
             statement_timeout: u64::try_from(limits.try_get::<i64, _>(1)?).unwrap_or(0),
             synchronous_commit: row.try_get(1)?,
             isolation: Isolation::of(row.try_get(7 + MEANING.len())?),
-            read_only: row.try_get(2)?,
+            read_only,
             process: row.try_get(5)?,
             role,
-            same,
+            state: Arc::new(state),
             watches: false,
         })
     }
 
-    /// Finds out what the server supports.
+    /// Finds out what the server supports. A later login may get a pooler's session in which a handler has left something: the
+    /// first one of its user tells what it should be.
     pub(super) async fn learn(&mut self, conn: &mut PgConnection, learnt: Option<Learnt>) -> Result<Learnt, Failure> {
+        if let Some(first) = learnt.as_ref().filter(|learnt| learnt.state.user == self.state.user) {
+            self.state = first.state.clone();
+        }
         self.watches = match learnt {
             Some(learnt) => learnt.watches,
             None if self.version >= 140_000 => {
@@ -154,7 +134,7 @@ impl Session {
             }
             None => false,
         };
-        Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches })
+        Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches, state: self.state.clone() })
     }
 
     /// Applies idem's settings to the session.
@@ -195,14 +175,20 @@ impl Session {
 
     /// Returns the condition of [`MEANING`].
     pub(super) fn same(&self) -> &str {
-        &self.same
+        &self.state.same
     }
 
     /// Returns the statements that begin a transaction in a pooler's session, besides its limits. sqlx names the
     /// statements that a handler prepares; a statement that an earlier transaction left in the session would conflict
     /// with one of the same name.
     pub(super) fn pooled(&self) -> String {
-        if self.watches { format!(" DEALLOCATE ALL; SET LOCAL {WATCH} = '1s';") } else { " DEALLOCATE ALL;".to_owned() }
+        let watch = if self.watches { format!(" SET LOCAL {WATCH} = '1s';") } else { String::new() };
+        format!(" DEALLOCATE ALL;{watch}{}", self.state.local)
+    }
+
+    /// Returns the statement that sets in a pooler's session what RESET ALL has taken from it.
+    pub(super) fn lasting(&self) -> &str {
+        &self.state.lasting
     }
 
     /// The level for idem's transactions: the session's own level if that is stronger than idem needs.

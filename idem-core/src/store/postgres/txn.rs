@@ -1,6 +1,5 @@
 //! Transactions: begin, guard and commit, roll back.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
@@ -17,7 +16,6 @@ use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
 use super::pool::Pool;
-use super::state::SessionState;
 use super::writes::Writes;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
@@ -43,8 +41,6 @@ pub struct Txn {
     pub(super) outdated: bool,
     // The messages that COMMIT writes.
     pub(super) writes: Writes,
-    // The role and the settings that a pooler's session had at its beginning.
-    state: Option<SessionState>,
 }
 
 impl std::fmt::Debug for Txn {
@@ -58,10 +54,8 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
     let mut connection = pool.lent().await?;
     let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
     // On any failure the connection is dropped: a transaction may be open in it.
-    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    let mut txn = Txn::of(connection, handler_timeout);
-    txn.find_state(&mut begun)?;
-    Ok(txn)
+    connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    Ok(Txn::of(connection, handler_timeout))
 }
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
@@ -83,8 +77,8 @@ pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError>
     if resets {
         // RESET ALL removes the limits of this transaction as well.
         text += &format!(
-            "; {RESET}{}; {}",
-            txn.state.as_ref().map(SessionState::restore).unwrap_or_default(),
+            "; {RESET};{} {}",
+            if txn.connection.is_pooled() { txn.connection.session().lasting() } else { "" },
             begin::limits(
                 txn.connection.session(),
                 txn.connection.kind(),
@@ -124,7 +118,6 @@ impl Txn {
             shared: false,
             outdated: false,
             writes: Writes::default(),
-            state: None,
         }
     }
 
@@ -164,8 +157,8 @@ impl Txn {
     pub(super) async fn begin_again(&mut self) -> Result<(), StoreError> {
         let begin = begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout);
         let again = format!("ROLLBACK; {begin}");
-        let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
-        self.find_state(&mut begun)
+        self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+        Ok(())
     }
 
     /// Runs several of idem's own statements in one string, for the messages of this transaction.
@@ -215,24 +208,10 @@ impl Txn {
         self.connection.raw()
     }
 
-    /// Takes the row of a pooler's session from the answer to BEGIN.
-    pub(super) fn find_state(&mut self, begun: &mut Vec<PgRow>) -> Result<(), StoreError> {
-        if self.connection.is_pooled() && !begun.is_empty() {
-            self.state = Some(SessionState::of(&begun.remove(0))?);
-        }
-        Ok(())
-    }
-
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
-    /// handler does not reach the next message. A pooler lends the session to this string as a whole, in which only the
-    /// role and some settings are restored: what else there is may be the pooler's, or another client's.
-    pub(super) fn cleaning(&self) -> Cow<'static, str> {
-        match &self.state {
-            _ if !self.lent => "".into(),
-            Some(state) => state.restore().into(),
-            None if self.is_cleaned() => CLEAN.into(),
-            None => "".into(),
-        }
+    /// handler does not reach the next message. A pooler's session stays as it is: it may belong to another client by then.
+    pub(super) fn cleaning(&self) -> &'static str {
+        if self.is_cleaned() { CLEAN } else { "" }
     }
 
     fn is_cleaned(&self) -> bool {

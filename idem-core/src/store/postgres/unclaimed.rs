@@ -16,9 +16,8 @@ use super::txn::{Txn, not_answered};
 pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let mut connection = pool.lent().await?;
     let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
-    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    let begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     let mut txn = Txn::of(connection, handler_timeout);
-    txn.find_state(&mut begun)?;
     let begun = begun.last().ok_or_else(not_answered)?;
     txn.guard(begun.try_get(0)?, None);
     Ok(txn)
