@@ -8,14 +8,13 @@ use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnection, Postgres as Pg};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::begin::{self, Kind};
 use super::limits::{OWN, Use};
-use super::ready::{Ready, Shared};
-use super::room::Slot;
+use super::pool::{Shared, Slot};
+use super::ready::Ready;
 use super::session::Session;
 use super::statement::Statement;
 
@@ -31,9 +30,9 @@ pub(super) struct Connection {
     /// A handler has removed prepared statements of idem.
     incomplete: bool,
     shared: Arc<Shared>,
+    /// That of one beyond the number of connections is missing, and it is closed after its use.
     // Declared after the connection, so that the socket is closed before the next connection may be opened.
-    slot: Slot<Ready>,
-    _own: Option<OwnedSemaphorePermit>,
+    slot: Option<Slot>,
 }
 
 /// Why a connection is closed whose answers cannot be told from those to a handler.
@@ -48,14 +47,8 @@ pub(super) struct Answer {
 }
 
 impl Connection {
-    pub(super) fn new(
-        ready: Ready,
-        of: Use,
-        shared: Arc<Shared>,
-        slot: Slot<Ready>,
-        own: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        Self { ready, of, sound: true, spoilt: false, incomplete: false, shared, slot, _own: own }
+    pub(super) fn new(ready: Ready, of: Use, shared: Arc<Shared>, slot: Option<Slot>) -> Self {
+        Self { ready, of, sound: true, spoilt: false, incomplete: false, shared, slot }
     }
 
     /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
@@ -93,14 +86,14 @@ impl Connection {
             Err(late) => Some(Failure::Lost(late.into())),
         };
         match &failure {
-            Some(Failure::Lost(_)) => self.shared.room.empty(),
+            Some(Failure::Lost(_)) => self.shared.empty(),
             Some(refused) => {
                 self.sound = true;
                 self.spoilt |= !refused.is_ordinary();
                 if refused.code() == Some("26000") {
                     self.incomplete = true;
                 } else if refused.is_outdated() {
-                    self.shared.room.empty();
+                    self.shared.empty();
                 }
             }
             None => self.sound = true,
@@ -148,7 +141,7 @@ impl Connection {
         };
         match answer {
             Err(Failure::Lost(error)) => {
-                self.shared.room.empty();
+                self.shared.empty();
                 Err(Failure::Lost(error))
             }
             _ => {
@@ -180,8 +173,13 @@ impl Connection {
     /// Makes the connection idle, unless its state is in doubt.
     pub(super) fn put_back(mut self) {
         self.ready.used = true;
-        if self.sound && !self.spoilt && !self.incomplete && self.counts_transaction() {
-            self.slot.put_back(self.of, self.ready);
+        if self.sound
+            && !self.spoilt
+            && !self.incomplete
+            && self.counts_transaction()
+            && let Some(slot) = self.slot
+        {
+            self.shared.put_back(self.of, self.ready, slot);
         }
     }
 
@@ -189,7 +187,7 @@ impl Connection {
     /// closed.
     pub(super) fn was_lent_before(&self) -> bool {
         if self.ready.used {
-            self.shared.room.empty();
+            self.shared.empty();
         }
         self.ready.used
     }
@@ -222,12 +220,12 @@ impl Connection {
 
     /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
-        Kind { pooled: self.shared.pooled, durable: self.shared.durable, isolation: self.shared.isolation }
+        self.shared.opener.kind
     }
 
     /// Returns whether each transaction may run in a different session.
     pub(super) fn is_pooled(&self) -> bool {
-        self.shared.pooled
+        self.kind().pooled
     }
 
     /// Returns whether the settings of a handler are undone before the next one of its batch.
@@ -242,6 +240,6 @@ impl Connection {
 
     /// Returns whether idem's transactions enforce durability.
     pub(super) fn is_durable(&self) -> bool {
-        self.shared.durable
+        self.kind().durable
     }
 }

@@ -1,7 +1,7 @@
 //! The fate of a transaction whose connection was dropped.
 
-use sqlx::postgres::PgRow;
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 
 use crate::store::{Fate, StoreError, Ticket};
 
@@ -71,11 +71,7 @@ impl Postgres {
     /// transaction that was open. The claim is unambiguous: it carries the id.
     ///
     /// Without a claim, nothing is known, and the message of a natural handler counts as not run: it runs again.
-    async fn is_ours(
-        &self,
-        connection: &mut Connection,
-        ticket: &Ticket,
-    ) -> Result<bool, Failure> {
+    async fn is_ours(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
         let Some((handler, key)) = &ticket.claim else {
             return Ok(false);
         };

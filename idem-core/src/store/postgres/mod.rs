@@ -6,8 +6,8 @@
 //! | `options` | how a store is opened |
 //! | `check`, `trigger` | settings that would lose messages; the trigger, without which a batch could |
 //! | `migrate`, `tables`, `cure` | the tables, and errors about them |
-//! | `pool`, `connection` | the connection pool, and a connection in use |
-//! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
+//! | `pool`, `connection` | the two pools of connections, and a connection in use |
+//! | `ready`, `login`, `session`, `limits` | opening connections, logins, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `begin_sql`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `unclaimed` | transactions in which messages run without claims |
@@ -70,7 +70,6 @@ mod register;
 mod register_sql;
 mod relays;
 mod rollback;
-mod room;
 mod rows;
 mod session;
 mod sql;
