@@ -244,7 +244,7 @@ pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_fo
     assert_eq!((line.effects("Rollback").await, line.effects("RollbackBegin").await), (0, 0));
 }
 
-/// Its COMMIT is known if the server has not restarted since. Otherwise it runs again from the inbox, where it has a claim.
+/// No claim shows its COMMIT: it runs again from the inbox, where it has one.
 pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W) {
     let line = Line::new(world).await;
     let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };

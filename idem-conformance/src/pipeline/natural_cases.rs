@@ -24,7 +24,6 @@ macro_rules! __natural_cases_in_every_mode {
             a_natural_handler_that_ends_its_transaction_beside_duplicates_is_found_out
             a_natural_message_that_is_cut_off_is_never_lost
             a_commit_beside_natural_messages_loses_nothing_that_they_have_staged
-            a_natural_message_that_is_cut_off_behind_its_commit_is_dead
             a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims
             no_message_is_too_old_for_a_handler_that_has_only_run_without_claims
             a_natural_handler_that_stages_needs_the_retention_as_others_do

@@ -104,26 +104,6 @@ pub async fn a_commit_beside_natural_messages_loses_nothing_that_they_have_stage
     }
 }
 
-/// A second run would find its effect, so how the first one ended must be known.
-pub async fn a_natural_message_that_is_cut_off_behind_its_commit_is_dead<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let hasty = Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() };
-    let acts = [Some(Act::CommitHang), W::FEATURES.suicide.map(|_| Act::CommitSuicide)];
-    for (dead, act) in (1..).zip(acts.into_iter().flatten()) {
-        run::<W, NATURAL>(&line, hasty.clone(), [Order::new(&format!("{act:?}"), &[act])], dead).await;
-        let rows = line.dead().await;
-        assert_eq!((rows.len(), rows[0].reason), (dead, Some(Reason::Committed)), "{act:?}");
-    }
-    let dead = line.dead().await.len();
-    line.publish_raw(Publication::from(Order::new("waits", &[Act::CommitWait])));
-    let worker = worker::<W, NATURAL>(&line, Settings { drain: Duration::from_millis(50), ..Settings::default() });
-    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-    worker.stop().await;
-    line.desk.go.send_replace(true);
-    run::<W, NATURAL>(&line, hasty, [], dead + 1).await;
-    assert_eq!((line.dead().await.len(), line.desk.runs("waits")), (dead + 1, 1));
-}
-
 /// Nothing tells that it ran, also if claims that the handler had before were pruned. The guide says so.
 pub async fn a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims<W: World>(world: W) {
     let line = Line::new(world).await;

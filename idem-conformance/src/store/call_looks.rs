@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::calling::{HOUR, caller, resolve, store, take, taken};
 use super::stage::{LEASE, Stage};
-use super::world::{Setup, World};
+use super::world::World;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -73,10 +73,10 @@ pub async fn a_call_that_is_made_due_is_within_the_bound<W: World>(world: W) {
 
 /// As that of a take: the call that follows a question loses nothing by the wait.
 pub async fn a_renewed_lease_of_a_call_begins_once_it_has_the_connection<W: World>(world: W) {
-    if W::FEATURES.concurrent && !W::FEATURES.bounded {
+    if W::FEATURES.concurrent {
         return;
     }
-    let stage = Stage::with(world, Setup { connections: Some(1), ..Setup::default() }).await;
+    let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let held = stage.begin().await;
     let mut dated = pin!(stage.store.date_call(&row, LEASE));

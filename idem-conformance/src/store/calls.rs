@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::calling::{HOUR, answer, caller, failed, is_seen, resolve, store, store_for, take, take_one, taken};
 use super::stage::{LEASE, Stage};
-use super::world::{Setup, World};
+use super::world::World;
 
 /// A row that is restored from a backup has the key under which it was called since.
 pub async fn a_key_is_stored_with_its_row<W: World>(world: W) {
@@ -268,10 +268,10 @@ pub async fn calls_of_all_handlers_are_taken_by_their_age<W: World>(world: W) {
 
 /// Where a database has one writer, that wait can be longer than a call may take to begin.
 pub async fn a_lease_of_a_call_begins_once_its_take_has_the_connection<W: World>(world: W) {
-    if W::FEATURES.concurrent && !W::FEATURES.bounded {
+    if W::FEATURES.concurrent {
         return;
     }
-    let stage = Stage::with(world, Setup { connections: Some(1), ..Setup::default() }).await;
+    let stage = Stage::new(world).await;
     store(&stage, "a").await;
     let (held, callers) = (stage.begin().await, [caller(stage.handler)]);
     let mut take = pin!(stage.store.take_calls(&callers, 1, None, Uuid::new_v4()));

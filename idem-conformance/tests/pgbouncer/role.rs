@@ -1,4 +1,4 @@
-//! The role of a pooler's session, which a handler can change for other clients.
+//! The role of a pooler's session, which a handler can change for the next message.
 
 use std::time::Duration;
 
@@ -23,6 +23,15 @@ pub(crate) async fn run(store: &Postgres, handler: HandlerId, key: &str, sql: &s
     let (mut txn, _) = store.begin_with_claim(handler_timeout, &identity, ClaimState::Processed).await.unwrap();
     <PgBouncerWorld>::execute(lend(&mut txn), sql).await.unwrap();
     txn
+}
+
+/// The role that the next message has.
+pub(crate) async fn next_role(store: &Postgres) -> String {
+    let mut txn = store.begin(Duration::from_secs(5)).await.unwrap();
+    let asked = "SELECT CASE WHEN session_user <> 'pg_monitor' THEN current_user::text ELSE 'of pg_monitor' END";
+    let role = sqlx::query_scalar(asked).fetch_one(lend(&mut txn)).await.unwrap();
+    store.rollback(txn).await.unwrap();
+    role
 }
 
 /// The database of a message whose handler changes the role of its session, in a pooler whose sessions have this role.
@@ -51,10 +60,9 @@ impl Roles {
         run(store, self.handler, key, sql).await
     }
 
-    /// Whether the session that the pooler lent last has the role that the pooler has set.
+    /// Whether the next message has the role that the pooler has set.
     async fn are_kept(&self) -> bool {
-        let kept = format!("SELECT count(*) WHERE current_user = '{}' AND session_user <> 'pg_monitor'", self.set);
-        self.world.session(&kept).await == 1
+        next_role(&self.store).await == self.set
     }
 
     async fn end(self) {
@@ -66,9 +74,8 @@ impl Roles {
 const LEAVES: [&str; 4] =
     ["SET ROLE pg_monitor", "RESET ROLE", "SET SESSION AUTHORIZATION pg_monitor", "SET LOCAL ROLE pg_monitor"];
 
-/// Another client of the pooler may get the session next, and the pooler may have set its role.
 #[tokio::test]
-async fn a_session_of_the_pooler_keeps_the_role_that_it_had_before_a_handler() {
+async fn each_message_has_the_role_that_the_pooler_has_set() {
     let Some(roles) = Roles::make().await else { return };
     for (round, sql) in LEAVES.into_iter().enumerate() {
         let done = roles.run(&roles.store, &format!("{round}"), sql).await;
@@ -83,7 +90,7 @@ async fn a_session_of_the_pooler_keeps_the_role_that_it_had_before_a_handler() {
 
 /// Nobody else uses this pooler, so it lends the session of the handler again.
 #[tokio::test]
-async fn a_role_that_a_handler_sets_behind_its_rollback_does_not_stay_in_the_session_that_is_lent_again() {
+async fn a_role_that_a_handler_sets_behind_its_rollback_does_not_reach_the_next_message() {
     let Some(roles) = Roles::make().await else { return };
     for (round, end) in ["ROLLBACK", "COMMIT"].into_iter().enumerate() {
         let ended = roles.run(&roles.store, &format!("{round}"), &format!("{end}; SET ROLE pg_monitor")).await;
@@ -95,7 +102,7 @@ async fn a_role_that_a_handler_sets_behind_its_rollback_does_not_stay_in_the_ses
 
 /// In a batch nothing is committed then, and the messages run singly.
 #[tokio::test]
-async fn a_role_that_a_handler_of_a_batch_sets_does_not_stay_in_the_session() {
+async fn a_role_that_a_handler_of_a_batch_sets_does_not_reach_the_next_message() {
     let Some(roles) = Roles::make().await else { return };
     let mut txn = roles.run(&roles.store, "a", "SET ROLE pg_monitor").await;
     roles.store.check_between(&mut txn).await.unwrap();

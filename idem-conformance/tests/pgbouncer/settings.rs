@@ -1,4 +1,4 @@
-//! The settings of a pooler's session, which a handler can change for the next message and for other clients.
+//! The settings of a pooler's session, which a handler can change for the next message.
 //!
 //! Nobody else uses these poolers, so each lends the session of a handler again.
 
@@ -9,7 +9,7 @@ use idem_core::Postgres;
 use idem_core::store::{Claims, CommitResult, HandlerId, Transactions, TxnState};
 use uuid::Uuid;
 
-use crate::role::{Txn, lend, run};
+use crate::role::{Txn, lend, next_role, run};
 use crate::world::PgBouncerWorld;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ async fn the_settings_of_a_handler_end_with_its_message() {
 }
 
 #[tokio::test]
-async fn settings_that_a_handler_changes_behind_its_transaction_do_not_stay_in_the_session_that_is_lent_again() {
+async fn settings_that_a_handler_changes_behind_its_transaction_do_not_reach_the_next_message() {
     let Some(world) = <PgBouncerWorld>::make().await else { return };
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;
@@ -95,22 +95,18 @@ async fn settings_that_a_handler_changes_behind_its_transaction_do_not_stay_in_t
     }
 }
 
-/// In a batch, the handlers that follow such a ROLLBACK would write in autocommit, and again when their messages run
-/// again.
+/// It is given to the store by the pooler as any other, also for a login.
 #[tokio::test]
-async fn nothing_is_written_behind_a_rollback_although_an_earlier_handler_has_made_its_session_writable() {
+async fn a_store_that_logs_in_to_a_session_in_which_a_handler_has_left_settings_does_not_take_them_for_its_own() {
     let Some(world) = <PgBouncerWorld>::make().await else { return };
-    let effects = world.name("effects");
-    world.run(&format!("CREATE TABLE {effects} (name text)")).await;
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;
-    done(&store, run(&store, handler, "first", "SET default_transaction_read_only = off").await).await;
-    let mut second = run(&store, handler, "second", "ROLLBACK").await;
-    let insert = format!("INSERT INTO {effects} VALUES ('behind')");
-    let refused = <PgBouncerWorld>::execute(lend(&mut second), &insert).await.unwrap_err().to_string();
-    assert!(refused.contains("read-only"), "{refused}");
-    assert!(matches!(store.commit(second).await, CommitResult::RolledBack));
-    assert_eq!(world.number(&format!("SELECT count(*) FROM {effects}")).await, 0);
+    let clean = next(&store).await;
+    done(&store, run(&store, handler, "a", "SET search_path = pg_catalog; SET ROLE pg_monitor").await).await;
+    // The connection of the next transaction is another one.
+    drop(store.begin(TIMEOUT).await.unwrap());
+    assert_eq!(next(&store).await, clean);
+    store.ping().await.unwrap();
 }
 
 /// Neither the login nor the BEGIN of a batch knows the session that the pooler lends to the statements behind a ROLLBACK:
@@ -148,9 +144,9 @@ async fn a_reset_between_the_messages_of_a_batch_keeps_the_settings_that_the_poo
     assert_eq!(next(&store).await, clean);
 }
 
-/// They are restored in the string of COMMIT or ROLLBACK, which the server reads in the encoding that the handler has left.
+/// They are set in the string of BEGIN, which the server reads in the encoding that a handler has left.
 #[tokio::test]
-async fn names_that_are_not_ascii_are_restored_behind_another_encoding() {
+async fn names_that_are_not_ascii_are_set_behind_another_encoding() {
     let Some(world) = <PgBouncerWorld>::make().await else { return };
     let role = format!("bücher_{}", Uuid::new_v4().simple());
     world.run(&format!("CREATE ROLE {role} SUPERUSER")).await;
@@ -160,19 +156,19 @@ async fn names_that_are_not_ascii_are_restored_behind_another_encoding() {
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;
     let clean = next(&store).await;
-    let has_role = format!("SELECT count(*) WHERE current_user = '{role}'");
+    assert!(clean.contains("größe"), "{clean}");
     let change = "RESET ROLE; SET search_path = pg_catalog; SET client_encoding = 'LATIN1'";
     done(&store, run(&store, handler, "a", change).await).await;
-    assert_eq!((next(&store).await, world.session(&has_role).await), (clean.clone(), 1));
+    assert_eq!((next(&store).await, next_role(&store).await), (clean.clone(), role.clone()));
     let failed = run(&store, handler, "a fails", change).await;
     store.rollback(failed).await.unwrap();
-    assert_eq!((next(&store).await, world.session(&has_role).await), (clean, 1), "ROLLBACK");
+    assert_eq!((next(&store).await, next_role(&store).await), (clean, role.clone()), "ROLLBACK");
     world.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
 
 /// A function with the rights of another role sets what the role of the worker may not set.
 #[tokio::test]
-async fn a_setting_that_needs_a_privilege_keeps_no_other_one_from_being_restored() {
+async fn a_setting_that_needs_a_privilege_keeps_no_other_one_from_being_set() {
     let Some(world) = PgBouncerWorld::with_read_only_role().await else { return };
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;

@@ -27,8 +27,6 @@ struct Changed {
 enum End {
     Ok,
     Commit,
-    /// Commits, then exceeds the handler timeout.
-    CommitHang,
 }
 
 #[derive(Clone)]
@@ -68,9 +66,6 @@ impl Handler for Announce {
         if changed.end != End::Ok {
             sqlx::raw_sql(AssertSqlSafe(format!("{}; COMMIT", announced.off))).execute(tx).await?;
         }
-        if changed.end == End::CommitHang {
-            std::future::pending::<()>().await;
-        }
         Ok(())
     }
 }
@@ -96,13 +91,6 @@ impl Codec<Changed> for Forgetful {
 async fn each_message_of_a_batch_that_a_handler_has_committed_is_dead() {
     let Some(world) = PostgresWorld::make().await else { return };
     all_are_dead(world, End::Commit, Json).await;
-}
-
-/// Then only another connection can tell how the transaction has ended.
-#[tokio::test]
-async fn each_message_of_a_batch_whose_handler_hangs_behind_its_commit_is_dead() {
-    let Some(world) = PostgresWorld::make().await else { return };
-    all_are_dead(world, End::CommitHang, Json).await;
 }
 
 /// Each message waits for its codec before its failure is recorded. A batch that took it meanwhile would run it again.

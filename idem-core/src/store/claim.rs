@@ -1,6 +1,5 @@
 //! Claims: their identity, and the database's responses.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{HandlerId, StoreError};
@@ -173,9 +172,6 @@ pub struct Ticket {
     pub claim: Option<(HandlerId, Key)>,
     /// The id of its session on the server, if the session stays the same for the transaction's whole life.
     pub session: Option<i32>,
-    /// The run of the server in which it has its number, if that is known and it has no claim: a server that gives a number
-    /// again has crashed in between, and each crash begins another run.
-    pub run: Option<Arc<str>>,
 }
 
 /// How a transaction ended.

@@ -73,7 +73,9 @@ async fn options_that_cannot_work_are_refused_with_the_cure() {
         assert!(refusal(options().schema(schema).connect().await).contains(".schema(..)"));
     }
     assert!(refusal(options().retention(Duration::ZERO).connect().await).contains(".retention(..)"));
-    assert!(refusal(options().connections(0).connect().await).contains(".connections(..)"));
+    for few in [0, 1] {
+        assert!(refusal(options().connections(few).connect().await).contains(".connections(2)"));
+    }
 }
 
 #[tokio::test]

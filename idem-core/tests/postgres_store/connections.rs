@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{CallRows, ClaimState, Claims, CommitResult, StoreError, Transactions};
+use sqlx::{Connection, Executor};
 
 use crate::proxy::Proxy;
 use crate::world::{DEADLINE, backend, gone, handler_connection, world, world_with};
@@ -61,7 +62,7 @@ async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
 async fn a_server_that_comes_back_is_not_asked_for_all_connections_at_once() {
     let Some(mut world) = world().await else { return };
     let proxy = Proxy::before(&world.url).await;
-    let options = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connections(32);
+    let options = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connections(40);
     world.store = options.connect().await.unwrap();
     let before = proxy.connections();
     proxy.fall_silent();
@@ -134,15 +135,42 @@ async fn a_server_that_answers_nothing_is_lost_and_a_commit_without_an_answer_is
 
 #[tokio::test]
 async fn a_caller_waits_while_all_connections_are_in_use() {
-    let Some(world) = world_with(|options| options.connections(1)).await else { return };
+    let Some(world) = world_with(|options| options.connections(2)).await else { return };
     let txn = world.claimed("only").await;
     let waiting = tokio::spawn({
         let store = world.store.clone();
-        async move { store.ping().await }
+        async move { store.rollback(store.begin(DEADLINE).await.unwrap()).await }
     });
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
+    world.store.ping().await.unwrap();
     world.store.rollback(txn).await.unwrap();
     waiting.await.unwrap().unwrap();
+    world.end().await;
+}
+
+/// The wait is no part of the lease: it can be longer than a call may take to begin.
+#[tokio::test]
+async fn a_lease_of_a_call_begins_once_its_take_has_a_connection_and_a_ping_waits_for_none() {
+    let Some(mut world) = world_with(|options| options.connections(2)).await else { return };
+    let mut lock = world.other.begin().await.unwrap();
+    lock.execute("LOCK TABLE handlers").await.unwrap();
+    // It has the only connection of idem's own.
+    let registers = tokio::spawn({
+        let store = world.store.clone();
+        async move { store.register("billing", &["new"]).await }
+    });
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'handlers'::regclass";
+    while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *lock).await.unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let store = world.store.clone();
+    let mut take = std::pin::pin!(store.take_calls(&[], 1, None, uuid::Uuid::new_v4()));
+    assert!(futures_util::poll!(take.as_mut()).is_pending());
+    world.store.ping().await.unwrap();
+    let given_back = std::time::Instant::now();
+    lock.rollback().await.unwrap();
+    assert!(take.await.unwrap().since >= given_back);
+    let _ = registers.await.unwrap();
     world.end().await;
 }

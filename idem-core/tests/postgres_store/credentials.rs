@@ -147,7 +147,7 @@ async fn a_password_that_changes_while_the_store_runs_is_asked_for_at_the_next_l
 async fn every_login_asks_the_callback() {
     let Some(place) = Place::create().await else { return };
     let vault = Vault::of(SENTINEL);
-    let store = vault.options(&place).connections(4).connect().await.unwrap();
+    let store = vault.options(&place).connections(5).connect().await.unwrap();
     let asked = vault.asked();
     assert_eq!(asked, 1, "the connection that migrates");
     store.register("billing", &["order_paid"]).await.unwrap();

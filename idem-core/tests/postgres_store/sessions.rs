@@ -309,27 +309,18 @@ async fn a_database_that_can_only_be_read_is_not_well() {
 
 /// Each handler prepares a statement of the same name, and does not deallocate it.
 #[tokio::test]
-async fn a_statement_that_was_prepared_by_sql_fails_one_run_and_no_more() {
+async fn a_statement_that_was_prepared_by_sql_closes_the_session_in_which_the_next_one_fails() {
     let Some(world) = narrow().await else { return };
-    let prepare = sqlx::raw_sql("PREPARE payment AS SELECT 1");
-    let (mut failed, mut first) = (0, world.claimed("first").await);
-    let session = backend(handler_connection(&mut first)).await;
-    handler_connection(&mut first).execute(prepare).await.unwrap();
-    assert!(matches!(world.store.commit(first).await, CommitResult::Done));
-    let mut sessions = std::collections::HashSet::new();
-    for n in 0..20 {
-        let mut txn = world.claimed(&format!("next {n}")).await;
-        sessions.insert(backend(handler_connection(&mut txn)).await);
-        let prepared = handler_connection(&mut txn).execute(sqlx::raw_sql("PREPARE payment AS SELECT 1")).await;
-        if prepared.is_ok() {
-            handler_connection(&mut txn).execute(sqlx::raw_sql("EXECUTE payment")).await.unwrap();
-            assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-        } else {
-            failed += 1;
-            world.store.rollback(txn).await.unwrap();
-        }
+    for n in 0..3 {
+        let prepare = || sqlx::raw_sql("PREPARE payment AS SELECT 1");
+        let mut first = world.claimed(&format!("first {n}")).await;
+        handler_connection(&mut first).execute(prepare()).await.unwrap();
+        assert!(matches!(world.store.commit(first).await, CommitResult::Done));
+        let mut second = world.claimed(&format!("second {n}")).await;
+        let error = handler_connection(&mut second).execute(prepare()).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("42P05"));
+        assert!(world.store.failed_with(&mut second, &error), "it runs again at once, uncharged");
+        world.store.rollback(second).await.unwrap();
     }
-    assert_eq!(failed, 1);
-    assert_eq!(sessions.len(), 1, "it began in {session}");
     world.end().await;
 }

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use super::begin_sql::Isolation;
 use super::limits::LOCK_WAIT;
-use super::run::RUN;
 use super::session::Session;
-use super::state::found;
 
 /// The kind of connections of a store.
 #[derive(Debug, Clone, Copy)]
@@ -36,26 +34,20 @@ fn with(isolation: Isolation, session: &Session, kind: Kind, handler_timeout: Du
     format!("{}; {}", isolation.begin(), limits(session, kind, handler_timeout, &lock_timeout))
 }
 
-/// The same for a transaction in which a handler may run. In a pooler's session, the first row of the answer has the role
-/// and the settings.
+/// The same for a transaction in which a handler may run.
 pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    let mut text = with(kind.isolation, session, kind, handler_timeout);
-    if kind.pooled {
-        text += &found();
-    }
-    text
+    with(kind.isolation, session, kind, handler_timeout)
 }
 
 /// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session did when it
 /// logged in. A session whose lock timeout comes from its role, the database, the server or the URL still has it, since RESET
 /// ALL ends each message; any other has to be told. The last row of the answer has the transaction id, which it also assigns:
-/// otherwise a handler that has written nothing and runs COMMIT could not be told from one that has not run it. It also has
-/// the run of the server.
+/// otherwise a handler that has written nothing and runs COMMIT could not be told from one that has not run it.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
     let begin = kind.isolation.begin();
     if kind.pooled {
-        let (limits, found) = (limits(session, kind, handler_timeout, &session.lock_timeout), found());
-        return format!("{begin}; {limits}{found} SELECT pg_catalog.pg_current_xact_id()::text, {RUN}");
+        let limits = limits(session, kind, handler_timeout, &session.lock_timeout);
+        return format!("{begin}; {limits} SELECT pg_catalog.pg_current_xact_id()::text");
     }
     let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
     let lock_timeout = match session.keeps_lock_timeout {

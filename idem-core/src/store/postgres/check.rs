@@ -10,7 +10,8 @@ use crate::{BoxError, Error};
 use super::answer::Failure;
 use super::connection::Connection;
 use super::limits::OWN;
-use super::session::{STARTED, literal};
+use super::session::STARTED;
+use super::state::literal;
 
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;

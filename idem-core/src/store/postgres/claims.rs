@@ -10,7 +10,7 @@ use crate::{Fingerprint, Key};
 
 use super::answer::About;
 use super::rows::{duration, time};
-use super::session::bytes;
+use super::state::bytes;
 use super::{Postgres, Txn, begin, limits, many, register, rollback};
 
 impl Txn {
@@ -130,8 +130,7 @@ impl Claims for Postgres {
         let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
         let mut txn = Txn::of(connection, handler_timeout);
         match answer {
-            Ok(mut rows) => {
-                txn.find_state(&mut rows)?;
+            Ok(rows) => {
                 let claimed = txn.claimed(&rows, identity)?;
                 Ok((txn, claimed))
             }

@@ -1,25 +1,15 @@
-//! The statements that remove a handler's state from a session.
+//! The statements that remove a handler's state from a session. If one of them fails, the connection is closed.
 
-/// Resets all settings, the role, cursors, temporary tables and the session's sequence values.
+/// Between two handlers of a batch, in their transaction: the role, all settings, cursors, temporary tables and the session's
+/// sequence values.
 pub(super) const RESET: &str =
     "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; DISCARD SEQUENCES";
 
-/// Follows the end of each transaction that a handler has used. Where nothing is left, CLOSE and UNLISTEN cost the server less
-/// than a look for cursors and channels. The last statement looks for what is left, and is prepared once per connection.
-pub(super) const CLEAN: &str = "; RESET ALL; CLOSE ALL; UNLISTEN *; EXECUTE idem_clean";
+/// Follows the end of each transaction that a handler has used, in the same string. Its last statement returns true.
+pub(super) const CLEAN: &str = "; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; \
+                                EXECUTE idem_clean";
 
-/// Resets the state that survives [`CLEAN`].
-pub(super) const UNDO: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP";
-
-/// Whether a handler has prepared a statement by SQL. Statements that sqlx prepares do not count.
-pub(super) const PREPARED: &str = "EXISTS (
-    SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql AND NOT pg_catalog.starts_with(name, 'idem_'))";
-
-/// Deallocates them, except idem's own.
-pub(super) const DEALLOCATE: &str = "DO $$ DECLARE prepared name; BEGIN
-    FOR prepared IN
-        SELECT name FROM pg_catalog.pg_prepared_statements WHERE from_sql AND NOT pg_catalog.starts_with(name, 'idem_')
-    LOOP
-        EXECUTE pg_catalog.format('DEALLOCATE %I', prepared);
-    END LOOP;
-END $$";
+/// Prepares the statement that releases a handler's locks, once per connection. If a handler has removed all prepared
+/// statements, idem's would be missing for the next message: then this one fails.
+pub(super) const PREPARE: &str =
+    "PREPARE idem_clean AS SELECT pg_catalog.pg_advisory_unlock_all()::pg_catalog.text = ''";

@@ -6,7 +6,7 @@ use crate::BoxError;
 use crate::store::{CommitResult, RollbackResult, StoreError, Ticket, UNBEGUN};
 
 use super::answer::Failure;
-use super::connection::Answer;
+use super::connection::{Answer, UNREAD};
 use super::guard::{CHANGED, ENDED, check};
 use super::limits::OWN;
 use super::local;
@@ -42,11 +42,10 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     }
     let (text, needed) = question(&txn, &inserts);
     let (text, prepares) = prepare(&txn, &writes, text);
-    let Answer { finished, rows, failure } = ask(&mut txn, text, needed).await;
+    let Answer { finished, rows, failure } = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     let failure = match failure {
-        None if finished < needed => {
-            return CommitResult::Unknown(StoreError::ConnectionLost("the handler left an answer unread".into()));
-        }
+        // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
+        None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
             if writes.local.is_some() {
                 unscheduled.unwrap_or_else(|| local::unscheduled(&rows)).tell();
@@ -54,7 +53,7 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
             if prepares {
                 txn.connection.record_stages();
             }
-            txn.put_back(&rows).await;
+            txn.put_back(&rows);
             return CommitResult::Done;
         }
         // Guard and COMMIT were answered; the cleanup after them failed. The connection is closed.
@@ -79,25 +78,15 @@ async fn unbegun(txn: Txn) -> CommitResult {
     }
 }
 
-/// Sends a string of statements, of which this many give an answer if none fails.
-async fn ask(txn: &mut Txn, text: String, needed: usize) -> Answer {
-    let answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
-    if answer.failure.is_none() && answer.finished < needed {
-        // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
-        return txn.connection.read_on(OWN).await;
-    }
-    answer
-}
-
 /// Writes messages that are too large for the string of guard and COMMIT, in front of it. The guard comes before them,
 /// too: a transaction that its handler has ended fails the INSERT in many ways.
 async fn insert_first(txn: &mut Txn, writes: &Writes) -> Staging {
     let guard = format!("SELECT 1; {}", guard(txn));
-    match ask(txn, guard, 2).await {
+    match txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(guard))).await {
         Answer { failure: Some(Failure::Lost(error)), .. } => Staging::Lost(StoreError::ConnectionLost(error)),
         Answer { failure: Some(failure), .. } => Staging::Ended(failure),
         Answer { finished: 2.., .. } => staging::insert(txn, writes).await,
-        Answer { .. } => Staging::Lost(StoreError::ConnectionLost("the handler left an answer unread".into())),
+        Answer { .. } => Staging::Lost(StoreError::ConnectionLost(UNREAD.into())),
     }
 }
 
@@ -112,7 +101,7 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
     let mut text = guard(txn);
     text.reserve(inserts.iter().map(|insert| insert.len() + 2).sum::<usize>() + 200);
     inserts.iter().for_each(|insert| text.extend(["; ", insert]));
-    text.extend([&*leave, "; COMMIT", &*txn.cleaning()]);
+    text.extend([&*leave, "; COMMIT", txn.cleaning()]);
     (text, needed + inserts.len())
 }
 

@@ -8,14 +8,13 @@ use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnection, Postgres as Pg};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::begin::{self, Kind};
 use super::limits::{OWN, Use};
-use super::ready::{Ready, Shared};
-use super::room::Slot;
+use super::pool::{Shared, Slot};
+use super::ready::Ready;
 use super::session::Session;
 use super::statement::Statement;
 
@@ -30,13 +29,14 @@ pub(super) struct Connection {
     spoilt: bool,
     /// A handler has removed prepared statements of idem.
     incomplete: bool,
-    /// sqlx reads each answer one query late, since a handler left the end of an answer unread.
-    behind: bool,
     shared: Arc<Shared>,
+    /// That of one beyond the number of connections is missing, and it is closed after its use.
     // Declared after the connection, so that the socket is closed before the next connection may be opened.
-    slot: Slot<Ready>,
-    _own: Option<OwnedSemaphorePermit>,
+    slot: Option<Slot>,
 }
+
+/// Why a connection is closed whose answers cannot be told from those to a handler.
+pub(super) const UNREAD: &str = "the handler left an answer unread";
 
 /// The answer to a string of statements.
 pub(super) struct Answer {
@@ -47,14 +47,8 @@ pub(super) struct Answer {
 }
 
 impl Connection {
-    pub(super) fn new(
-        ready: Ready,
-        of: Use,
-        shared: Arc<Shared>,
-        slot: Slot<Ready>,
-        own: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        Self { ready, of, sound: true, spoilt: false, incomplete: false, behind: false, shared, slot, _own: own }
+    pub(super) fn new(ready: Ready, of: Use, shared: Arc<Shared>, slot: Option<Slot>) -> Self {
+        Self { ready, of, sound: true, spoilt: false, incomplete: false, shared, slot }
     }
 
     /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
@@ -69,22 +63,6 @@ impl Connection {
 
     /// As [`ask`](Self::ask), and returns how many statements of the string finished before one failed.
     pub(super) async fn run<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
-        let answer = self.read(limit, query).await;
-        if answer.finished > 0 || answer.failure.is_some() {
-            return answer;
-        }
-        // Not the answer to this query, which would finish at least one statement.
-        self.read_on(limit).await
-    }
-
-    /// Reads the next answer. The previous one was the end of something that a handler left unread, which sqlx does not
-    /// count: a COPY whose end was not awaited, or a `copy_out_raw` that failed. Reading an answer takes a query.
-    pub(super) async fn read_on(&mut self, limit: Duration) -> Answer {
-        self.behind = true;
-        self.read(limit, sqlx::raw_sql("")).await
-    }
-
-    async fn read<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
         // Until the answer has arrived, the connection must not be reused, even if this future is dropped.
         self.sound = false;
         let (mut finished, mut rows) = (0, Vec::new());
@@ -99,18 +77,23 @@ impl Connection {
             Ok::<_, sqlx::Error>(())
         };
         let failure = match timeout(limit, answer).await {
+            // Not the answer to this query, which would finish at least one statement. sqlx does not count what a handler left
+            // unread: the end of a COPY that was not awaited, or of a `copy_out_raw` that failed.
+            Ok(Ok(())) if finished == 0 => {
+                return Answer { finished, rows, failure: Some(Failure::Lost(UNREAD.into())) };
+            }
             Ok(answer) => answer.err().map(Failure::from),
             Err(late) => Some(Failure::Lost(late.into())),
         };
         match &failure {
-            Some(Failure::Lost(_)) => self.shared.room.empty(),
+            Some(Failure::Lost(_)) => self.shared.empty(),
             Some(refused) => {
                 self.sound = true;
                 self.spoilt |= !refused.is_ordinary();
                 if refused.code() == Some("26000") {
                     self.incomplete = true;
                 } else if refused.is_outdated() {
-                    self.shared.room.empty();
+                    self.shared.empty();
                 }
             }
             None => self.sound = true,
@@ -158,7 +141,7 @@ impl Connection {
         };
         match answer {
             Err(Failure::Lost(error)) => {
-                self.shared.room.empty();
+                self.shared.empty();
                 Err(Failure::Lost(error))
             }
             _ => {
@@ -190,8 +173,13 @@ impl Connection {
     /// Makes the connection idle, unless its state is in doubt.
     pub(super) fn put_back(mut self) {
         self.ready.used = true;
-        if self.sound && !self.spoilt && !self.incomplete && !self.behind && self.counts_transaction() {
-            self.slot.put_back(self.of, self.ready);
+        if self.sound
+            && !self.spoilt
+            && !self.incomplete
+            && self.counts_transaction()
+            && let Some(slot) = self.slot
+        {
+            self.shared.put_back(self.of, self.ready, slot);
         }
     }
 
@@ -199,7 +187,7 @@ impl Connection {
     /// closed.
     pub(super) fn was_lent_before(&self) -> bool {
         if self.ready.used {
-            self.shared.room.empty();
+            self.shared.empty();
         }
         self.ready.used
     }
@@ -232,12 +220,12 @@ impl Connection {
 
     /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
-        Kind { pooled: self.shared.pooled, durable: self.shared.durable, isolation: self.shared.isolation }
+        self.shared.opener.kind
     }
 
     /// Returns whether each transaction may run in a different session.
     pub(super) fn is_pooled(&self) -> bool {
-        self.shared.pooled
+        self.kind().pooled
     }
 
     /// Returns whether the settings of a handler are undone before the next one of its batch.
@@ -250,21 +238,8 @@ impl Connection {
         self.shared.resets.store(true, Relaxed);
     }
 
-    /// Returns whether sessions are checked after each handler for statements that it prepared by SQL.
-    pub(super) fn finds_prepared(&self) -> bool {
-        self.shared.prepared.load(Relaxed)
-    }
-
-    /// Records that a handler prepared a statement by SQL, and closes the idle connections: others may have done so
-    /// there.
-    pub(super) fn find_prepared(&self) {
-        if !self.shared.prepared.swap(true, Relaxed) {
-            self.shared.room.empty();
-        }
-    }
-
     /// Returns whether idem's transactions enforce durability.
     pub(super) fn is_durable(&self) -> bool {
-        self.shared.durable
+        self.kind().durable
     }
 }

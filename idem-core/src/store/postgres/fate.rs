@@ -1,7 +1,7 @@
 //! The fate of a transaction whose connection was dropped.
 
+use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::store::{Fate, StoreError, Ticket};
 
@@ -9,11 +9,8 @@ use super::Postgres;
 use super::answer::Failure;
 use super::connection::Connection;
 use super::prepared;
-use super::run::RUN;
 
-fn status() -> String {
-    format!("SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8), {RUN}")
-}
+const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
 /// Identifies the backend by the transaction id and the session, so that no other one is terminated, even behind a
 /// pooler.
@@ -27,7 +24,7 @@ impl Postgres {
     /// client is gone, and it holds the claim. So does one that its handler has prepared, which is rolled back.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         let mut connection = self.pool().own().await?;
-        let asked = sqlx::query(AssertSqlSafe(status())).bind(&ticket.number);
+        let asked = sqlx::query(STATUS).bind(&ticket.number);
         let rows = match connection.autocommit(asked).await {
             Ok(rows) => rows,
             // 22023: the id is in the future of this server, which took over from a server that was ahead. The
@@ -36,10 +33,9 @@ impl Postgres {
             Err(failure) => return Err(failure.into()),
         };
         let status: Option<String> = rows.first().map_or(Ok(None), |row: &PgRow| row.try_get(0))?;
-        let run: Option<String> = rows.first().map_or(Ok(None), |row| row.try_get(1))?;
         let fate = match status.as_deref() {
             // In a separate statement: the snapshot of the first one may be older than the commit.
-            Some("committed") if self.is_ours(&mut connection, run, ticket).await? => Fate::Committed,
+            Some("committed") if self.is_ours(&mut connection, ticket).await? => Fate::Committed,
             Some("in progress") => Fate::Running,
             // Aborted; or the id was reused by another transaction; or it is too old to be known, and then the claim
             // decides.
@@ -74,16 +70,10 @@ impl Postgres {
     /// transactions in its log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a
     /// transaction that was open. The claim is unambiguous: it carries the id.
     ///
-    /// Without a claim, the run of the server decides. If it is another one, nothing is known, and the message of a natural
-    /// handler counts as not run: it is stored, and runs again.
-    async fn is_ours(
-        &self,
-        connection: &mut Connection,
-        run: Option<String>,
-        ticket: &Ticket,
-    ) -> Result<bool, Failure> {
+    /// Without a claim, nothing is known, and the message of a natural handler counts as not run: it runs again.
+    async fn is_ours(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
         let Some((handler, key)) = &ticket.claim else {
-            return Ok(run.is_some() && run.as_deref() == ticket.run.as_deref());
+            return Ok(false);
         };
         let query = self.sql().stands.query().bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
         Ok(!connection.autocommit(query).await?.is_empty())

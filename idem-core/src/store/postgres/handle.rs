@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use sqlx::Postgres as Pg;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use tokio::sync::Semaphore;
 
 use crate::outbox::Bell;
 use crate::store::clock::Clock;
@@ -44,9 +43,6 @@ pub(super) struct Inner {
     pub(super) retention: Duration,
     pub(super) shares: ConnectionShares,
     pub(super) bell: Bell,
-    /// Limits the statements of relays that may take long: one of idem's own statements can always run beside them, which
-    /// renews leases.
-    pub(super) long: Semaphore,
     /// Rows that an application has used in transactions of its own.
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
@@ -71,11 +67,12 @@ impl Postgres {
         self.ask_about(About::Nothing, query).await
     }
 
-    /// Runs one statement of a relay in autocommit that may take long.
+    /// Runs one statement in autocommit that may take long.
     pub(super) async fn ask_long(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
-        // It is never closed.
-        let _place = self.0.long.acquire().await;
-        self.ask(query).await
+        let mut connection = self.pool().long().await?;
+        let answer = connection.autocommit(query).await;
+        connection.put_back();
+        Ok(answer?)
     }
 
     pub(super) async fn ask_about(

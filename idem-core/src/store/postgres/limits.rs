@@ -18,12 +18,3 @@ pub(super) enum Use {
     /// For idem's own statements in autocommit. No handler uses it.
     Own,
 }
-
-impl Use {
-    pub(super) fn other(self) -> Self {
-        match self {
-            Self::Lent => Self::Own,
-            Self::Own => Self::Lent,
-        }
-    }
-}

@@ -6,13 +6,13 @@
 //! | `options` | how a store is opened |
 //! | `check`, `trigger` | settings that would lose messages; the trigger, without which a batch could |
 //! | `migrate`, `tables`, `cure` | the tables, and errors about them |
-//! | `pool`, `connection` | the connection pool, and a connection in use |
-//! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
+//! | `pool`, `connection` | the two pools of connections, and a connection in use |
+//! | `ready`, `login`, `session`, `limits` | opening connections, logins, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `begin_sql`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `unclaimed` | transactions in which messages run without claims |
-//! | `clean`, `state` | removing a handler's state from a session; the role and the settings of a pooler's session |
-//! | `fate`, `run`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
+//! | `clean`, `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
+//! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
@@ -70,9 +70,7 @@ mod register;
 mod register_sql;
 mod relays;
 mod rollback;
-mod room;
 mod rows;
-mod run;
 mod session;
 mod sql;
 mod staged;

@@ -13,7 +13,7 @@ use super::{Postgres, register, statement};
 
 impl Operator for Postgres {
     async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
-        let rows = self.ask(self.sql().stats.query().bind(ids(handlers))).await?;
+        let rows = self.ask_long(self.sql().stats.query().bind(ids(handlers))).await?;
         let Some(row) = rows.first() else { return Ok(Stats::default()) };
         let oldest: Option<i64> = row.try_get(2)?;
         Ok(Stats {

@@ -13,7 +13,7 @@ use super::begin::Kind;
 use super::begin_sql::Isolation;
 use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
-use super::pool::{Pool, long_statements};
+use super::pool::Pool;
 use super::sql::Statements;
 use super::{address, check, migrate, statement::quoted, tables};
 
@@ -115,11 +115,12 @@ impl PostgresOptions {
         self
     }
 
-    /// The maximum number of connections; 32 by default. Connections are opened when they are needed. Each message that
-    /// is being processed uses one. The workers of a store share them: if all can use more than there are at once,
+    /// The maximum number of connections; 32 by default, at least 2. Connections are opened when they are needed. A few of them
+    /// are for idem's own statements: one, two from 4 on, and then an eighth, at most 8. The others are lent to handlers: each
+    /// message that is being processed uses one. The workers of a store share them: if all can use more than there are at once,
     /// messages wait for a connection, and the log has the sum. That costs throughput, and time: where handlers take
-    /// long, a message may wait until the broker takes it back (the consumer timeout of RabbitMQ). One connection is
-    /// always kept for idem's own statements, so a worker needs at least 2.
+    /// long, a message may wait until the broker takes it back (the consumer timeout of RabbitMQ). A ping of the database that
+    /// finds all of idem's own in use opens one more for itself.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
@@ -176,11 +177,10 @@ impl PostgresOptions {
     /// are [`connections`](Self::connections) here; otherwise messages wait in the pooler.
     ///
     /// A handler may prepare statements, as sqlx does implicitly: they are deallocated when the next transaction
-    /// begins. After its commit, in the same round trip, the session gets the role and the settings that it had before:
-    /// `default_transaction_read_only`, `search_path`, `row_security`, `session_replication_role`, `client_encoding`, time
-    /// zone, date and interval style. Other session state of a handler (`SET app.tenant`, `LISTEN`, a temporary table, a
-    /// session-level advisory lock) would reach other clients of the pooler, and the next message: use `SET LOCAL` and
-    /// `pg_advisory_xact_lock` instead.
+    /// begins. Each transaction sets for itself, in the string of BEGIN, the role and the settings that the first login of the
+    /// store found: `search_path`, `row_security`, `session_replication_role`, `client_encoding`, time zone, date and interval
+    /// style. Other session state of a handler (`SET app.tenant`, `LISTEN`, a temporary table, a session-level advisory lock)
+    /// reaches the next message, and all of it other clients of the pooler: use `SET LOCAL` and `pg_advisory_xact_lock` instead.
     ///
     /// Set `ALTER ROLE .. SET default_transaction_read_only = on` for the role; idem begins its own transactions as
     /// READ WRITE. A handler that ends its transaction can then write nothing after it. The store logs its absence when it
@@ -292,7 +292,6 @@ impl PostgresOptions {
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),
             bell: Default::default(),
-            long: tokio::sync::Semaphore::new(long_statements(self.connections).unwrap_or(1)),
             handlers: Default::default(),
             outboxes: Default::default(),
             clock,
@@ -304,8 +303,10 @@ impl PostgresOptions {
         let why = if schema.is_empty() || schema.len() > 63 || schema.contains('\0') {
             // PostgreSQL truncates longer names silently, so two of them could mean the same schema.
             format!("the schema {schema:?} cannot be used: give `.schema(..)` a name of 1 to 63 bytes without NUL")
-        } else if self.connections == 0 {
-            "a store needs connections: give `.connections(..)` at least what its workers need at once".to_owned()
+        } else if self.connections < 2 {
+            "a store needs at least 2 connections, one for handlers and one for its own statements: give `.connections(..)` at \
+             least what its workers need at once, so `.connections(2)` or more"
+                .to_owned()
         } else if self.retention.is_zero() {
             "a retention of zero forgets every claim at once, so that every duplicate is processed: give `.retention(..)` \
              more than the longest time after which the broker may deliver a message again"

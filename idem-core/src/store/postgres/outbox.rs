@@ -13,7 +13,7 @@ use crate::store::{
 };
 
 use super::local::Local;
-use super::pool::long_statements;
+use super::pool::FOR_A_RELAY;
 use super::staged::Staged;
 use super::{Postgres, Txn};
 
@@ -44,9 +44,9 @@ impl OutboxRows for Postgres {
 
     fn check_relay(&self) -> Result<(), Error> {
         let connections = self.0.connections;
-        match long_statements(connections) {
-            Some(_) => Ok(()),
-            None => Err(Error::Config(format!(
+        match connections >= FOR_A_RELAY {
+            true => Ok(()),
+            false => Err(Error::Config(format!(
                 "a relay needs a store with at least 4 connections, so that its leases are renewed while it reads, and this \
                  one has {connections}: give the store `.connections(4)` or more"
             ))),

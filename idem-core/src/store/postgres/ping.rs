@@ -8,7 +8,7 @@ use crate::store::StoreError;
 use super::Postgres;
 use super::begin;
 use super::limits::OWN;
-use super::session::bytes;
+use super::state::bytes;
 
 /// Writes and commits, as a worker does: a database that is read-only, full or without its tables still answers
 /// `SELECT 1`, and consumption would continue and pause for each message. No handler has the id 0.

@@ -1,91 +1,183 @@
-//! A connection pool. sqlx's pool can neither keep its count of transactions right nor close a connection abruptly.
+//! Two pools of connections: those that are lent to handlers, and a few for idem's own statements.
+//!
+//! Neither sqlx's pool nor deadpool: one can neither keep its count of transactions right nor close a connection abruptly, and
+//! the other makes a connection idle that is dropped, and lends none beyond its number, as a ping needs it.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::begin::Kind;
 use super::connection::Connection;
-use super::limits::Use;
+use super::limits::{CONNECT, Use};
 use super::login::Login;
-use super::ready::Shared;
-use super::room::Room;
-
-/// The connections of one store; clones share them.
-#[derive(Clone)]
-pub(super) struct Pool(Arc<Shared>);
-
-/// How many of idem's own statements run at once: they are short.
-const OWN_AT_ONCE: usize = 8;
+use super::ready::{Opener, Ready};
 
 /// How many connections are opened at once. After an outage all tasks want one, in each process: a server that gets all
 /// logins at the same time answers none in time, and all would be tried again.
 const LOGINS: usize = 4;
 
-/// How many of idem's own statements a store with so many connections runs at once.
-fn own_at_once(connections: usize) -> usize {
-    (connections / 2).clamp(1, OWN_AT_ONCE)
+/// The fewest connections of a store with a relay, whose leases are renewed while it reads.
+pub(super) const FOR_A_RELAY: usize = 4;
+
+/// How many of so many connections are for idem's own statements, which are short.
+fn own(connections: usize) -> usize {
+    if connections < FOR_A_RELAY { 1 } else { (connections / 8).clamp(2, 8) }
 }
 
-/// Returns how many statements that may take long run at once, so that another one of idem's own can run beside them.
-/// `None`: the store has too few connections for that, and so for a relay.
-pub(super) fn long_statements(connections: usize) -> Option<usize> {
-    own_at_once(connections).checked_sub(1).filter(|long| *long > 0)
+/// The connections of one store; clones share them.
+#[derive(Clone)]
+pub(super) struct Pool(Arc<Shared>);
+
+/// The state that the connections of a store share.
+pub(super) struct Shared {
+    pub(super) opener: Opener,
+    /// Whether the settings of a handler are undone before the next one of its batch.
+    pub(super) resets: AtomicBool,
+    lent: Slots,
+    own: Slots,
+    /// Limits own statements that may take long: where there are two connections, another one can always run beside them,
+    /// which extends leases.
+    long: Arc<Semaphore>,
+    logins: Semaphore,
+}
+
+/// The connections of one use.
+struct Slots {
+    free: Arc<Semaphore>,
+    /// Each of them belongs to a free slot. A stack, so that few stay warm and those opened for a burst are seldom used.
+    idle: Mutex<Vec<Ready>>,
+}
+
+/// The slot of a connection in use. Released when it is dropped.
+pub(super) type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
+impl Slots {
+    fn new(size: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(size)), idle: Mutex::default() }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Ready>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Pool {
-    /// Creates a pool of at most `connections` that log in this way.
+    /// Creates a pool of at most `connections`, at least 2, that log in this way.
     pub(super) fn new(login: Login, connections: usize, kind: Kind, resets: bool) -> Self {
-        let Kind { pooled, durable, isolation } = kind;
-        let own = Arc::new(Semaphore::new(own_at_once(connections)));
-        let room = Room::new(connections);
-        let logins = Semaphore::new(LOGINS);
+        let own = own(connections);
         Self(Arc::new(Shared {
-            login,
-            durable,
-            isolation,
-            pooled,
+            opener: Opener::new(login, kind),
             resets: AtomicBool::new(resets),
-            room,
-            own,
-            logins,
-            prepared: AtomicBool::new(false),
-            learnt: Mutex::default(),
+            lent: Slots::new(connections.saturating_sub(own).max(1)),
+            own: Slots::new(own),
+            long: Arc::new(Semaphore::new(own.saturating_sub(1).max(1))),
+            logins: Semaphore::new(LOGINS),
         }))
     }
 
     /// Returns a connection for a transaction, idle or new; waits while all are in use.
     pub(super) async fn lent(&self) -> Result<Connection, Failure> {
-        self.connection(Use::Lent, Some(&self.0.logins), None).await
+        self.connection(Use::Lent, None).await
     }
 
-    /// Returns a connection for idem's own statements.
+    /// Returns a connection for one of idem's own statements.
     pub(super) async fn own(&self) -> Result<Connection, Failure> {
-        let own = self.0.own.clone().acquire_owned().await.map_err(|closed| Failure::Lost(closed.into()))?;
-        self.connection(Use::Own, Some(&self.0.logins), Some(own)).await
+        self.connection(Use::Own, None).await
     }
 
-    /// As [`own`](Self::own), without waiting for other logins and statements: those of a server that hangs would delay
-    /// it.
+    /// Returns one for an own statement that may take long.
+    pub(super) async fn long(&self) -> Result<Connection, Failure> {
+        let long = self.0.long.clone().acquire_owned().await.map_err(closed)?;
+        self.connection(Use::Own, Some(long)).await
+    }
+
+    /// As [`own`](Self::own), without waiting for other logins and statements: those of a server that hangs would delay it. If
+    /// all are in use, it is one more.
     pub(super) async fn own_at_once(&self) -> Result<Connection, Failure> {
-        self.connection(Use::Own, None, None).await
+        let free = self.0.own.free.clone().try_acquire_owned().ok();
+        let idle = free.as_ref().and_then(|_| self.0.own.idle().pop());
+        let ready = match idle {
+            Some(ready) => ready,
+            None => self.0.open(Use::Own).await?,
+        };
+        Ok(Connection::new(ready, Use::Own, self.0.clone(), free.map(|free| (free, None))))
     }
 
-    async fn connection(
-        &self,
-        of: Use,
-        logins: Option<&Semaphore>,
-        own: Option<OwnedSemaphorePermit>,
-    ) -> Result<Connection, Failure> {
-        let (slot, idle) =
-            self.0.room.enter(of, logins.is_none()).await.map_err(|closed| Failure::Lost(closed.into()))?;
+    async fn connection(&self, of: Use, long: Option<OwnedSemaphorePermit>) -> Result<Connection, Failure> {
+        let slots = self.0.slots(of);
+        let free = slots.free.clone().acquire_owned().await.map_err(closed)?;
+        let idle = slots.idle().pop();
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: the future is large and seldom used, and would be part of every delivery's future.
-            None => Box::pin(self.0.log_in(of, logins, &slot)).await?,
+            None => Box::pin(self.0.log_in(of)).await?,
         };
-        Ok(Connection::new(ready, of, self.0.clone(), slot, own))
+        Ok(Connection::new(ready, of, self.0.clone(), Some((free, long))))
+    }
+}
+
+/// The semaphores are never closed.
+fn closed(error: AcquireError) -> Failure {
+    Failure::Lost(error.into())
+}
+
+impl Shared {
+    fn slots(&self, of: Use) -> &Slots {
+        match of {
+            Use::Lent => &self.lent,
+            Use::Own => &self.own,
+        }
+    }
+
+    /// Returns a new connection, or one that became idle while others were opened.
+    async fn log_in(&self, of: Use) -> Result<Ready, Failure> {
+        let turn = timeout(CONNECT, self.logins.acquire()).await.map_err(|late| Failure::Lost(late.into()))?;
+        let _turn = turn.map_err(closed)?;
+        let idle = self.slots(of).idle().pop();
+        match idle {
+            Some(ready) => Ok(ready),
+            None => self.open(of).await,
+        }
+    }
+
+    async fn open(&self, of: Use) -> Result<Ready, Failure> {
+        // An error of the callback for credentials says nothing about the idle connections, so they are kept.
+        let options = self.opener.options().await?;
+        let ready = timeout(CONNECT, self.opener.open(of, options)).await;
+        let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
+        if ready.is_err() {
+            self.empty();
+        }
+        ready
+    }
+
+    /// Makes a connection idle, and releases its slot.
+    pub(super) fn put_back(&self, of: Use, ready: Ready, slot: Slot) {
+        self.slots(of).idle().push(ready);
+        drop(slot);
+    }
+
+    /// Closes all idle connections.
+    pub(super) fn empty(&self) {
+        for slots in [&self.lent, &self.own] {
+            let closed = std::mem::take(&mut *slots.idle());
+            drop(closed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_connections_are_lent_and_one_of_idems_own_is_never_taken_by_a_long_statement() {
+        for (connections, few) in [(2, 1), (3, 1), (4, 2), (16, 2), (25, 3), (32, 4), (64, 8), (1000, 8)] {
+            assert_eq!(own(connections), few, "of {connections}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 use super::answer::Failure;
 use super::connection::Connection;
 use super::limits::OWN;
-use super::session::literal;
+use super::state::literal;
 
 /// Rolls back the transaction with this number if it is prepared. Returns whether it was.
 ///

@@ -54,7 +54,7 @@ impl Postgres {
         loop {
             let begun = Instant::now();
             // Given back between steps: where the store has few connections, the extension of leases waits for it.
-            let mut connection = self.pool().own().await?;
+            let mut connection = self.pool().long().await?;
             let step = self.prune_step(&mut connection).await?;
             connection.put_back();
             let Some(step) = step else { return Ok(Pruned { claims, elsewhere: claims == 0 }) };

@@ -10,7 +10,7 @@ use crate::store::{HandlerId, HandlerRows, History, NUMBERS, StoreError, number,
 
 use super::Postgres;
 use super::rows::{duration, ids, secs};
-use super::session::literal;
+use super::state::literal;
 use super::statement::quoted;
 
 pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<History>, StoreError> {

@@ -6,7 +6,6 @@ use crate::BoxError;
 use crate::store::{RollbackResult, StoreError};
 
 use super::answer::Failure;
-use super::clean::PREPARED;
 use super::connection::Answer;
 use super::limits::OWN;
 use super::prepared;
@@ -28,12 +27,12 @@ pub(super) async fn fate(mut txn: Txn) -> TxnEnd {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
-    let text = format!("SELECT {ours}, {PREPARED}; ROLLBACK; {status}");
+    let text = format!("SELECT {ours}; ROLLBACK; {status}");
     let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
         // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
         txn.connection.clear_failure();
-        let text = format!("ROLLBACK; SELECT true, {PREPARED}; {status}");
+        let text = format!("ROLLBACK; SELECT true; {status}");
         answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     }
     let Answer { finished, rows, failure } = answer;
@@ -41,18 +40,13 @@ pub(super) async fn fate(mut txn: Txn) -> TxnEnd {
     if let Some(failure) = failure.filter(|_| finished < 3) {
         return TxnEnd::Unknown(failure.into_error());
     }
-    // Other handlers of the batch may have failed because of it: from now on sessions are checked, at one round trip
-    // each.
-    if rows.first().and_then(|row| row.try_get(1).ok()) == Some(true) {
-        txn.connection.find_prepared();
-    }
     let ended = !rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
         // The session of a handler that ends transactions is in an unknown state: it is closed.
         Some("aborted") if ended => TxnEnd::Ended,
         Some("aborted") => {
-            txn.put_back(&rows).await;
+            txn.put_back(&rows);
             TxnEnd::Undone
         }
         Some("committed") => TxnEnd::Committed,
@@ -88,7 +82,7 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
     let text = format!("ROLLBACK{}", txn.cleaning());
     match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
         Ok(rows) => {
-            txn.put_back(&rows).await;
+            txn.put_back(&rows);
             Ok(RollbackResult::RolledBack)
         }
         // An error is an answer, too; the connection is closed, since its state is unexpected.

@@ -1,11 +1,15 @@
 //! A connection's session: its initial settings, and those that idem needs.
 
+use std::sync::Arc;
+
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
 use super::begin_sql::Isolation;
+use super::clean::RESET;
 use super::limits::{LOCK_WAIT, OWN, Use};
+use super::state::{MEANING, SessionState};
 
 /// The session before idem changed it, as determined by role, database and server.
 #[derive(Clone)]
@@ -27,11 +31,10 @@ pub(super) struct Session {
     pub(super) read_only: bool,
     /// The process id of the backend.
     pub(super) process: i32,
-    /// The role whose privileges the session has, and the role that logged in.
+    /// The role whose privileges the session has.
     role: String,
-    user: String,
-    /// A condition that holds while the settings that determine the meaning of statements are unchanged since login.
-    same: String,
+    /// It, and what determines the meaning of statements.
+    state: Arc<SessionState>,
     /// Whether the server can watch its connection while a statement runs. Not every operating system supports this
     /// (PostgreSQL manual, 20.3.2); the statement timeout applies anyway.
     watches: bool,
@@ -44,15 +47,16 @@ const WATCH: &str = "client_connection_check_interval";
 pub(super) const STARTED: &str = "idem.started";
 
 /// Properties that the first connection has found out, for the start of later ones.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Learnt {
     synchronous_commit: &'static str,
     watches: bool,
+    state: Arc<SessionState>,
 }
 
 /// The settings with which a session starts. They are committed before its first transaction, so no ROLLBACK undoes
 /// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback.
-pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<Learnt>) -> PgConnectOptions {
+pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<&Learnt>) -> PgConnectOptions {
     // A write after a handler has ended its transaction would be committed by itself, and again when the other messages
     // of its batch run again. So nothing can be written outside a transaction that idem began as READ WRITE.
     let read_only = if of == Use::Lent { "on" } else { "off" };
@@ -69,34 +73,8 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
     if durable { target.options([("synchronous_commit", learnt.synchronous_commit)]) } else { target }
 }
 
-/// The settings that determine whose rows a statement finds, and how it interprets them.
-pub(super) const MEANING: [&str; 7] = [
-    "search_path",
-    "row_security",
-    "session_replication_role",
-    "TimeZone",
-    "DateStyle",
-    "IntervalStyle",
-    "client_encoding",
-];
-
-/// A temporary table hides a table of the same name, and keeps the rows of an earlier handler. A session that never had
-/// a temporary table is not checked further.
-const NO_TEMPORARY_TABLES: &str = "(pg_catalog.pg_my_temp_schema() = 0 OR NOT EXISTS (
-    SELECT FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema()))";
-
-/// Quotes a text as an SQL constant, whatever it contains and however backslashes are read.
-pub(super) fn literal(text: &str) -> String {
-    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-/// Writes bytes as an SQL constant, however backslashes are read (`standard_conforming_strings`).
-pub(super) fn bytes(bytes: &[u8]) -> String {
-    format!("E'\\\\x{}'::bytea", hex::encode(bytes))
-}
-
 impl Session {
-    /// Reads a session. `resets` says whether each message ends with RESET ALL in it: then only what that leaves counts. A pooler
+    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::clean) in it: then only what that leaves counts. A pooler
     /// in session mode, or a trigger at the login, may have made other settings, which the first message would take away. Its
     /// limits count nevertheless, since each transaction sets them anew.
     pub(super) async fn of(conn: &mut PgConnection, resets: bool) -> Result<Self, Failure> {
@@ -105,7 +83,9 @@ impl Session {
         let mut asked = "SELECT current_setting('lock_timeout'),
                     (1000 * extract(epoch FROM current_setting('statement_timeout')::interval))::bigint;"
             .to_owned();
-        asked += if resets { "RESET ALL;" } else { "" };
+        if resets {
+            asked.extend([RESET, ";"]);
+        }
         asked += "SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
                     current_user::text, session_user::text, pg_catalog.pg_backend_pid(), current_setting('lock_timeout')";
@@ -117,16 +97,9 @@ impl Session {
         let rows = conn.fetch_all(asked).await?;
         let [limits, row] = rows.as_slice() else { return Err(Failure::Lost("the login is not answered".into())) };
         let lock_timeout: String = limits.try_get(0)?;
-        let (role, user): (String, String) = (row.try_get(3)?, row.try_get(4)?);
-        let mut same = format!(
-            "current_user = {} AND session_user = {} AND {NO_TEMPORARY_TABLES}",
-            literal(&role),
-            literal(&user)
-        );
-        for (place, name) in MEANING.iter().enumerate() {
-            let value: String = row.try_get(7 + place)?;
-            same += &format!(" AND pg_catalog.current_setting('{name}') = {}", literal(&value));
-        }
+        let (read_only, role): (bool, String) = (row.try_get(2)?, row.try_get(3)?);
+        let values = (7..7 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
+        let state = SessionState::new(row.try_get(4)?, &role, read_only, values);
         Ok(Self {
             version: row.try_get(0)?,
             keeps_lock_timeout: row.try_get::<String, _>(6)? == lock_timeout,
@@ -134,17 +107,20 @@ impl Session {
             statement_timeout: u64::try_from(limits.try_get::<i64, _>(1)?).unwrap_or(0),
             synchronous_commit: row.try_get(1)?,
             isolation: Isolation::of(row.try_get(7 + MEANING.len())?),
-            read_only: row.try_get(2)?,
+            read_only,
             process: row.try_get(5)?,
             role,
-            user,
-            same,
+            state: Arc::new(state),
             watches: false,
         })
     }
 
-    /// Finds out what the server supports.
+    /// Finds out what the server supports. A later login may get a pooler's session in which a handler has left something: the
+    /// first one of its user tells what it should be.
     pub(super) async fn learn(&mut self, conn: &mut PgConnection, learnt: Option<Learnt>) -> Result<Learnt, Failure> {
+        if let Some(first) = learnt.as_ref().filter(|learnt| learnt.state.user == self.state.user) {
+            self.state = first.state.clone();
+        }
         self.watches = match learnt {
             Some(learnt) => learnt.watches,
             None if self.version >= 140_000 => {
@@ -158,7 +134,7 @@ impl Session {
             }
             None => false,
         };
-        Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches })
+        Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches, state: self.state.clone() })
     }
 
     /// Applies idem's settings to the session.
@@ -168,8 +144,8 @@ impl Session {
             Use::Lent => format!(
                 "{}; {}; {}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
-                super::begin_sql::prepare(),
-                self.clean()
+                super::begin_sql::PREPARE,
+                super::clean::PREPARE
             ),
             Use::Own => self.own(durable),
         };
@@ -192,18 +168,6 @@ impl Session {
         settings
     }
 
-    /// Prepares the statement that releases a handler's locks and checks for state that the statements before it leave:
-    /// another role, temporary tables. If a handler has removed all prepared statements, it fails, and the connection is
-    /// closed.
-    fn clean(&self) -> String {
-        format!(
-            "PREPARE idem_clean AS SELECT pg_catalog.pg_advisory_unlock_all()::text = ''
-                AND current_user = {} AND session_user = {} AND pg_catalog.pg_my_temp_schema() = 0",
-            literal(&self.role),
-            literal(&self.user)
-        )
-    }
-
     /// Returns the role whose privileges the session has.
     pub(super) fn role(&self) -> &str {
         &self.role
@@ -211,14 +175,20 @@ impl Session {
 
     /// Returns the condition of [`MEANING`].
     pub(super) fn same(&self) -> &str {
-        &self.same
+        &self.state.same
     }
 
     /// Returns the statements that begin a transaction in a pooler's session, besides its limits. sqlx names the
     /// statements that a handler prepares; a statement that an earlier transaction left in the session would conflict
     /// with one of the same name.
     pub(super) fn pooled(&self) -> String {
-        if self.watches { format!(" DEALLOCATE ALL; SET LOCAL {WATCH} = '1s';") } else { " DEALLOCATE ALL;".to_owned() }
+        let watch = if self.watches { format!(" SET LOCAL {WATCH} = '1s';") } else { String::new() };
+        format!(" DEALLOCATE ALL;{watch}{}", self.state.local)
+    }
+
+    /// Returns the statement that sets in a pooler's session what RESET ALL has taken from it.
+    pub(super) fn lasting(&self) -> &str {
+        &self.state.lasting
     }
 
     /// The level for idem's transactions: the session's own level if that is stronger than idem needs.

@@ -116,7 +116,7 @@ impl Staged {
         // Writing to a string cannot fail.
         let _ = write!(text, "EXECUTE idem_stage({outbox}, {lane}, '{id}'");
         for bytes in row.bytes() {
-            let _ = write!(text, ", {}", super::session::bytes(bytes));
+            let _ = write!(text, ", {}", super::state::bytes(bytes));
         }
         text.push(')');
         text

@@ -1,82 +1,89 @@
-//! The role and the settings of a pooler's session.
+//! The role and the settings that determine what a statement means, as the store found them when it logged in.
 
-use sqlx::Row as _;
-use sqlx::postgres::PgRow;
+/// The settings that determine whose rows a statement finds, and how it interprets them.
+pub(super) const MEANING: [&str; 7] = [
+    "search_path",
+    "row_security",
+    "session_replication_role",
+    "TimeZone",
+    "DateStyle",
+    "IntervalStyle",
+    "client_encoding",
+];
 
-use super::session::{MEANING, literal};
+/// A temporary table hides a table of the same name, and keeps the rows of an earlier handler. A session that never had
+/// a temporary table is not checked further.
+const NO_TEMPORARY_TABLES: &str = "(pg_catalog.pg_my_temp_schema() = 0 OR NOT EXISTS (
+    SELECT FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema()))";
 
-/// The role and the settings that a pooler's session had when a transaction began in it.
+/// The role and the settings of a session at its login.
 ///
-/// What a handler sets (`SET ROLE`, `SET SESSION AUTHORIZATION`, `SET search_path`) outlives its commit, and the pooler
-/// lends the session to the next transaction of any client. idem does not reset it, because the pooler may have set
-/// something itself (`connect_query`), but leaves the session with the role and the settings in which it found it.
+/// What a handler sets (`SET ROLE`, `SET search_path`) outlives its commit, and a pooler lends the session to the next
+/// transaction of any client. So each of idem's transactions sets these for itself.
 pub(super) struct SessionState {
-    /// The process id of the backend.
-    process: i32,
-    /// The role that was set, or `none`.
-    role: String,
     /// The user of the session.
-    user: String,
-    /// The settings, with their values.
-    settings: Vec<(&'static str, String)>,
+    pub(super) user: String,
+    /// A condition that holds while they are unchanged.
+    pub(super) same: String,
+    /// The statement by which a transaction sets them for itself.
+    pub(super) local: String,
+    /// The statement by which a session gets them.
+    pub(super) lasting: String,
 }
 
-/// The setting that keeps a handler from writing behind the end of its transaction.
-const READ_ONLY: &str = "default_transaction_read_only";
-
-/// The names of the settings.
-fn names() -> impl Iterator<Item = &'static str> {
-    [READ_ONLY].into_iter().chain(MEANING)
+impl SessionState {
+    /// Takes the values of [`MEANING`] in this order.
+    pub(super) fn new(user: String, role: &str, read_only: bool, values: Vec<String>) -> Self {
+        let named: Vec<_> = MEANING.into_iter().zip(values).collect();
+        let mut same =
+            format!("current_user = {} AND session_user = {} AND {NO_TEMPORARY_TABLES}", literal(role), literal(&user));
+        for (name, value) in &named {
+            same += &format!(" AND pg_catalog.current_setting('{name}') = {}", literal(value));
+        }
+        // In this order: setting the user resets the role, and the role decides what may be set.
+        let first = [
+            ("session_authorization", user.clone()),
+            ("role", if role == user { "none" } else { role }.to_owned()),
+            ("default_transaction_read_only", if read_only { "on" } else { "off" }.to_owned()),
+        ];
+        let all: Vec<_> = first.into_iter().chain(named).collect();
+        Self { local: set(&all, true), lasting: set(&all, false), user, same }
+    }
 }
 
-/// Returns the statement that reads them, which follows BEGIN in the same string.
-pub(super) fn found() -> String {
-    let settings: String = names().map(|name| format!(", pg_catalog.current_setting('{name}')")).collect();
-    format!(
-        " SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('role'), \
-         pg_catalog.current_setting('session_authorization'){settings};"
-    )
+/// Returns a statement without a row that sets those that differ. The setting that needs a privilege is left as it is if the
+/// role lacks that: then a function with the rights of another role has set it.
+fn set(all: &[(&str, String)], local: bool) -> String {
+    let one = |(name, value): &(&str, String)| {
+        let value = expression(value);
+        let may = match *name {
+            "session_replication_role" => " AND pg_catalog.has_parameter_privilege('session_replication_role', 'SET')",
+            _ => "",
+        };
+        format!(
+            "CASE WHEN pg_catalog.current_setting('{name}') <> {value}{may}
+                 THEN pg_catalog.set_config('{name}', {value}, {local}) END"
+        )
+    };
+    let all: Vec<_> = all.iter().map(one).collect();
+    format!(" SELECT WHERE pg_catalog.concat({}) IS NULL;", all.join(", "))
 }
 
-/// Returns a text as an SQL expression. Guard, COMMIT and these statements are one string, which the server reads in the
-/// `client_encoding` that the handler has left. So a text that is not ASCII is written as bytes.
+/// Quotes a text as an SQL constant, whatever it contains and however backslashes are read.
+pub(super) fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// Writes bytes as an SQL constant, however backslashes are read (`standard_conforming_strings`).
+pub(super) fn bytes(bytes: &[u8]) -> String {
+    format!("E'\\\\x{}'::bytea", hex::encode(bytes))
+}
+
+/// Returns a text as an SQL expression. The server reads a statement in the `client_encoding` that a handler has left, so a
+/// text that is not ASCII is written as bytes.
 fn expression(text: &str) -> String {
     match text.is_ascii() {
         true => literal(text),
         false => format!("pg_catalog.convert_from(pg_catalog.decode('{}', 'hex'), 'UTF8')", hex::encode(text)),
-    }
-}
-
-impl SessionState {
-    /// Decodes the answer to [`found`].
-    pub(super) fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
-        let mut settings = Vec::new();
-        for (place, name) in names().enumerate() {
-            let value: String = row.try_get(3 + place)?;
-            settings.push((name, value));
-        }
-        Ok(Self { process: row.try_get(0)?, role: row.try_get(1)?, user: row.try_get(2)?, settings })
-    }
-
-    /// Returns the statements that set the role and the settings again where they are others. After the transaction, what
-    /// was set only for the transaction is over; a rollback has undone the rest. If the handler has ended the transaction,
-    /// the pooler may have lent another session since, and that one is left alone.
-    ///
-    /// An error in one of them would undo all of it. So the setting that needs a privilege is left as it is if the role
-    /// lacks that: then a function with the rights of another role has set it.
-    pub(super) fn restore(&self) -> String {
-        let (role, user, process) = (expression(&self.role), expression(&self.user), self.process);
-        let settings = self.settings.iter().map(|(name, value)| format!("('{name}', {})", expression(value)));
-        let settings = settings.collect::<Vec<_>>().join(", ");
-        // In this order, because setting the user resets the role, and the role decides what may be set.
-        format!(
-            "; SELECT pg_catalog.set_config('session_authorization', {user}, false), \
-             pg_catalog.set_config('role', {role}, false) \
-             WHERE pg_catalog.pg_backend_pid() = {process} \
-             AND (pg_catalog.current_setting('session_authorization') <> {user} OR pg_catalog.current_setting('role') <> {role}); \
-             SELECT pg_catalog.set_config(name, value, false) FROM (VALUES {settings}) AS found (name, value) \
-             WHERE pg_catalog.pg_backend_pid() = {process} AND pg_catalog.current_setting(name) <> value \
-             AND (name <> 'session_replication_role' OR pg_catalog.has_parameter_privilege(name, 'SET'))"
-        )
     }
 }

@@ -13,7 +13,7 @@ use super::check::{Failed, reject_or_warn};
 use super::connection::Connection;
 use super::cure::{CURE, grants, place};
 use super::limits::OWN;
-use super::session::literal;
+use super::state::literal;
 use super::trigger;
 
 /// The tables of this database only: the mark of a batch, which the trigger reads, and the place of the walk of prune.

@@ -19,13 +19,6 @@ impl Transactions for Postgres {
     }
 
     fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
-        if self.0.connections < 2 {
-            return Err(Error::Config(
-                "a worker needs at least 2 connections, one for its handlers and one for its own statements, and the store has \
-                 1: give the store `.connections(2)` or more"
-                    .to_owned(),
-            ));
-        }
         Ok(self.0.shares.add(connections))
     }
 

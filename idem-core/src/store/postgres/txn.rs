@@ -1,7 +1,5 @@
 //! Transactions: begin, guard and commit, roll back.
 
-use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
@@ -13,12 +11,11 @@ use crate::store::{HandlerId, StoreError, Ticket, TxnState};
 
 use super::answer::{About, Failure};
 use super::begin;
-use super::clean::{CLEAN, DEALLOCATE, RESET, UNDO};
+use super::clean::{CLEAN, RESET};
 use super::connection::Connection;
 use super::guard::check;
 use super::limits::OWN;
 use super::pool::Pool;
-use super::state::SessionState;
 use super::writes::Writes;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
@@ -28,8 +25,6 @@ pub struct Txn {
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
-    // The run of the server, if it has no claim.
-    run: Option<Arc<str>>,
     // Whether the database refuses a COMMIT by anyone but idem.
     pub(super) batch: bool,
     // How long one of idem's own statements waits for a lock, in milliseconds.
@@ -46,8 +41,6 @@ pub struct Txn {
     pub(super) outdated: bool,
     // The messages that COMMIT writes.
     pub(super) writes: Writes,
-    // The role and the settings that a pooler's session had at its beginning.
-    state: Option<SessionState>,
 }
 
 impl std::fmt::Debug for Txn {
@@ -61,10 +54,8 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
     let mut connection = pool.lent().await?;
     let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
     // On any failure the connection is dropped: a transaction may be open in it.
-    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    let mut txn = Txn::of(connection, handler_timeout);
-    txn.find_state(&mut begun)?;
-    Ok(txn)
+    connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    Ok(Txn::of(connection, handler_timeout))
 }
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
@@ -86,8 +77,8 @@ pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError>
     if resets {
         // RESET ALL removes the limits of this transaction as well.
         text += &format!(
-            "; {RESET}{}; {}",
-            txn.state.as_ref().map(SessionState::restore).unwrap_or_default(),
+            "; {RESET};{} {}",
+            if txn.connection.is_pooled() { txn.connection.session().lasting() } else { "" },
             begin::limits(
                 txn.connection.session(),
                 txn.connection.kind(),
@@ -119,7 +110,6 @@ impl Txn {
             connection,
             xid: None,
             claim: None,
-            run: None,
             batch: false,
             lock_wait,
             handler_timeout,
@@ -128,7 +118,6 @@ impl Txn {
             shared: false,
             outdated: false,
             writes: Writes::default(),
-            state: None,
         }
     }
 
@@ -168,8 +157,8 @@ impl Txn {
     pub(super) async fn begin_again(&mut self) -> Result<(), StoreError> {
         let begin = begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout);
         let again = format!("ROLLBACK; {begin}");
-        let mut begun = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
-        self.find_state(&mut begun)
+        self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+        Ok(())
     }
 
     /// Runs several of idem's own statements in one string, for the messages of this transaction.
@@ -201,12 +190,6 @@ impl Txn {
         self.claim = claim;
     }
 
-    /// Records the transaction id of a transaction that has no claim, and the run of the server, if it is known.
-    pub(super) fn guard_unclaimed(&mut self, xid: String, run: Option<Arc<str>>) {
-        self.guard(xid, None);
-        self.run = run;
-    }
-
     /// Records that one of the claims carries the transaction id, so that COMMIT needs permission.
     pub(super) fn guard_batch(&mut self) {
         self.batch = true;
@@ -215,7 +198,7 @@ impl Txn {
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
-        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session, run: self.run.clone() })
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim.clone(), session })
     }
 
     /// The connection, for a handler.
@@ -225,48 +208,22 @@ impl Txn {
         self.connection.raw()
     }
 
-    /// Takes the row of a pooler's session from the answer to BEGIN.
-    pub(super) fn find_state(&mut self, begun: &mut Vec<PgRow>) -> Result<(), StoreError> {
-        if self.connection.is_pooled() && !begun.is_empty() {
-            self.state = Some(SessionState::of(&begun.remove(0))?);
-        }
-        Ok(())
-    }
-
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
-    /// handler does not reach the next message. A pooler lends the session to this string as a whole, in which only the
-    /// role and some settings are restored: what else there is may be the pooler's, or another client's.
-    pub(super) fn cleaning(&self) -> Cow<'static, str> {
-        match &self.state {
-            _ if !self.lent => "".into(),
-            Some(state) => state.restore().into(),
-            None if self.is_cleaned() => CLEAN.into(),
-            None => "".into(),
-        }
+    /// handler does not reach the next message. A pooler's session stays as it is: it may belong to another client by then.
+    pub(super) fn cleaning(&self) -> &'static str {
+        if self.is_cleaned() { CLEAN } else { "" }
     }
 
     fn is_cleaned(&self) -> bool {
         self.lent && !self.connection.is_pooled()
     }
 
-    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). If anything is left that has to
-    /// be undone by name, this costs one more round trip. An outdated session is closed.
-    pub(super) async fn put_back(mut self, answer: &[PgRow]) {
-        if self.outdated {
-            return;
+    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). An outdated session is closed, and
+    /// so is one that is not clean.
+    pub(super) fn put_back(self, answer: &[PgRow]) {
+        let clean = !self.is_cleaned() || answer.last().and_then(|row| row.try_get(0).ok()) == Some(true);
+        if clean && !self.outdated {
+            self.connection.put_back();
         }
-        if self.is_cleaned() {
-            let undo = match answer.last().and_then(|row| row.try_get(0).ok()) {
-                Some(true) => None,
-                Some(false) => Some(UNDO),
-                None => return,
-            };
-            let deallocate = self.connection.finds_prepared().then_some(DEALLOCATE);
-            let text = [undo, deallocate].into_iter().flatten().collect::<Vec<_>>().join("; ");
-            if !text.is_empty() && self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await.is_err() {
-                return;
-            }
-        }
-        self.connection.put_back();
     }
 }

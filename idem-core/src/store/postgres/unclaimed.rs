@@ -1,6 +1,5 @@
 //! Transactions in which messages run without claims.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row as _};
@@ -17,13 +16,10 @@ use super::txn::{Txn, not_answered};
 pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let mut connection = pool.lent().await?;
     let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
-    let mut begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    let begun = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     let mut txn = Txn::of(connection, handler_timeout);
-    txn.find_state(&mut begun)?;
     let begun = begun.last().ok_or_else(not_answered)?;
-    // Not that of the login: after a reset of the statistics, each later commit of this connection would be unknown.
-    let run: Option<Arc<str>> = begun.try_get::<Option<String>, _>(1)?.map(Arc::from);
-    txn.guard_unclaimed(begun.try_get(0)?, run);
+    txn.guard(begun.try_get(0)?, None);
     Ok(txn)
 }
 
@@ -37,8 +33,7 @@ pub(super) async fn guard(statements: &Statements, txn: &mut Txn) -> Result<(), 
     let rows = txn.ask_text(statements.mark_batch.with(&[lock_timeout])).await?;
     let row = rows.last().ok_or_else(not_answered)?;
     if txn.xid.is_none() {
-        let run: Option<Arc<str>> = row.try_get::<Option<String>, _>(2)?.map(Arc::from);
-        txn.guard_unclaimed(row.try_get(0)?, run);
+        txn.guard(row.try_get(0)?, None);
     }
     txn.guard_batch();
     Ok(())

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem::store::{ClaimState, Claims, Fate, HasConnection, Identity, Transactions};
-use idem::{Fingerprint, Key, Outcome, Postgres};
+use idem::store::{ClaimState, Claims, Fate, Identity, Transactions};
+use idem::{Fingerprint, Key, Outcome};
 use idem_faults::{Act, Order, World, variable};
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -78,57 +78,4 @@ async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter(
         assert_eq!(fate, Fate::RolledBack, "{ticket:?} is {status:?}");
     }
     assert!(given_again > 0, "no number was given again");
-}
-
-/// Without a claim, the run of the server decides what the number of a transaction proves. It is the run in which the
-/// transaction began, although the statistics were reset after the login of its connection. A crash of one process of the
-/// server begins another run: the server goes on, and knows the number, but may have given it to two transactions.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crash_of_one_process_of_a_server_begins_another_run_and_an_earlier_reset_does_not() {
-    if variable("DATABASE_URL").is_none() {
-        return;
-    }
-    let server = idem_services::Postgres::start().unwrap();
-    if server.pid().is_none() {
-        assert!(std::env::var_os("CI").is_none(), "the server runs in a container, and this is CI");
-        eprintln!("skipped: the server runs in a container, so none of its processes can be killed");
-        return;
-    }
-    let world = World::at(server.url()).await;
-    let store = world.store().await;
-    let timeout = Duration::from_secs(30);
-    store.rollback(store.begin_guarded(timeout).await.unwrap()).await.unwrap();
-    let mut victim = PgConnection::connect(server.url()).await.unwrap();
-    let mut witness = PgConnection::connect(server.url()).await.unwrap();
-    victim.execute("SELECT pg_stat_reset_shared('bgwriter')").await.unwrap();
-
-    let mut txn = store.begin_guarded(timeout).await.unwrap();
-    let ticket = store.ticket(&txn).unwrap();
-    let handler = <Postgres as HasConnection<PgConnection>>::connection(&mut txn);
-    // A commit that has written something is flushed to the log.
-    handler.execute(world.stage.sql("INSERT INTO {schema}.business VALUES (1)")).await.unwrap();
-    handler.execute("COMMIT").await.unwrap();
-    drop(txn);
-    assert_eq!(store.fate(&ticket).await.unwrap(), Fate::Committed);
-
-    let started = "SELECT pg_postmaster_start_time()::text";
-    let before: String = sqlx::query_scalar(started).fetch_one(&mut witness).await.unwrap();
-    let process: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut victim).await.unwrap();
-    let killed = std::process::Command::new("kill").args(["-KILL", &process.to_string()]).status().unwrap();
-    assert!(killed.success());
-    // The server ends all other processes before it recovers.
-    while witness.execute("SELECT 1").await.is_ok() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let fate = loop {
-        if let Ok(fate) = store.fate(&ticket).await {
-            break fate;
-        }
-    };
-    let mut other = PgConnection::connect(server.url()).await.unwrap();
-    let after: String = sqlx::query_scalar(started).fetch_one(&mut other).await.unwrap();
-    let status = sqlx::query_scalar("SELECT pg_xact_status($1::xid8)").bind(&ticket.number);
-    let status: Option<String> = status.fetch_one(&mut other).await.unwrap();
-    assert_eq!((before, status.as_deref()), (after, Some("committed")));
-    assert_eq!(fate, Fate::RolledBack);
 }

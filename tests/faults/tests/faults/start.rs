@@ -59,10 +59,9 @@ async fn a_worker_whose_broker_is_away_at_the_start_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_for_which_the_pool_is_too_small_names_the_cure() {
+async fn a_store_that_has_no_connection_for_its_own_statements_names_the_cure() {
     let Some(world) = World::new().await else { return };
-    let store = world.options().connections(1).connect().await.unwrap();
-    let error = world.start(&store, world.broker.queue("orders"), |worker| worker).end().await.unwrap_err();
+    let error = world.options().connections(1).connect().await.unwrap_err();
     let text = texts(&error);
     assert!(matches!(error, Error::Config(_)) && text.contains(".connections(2)"), "{text}");
     world.end().await;
