@@ -243,7 +243,7 @@ async fn a_claim_is_found_again_however_the_database_reads_and_writes_bytes() {
         fingerprint: Fingerprint::of(odd.as_slice()),
     };
     for (setting, value) in [("standard_conforming_strings", "off"), ("bytea_output", "escape")] {
-        let store = Postgres::options(&world.url_with(setting, value)).schema(&world.schema).connect().await.unwrap();
+        let store = Postgres::options(world.url_with(setting, value)).schema(&world.schema).connect().await.unwrap();
         store.ping().await.unwrap();
         let (txn, claimed) = store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await.unwrap();
         assert!(claimed.is_new(), "{setting}: {claimed:?}");
