@@ -73,6 +73,8 @@ macro_rules! pipeline_suite {
             the_messages_of_a_failing_batch_run_one_after_another
             // options of one handler
             in_a_batch_each_handler_has_its_own_timeout
+            // unrecorded
+            a_failure_that_is_not_recorded_yet_runs_in_no_batch
             // refusals
             a_refused_message_of_a_batch_costs_no_lane
             a_claim_without_an_answer_costs_no_lane

@@ -34,8 +34,7 @@ impl<S: Store> Pipeline<S> {
         let work = pin!(async {
             match verdict {
                 Verdict::Single if !row.identity.has_key() => self.readmit(row, running).await,
-                // A row has a claim, so it is never `Committed`.
-                Verdict::Single | Verdict::Committed => self.rerun(row, running).await,
+                Verdict::Single => self.rerun(row, running).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));

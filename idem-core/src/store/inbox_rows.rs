@@ -65,7 +65,7 @@ pub trait InboxRows: Transactions {
     fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Does [`start`](Self::start) for several rows, in one statement if the database supports it; the results are in
-    /// the order given.
+    /// the order given. As after [`claim_many`](super::Claims::claim_many), the store has to refuse every COMMIT of a handler.
     fn start_many(
         &self,
         txn: &mut Self::Txn,

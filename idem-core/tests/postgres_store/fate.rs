@@ -51,21 +51,6 @@ async fn a_number_without_a_claim_is_known_in_one_run_of_the_server() {
     world.end().await;
 }
 
-/// So is that of a transaction of several messages without claims, if nothing refuses the COMMIT of a handler.
-#[tokio::test]
-async fn a_number_of_a_batch_without_claims_is_known_in_one_run_of_the_server() {
-    let Some(mut world) = world().await else { return };
-    world.other.execute("ALTER TABLE processed_messages DISABLE TRIGGER refuse_commit").await.unwrap();
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.guard(&mut txn).await.unwrap();
-    let ticket = world.store.ticket(&txn).unwrap();
-    assert!(ticket.claim.is_none() && ticket.run.is_some());
-    raw(&mut txn, "COMMIT").await;
-    drop(txn);
-    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Committed);
-    world.end().await;
-}
-
 /// As after a crash of the server, which gives numbers again.
 #[tokio::test]
 async fn a_number_without_a_claim_proves_nothing_in_another_run_of_the_server() {

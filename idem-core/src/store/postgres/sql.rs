@@ -41,7 +41,6 @@ statements! {
     claim_uncontended = many_sql::claim_uncontended(),
     claim_contended = many_sql::claim_contended(),
     mark = many_sql::MARK,
-    mark_batch = claims_sql::mark_batch(),
     existing_claims = many_sql::existing_claim(),
     known = many_sql::unlocked_claims(),
     start_many = many_sql::START,
