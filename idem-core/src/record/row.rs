@@ -18,6 +18,12 @@ impl<S: Store> Pipeline<S> {
     /// Schedules a message whose first run has failed, or makes it dead. The failure of a copy is not recorded: then only the
     /// log has it. That of a conflict is recorded only if its handler ran COMMIT, in the row of the conflict.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
+        if let Some(left_by) = &charge.left_by
+            && !self.routes.is_unclaimed(identity.handler)
+        {
+            let recorded = self.record_early_commit(delivery, identity, charge, left_by).await;
+            return recorded.map_or_else(Progress::Refused, Progress::Done);
+        }
         let step = self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await;
         let is_kept = |outcome: &Outcome| *outcome != Outcome::Duplicate && charge.next == Err(Reason::Committed);
         if let Progress::Done(outcome @ (Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict })) = &step
