@@ -46,13 +46,12 @@ impl<S: Store> Pipeline<S> {
             // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
             // blame is found out when it runs alone.
             RunResult::CommittedEarly(ticket) => {
-                if ticket.claim.is_some() {
-                    tracing::error!(
-                        transaction = ticket.number,
-                        "a handler ran COMMIT in a batch, and the database has not refused it, so messages of the batch count as \
-                         processed although their handlers have not run: restart the worker, which checks the database"
-                    );
-                }
+                tracing::error!(
+                    transaction = ticket.number,
+                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
+                     others count as processed although their handlers may not have run, which happens only if the trigger \
+                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
+                );
                 TransactionResult::Split
             }
             RunResult::Broke(fault) => {
