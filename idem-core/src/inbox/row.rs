@@ -155,7 +155,7 @@ impl<S: Store> Pipeline<S> {
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         drop(held);
         let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
-        let mut classified = self.classify_in(&mut txn, &row.delivery, identity, claimed, None).await?;
+        let mut classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
         match &mut classified {
             Classified::New => {

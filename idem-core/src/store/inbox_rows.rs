@@ -30,14 +30,6 @@ pub trait InboxRows: Transactions {
         }
     }
 
-    /// Sets the error of a row, for one that its [`insert`](Self::insert) may have found in the inbox.
-    fn set_error(
-        &self,
-        txn: &mut Self::Txn,
-        id: i64,
-        error: &str,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
-
     /// Counts a delivery of a dead row, if there is one. A scheduled row is not changed.
     fn count_duplicate(
         &self,

@@ -48,7 +48,6 @@ statements! {
     count_duplicates = many_sql::COUNT_DUPLICATES,
     remove = inbox_sql::REMOVE,
     insert = inbox_sql::INSERT,
-    set_error = inbox_sql::SET_ERROR,
     count_duplicate = inbox_sql::COUNT_DUPLICATE,
     poll_due = inbox_sql::poll_due(),
     take_ordinary = inbox_sql::take(inbox_sql::ORDINARY, 1),
