@@ -97,10 +97,6 @@ impl InboxRows for Nothing {
         Ok(0)
     }
 
-    async fn set_error(&self, _: &mut Nowhere, _: i64, _: &str) -> Answer<()> {
-        Ok(())
-    }
-
     async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
         Ok(())
     }

@@ -8,8 +8,6 @@ mod ended;
 mod outdated;
 #[path = "postgres/tenants.rs"]
 mod tenants;
-#[path = "postgres/unguarded.rs"]
-mod unguarded;
 #[path = "worlds/postgres.rs"]
 mod world;
 

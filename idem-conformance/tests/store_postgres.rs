@@ -3,8 +3,6 @@
 
 #[path = "postgres/isolation.rs"]
 mod isolation;
-#[path = "postgres/trigger.rs"]
-mod trigger;
 #[path = "worlds/postgres.rs"]
 mod world;
 

@@ -73,6 +73,8 @@ macro_rules! pipeline_suite {
             the_messages_of_a_failing_batch_run_one_after_another
             // options of one handler
             in_a_batch_each_handler_has_its_own_timeout
+            // unrecorded
+            a_failure_that_is_not_recorded_yet_runs_in_no_batch
             // refusals
             a_refused_message_of_a_batch_costs_no_lane
             a_claim_without_an_answer_costs_no_lane
@@ -209,7 +211,6 @@ macro_rules! pipeline_suite {
             a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing
             a_worker_ends_when_its_handler_has_got_another_number
             // natural handlers
-            a_natural_commit_is_told_in_a_conflict_that_a_copy_has_left
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim

@@ -84,36 +84,6 @@ pub async fn another_payload_under_a_natural_key_is_no_conflict<W: World>(world:
     assert_eq!(line.run(2).await, ["processed", outcome]);
 }
 
-/// Its writes may stand, and whoever replays it under another key has to know that.
-pub async fn a_natural_commit_under_the_key_of_another_message_is_told_in_its_conflict<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish_natural(Order::new("a", &[Act::Permanent]));
-    line.run(1).await;
-    line.publish_natural(Order::new("a", &[Act::Permanent, Act::Commit]));
-    assert_eq!(line.run(2).await, ["dead: permanent", "dead: conflict"]);
-    let rows = line.dead().await;
-    let error = &rows.iter().find(|row| row.reason == Some(Reason::Conflict)).unwrap().error;
-    assert!(error.contains("already claimed"), "{error}");
-    // One that is stored first does not run.
-    assert_eq!(error.contains("the handler ran COMMIT"), !line.world.inbox(), "{error}");
-}
-
-/// An operator who runs it under another key has to know that its effects may stand.
-pub async fn a_natural_commit_is_told_in_a_conflict_that_a_copy_has_left<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish_natural(Order::new("a", &[Act::Permanent]));
-    line.run(1).await;
-    for (outcomes, runs_commit) in [(2, false), (3, true)] {
-        line.publish_natural(Order::new("a", &[Act::Permanent, Act::Permanent, Act::Commit]));
-        assert_eq!(line.run(outcomes).await.last().unwrap(), "dead: conflict");
-        let rows = line.dead().await;
-        let conflict = rows.iter().find(|row| row.reason == Some(Reason::Conflict)).unwrap();
-        assert_eq!((rows.len(), conflict.deliveries), (2, outcomes as u64 - 1));
-        let (error, told) = (&conflict.error, conflict.error.contains("the handler ran COMMIT"));
-        assert!(error.contains("already claimed") && told == runs_commit, "{error}");
-    }
-}
-
 /// The ids of what a batch stages are random, so that a copy would publish others.
 pub async fn a_natural_batch_handler_that_stages_refuses_the_start<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -13,7 +13,6 @@ macro_rules! __natural_cases_in_every_mode {
             a_natural_message_that_fails_runs_from_the_inbox
             a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted
             another_payload_under_a_natural_key_is_no_conflict
-            a_natural_commit_under_the_key_of_another_message_is_told_in_its_conflict
             a_natural_message_is_never_too_old
             a_natural_batch_handler_that_stages_refuses_the_start
             whether_a_natural_handler_has_run_before_is_reported_to_the_source

@@ -149,6 +149,28 @@ pub async fn a_dead_letter_is_written_although_the_claim_of_its_handler_is_gone<
     line.one_dead().await;
 }
 
+/// A message has failed as its database goes away. Only the recording is tried again, also if the worker then takes the message
+/// together with another one.
+pub async fn a_failure_that_is_not_recorded_yet_runs_in_no_batch<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let inserts = AtomicUsize::new(0);
+    let hook = move |method: &'static str, _: &[u8]| match method {
+        "insert" if inserts.fetch_add(1, SeqCst) == 0 => Do::Fail(StoreError::Unavailable("no space".into())),
+        _ => Do::Work,
+    };
+    for id in ["a", "b"] {
+        line.publish(Order::new(id, &[Act::Fail]));
+    }
+    let retry = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    let linger = Duration::from_millis(300);
+    let worker = line.start_over(hook, Settings { retry, linger, concurrency: 1, ..Settings::default() });
+    assert_eq!(line.outcomes(2).await, ["scheduled 1", "scheduled 1"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    // The first one ran in a batch, in which it failed, and each ran alone.
+    assert_eq!(line.desk.runs("a") + line.desk.runs("b"), 3);
+}
+
 /// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time. Its handler does
 /// not run again before the failure is recorded.
 pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {

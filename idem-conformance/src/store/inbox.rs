@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{DueRows, Identity, InboxRows, NewRow, Operator, RowKind, Stats, TakeLimit, Transactions};
+use idem_core::store::{DueRows, Identity, InboxRows, NewRow, Operator, RowKind, Stats, TakeLimit};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
@@ -21,24 +21,6 @@ pub async fn inserting_twice_counts_a_delivery<W: World>(world: W) {
     let row = stage.one_dead().await;
     assert_eq!((row.id, row.deliveries, row.reason), (id, 3, Some(Reason::Permanent)));
     assert!(stage.scheduled().await.is_empty());
-}
-
-/// The row may have been there before, with another error. It is part of the transaction.
-pub async fn the_error_of_a_row_that_was_there_is_set<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.dead_letter("a", Reason::Conflict).await;
-    let (identity, delivery) = (stage.id("a"), Delivery::new("orders", "payload"));
-    for commits in [false, true] {
-        let mut txn = stage.begin().await;
-        let row = NewRow::new(&identity, &delivery, Err(Reason::Conflict)).with_attempts(0, "second");
-        let id = stage.store.insert(&mut txn, &row).await.unwrap();
-        stage.store.set_error(&mut txn, id, "third").await.unwrap();
-        match commits {
-            true => committed(stage.commit(txn).await),
-            false => drop(stage.store.rollback(txn).await.unwrap()),
-        }
-        assert_eq!(stage.one_dead().await.error, if commits { "third" } else { "first" });
-    }
 }
 
 /// Another message under the same key is another row.

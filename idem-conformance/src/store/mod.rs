@@ -107,7 +107,6 @@ macro_rules! store_suite {
             nested_transactions_leave_the_connection_fit
             // inbox rows
             inserting_twice_counts_a_delivery
-            the_error_of_a_row_that_was_there_is_set
             another_fingerprint_is_another_row
             count_duplicate_counts_dead_rows_only
             take_takes_what_is_due_for_these_handlers

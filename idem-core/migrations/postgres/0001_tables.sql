@@ -55,15 +55,13 @@ CREATE TABLE processed_messages (
     handler_id   int   NOT NULL,
     key          bytea NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
     fingerprint  bytea NOT NULL CHECK (octet_length(fingerprint) <= 255),
-    -- Set in one claim of each batch: the transaction that inserted it, which only idem commits. A batch that makes no
-    -- claim inserts a row of the handler 0, which does not exist, and deletes it at once. Null takes no space in a row.
+    -- Set in one claim of each batch: the transaction that inserted it, which only idem commits. Null takes no space in a row.
     batch_xid    xid8,
     PRIMARY KEY (handler_id, key)
 );
 
 -- Refuses the COMMIT of a handler that shares its transaction with other messages: their claims would be committed
--- although their handlers have not run, and their writes without the messages that they have staged. idem sets
--- `idem.commit` to the transaction's number before it commits.
+-- although their handlers have not run. idem sets `idem.commit` to the transaction's number before it commits.
 --
 -- The trigger is deferred, so it fires at COMMIT. It also fires at SET CONSTRAINTS ALL IMMEDIATE, which a handler may
 -- run. To tell the two apart, the trigger queues itself again as deferred. SET CONSTRAINTS ends anyway, but COMMIT
@@ -85,15 +83,6 @@ BEGIN
     IF current_setting('idem.fired', true) IS DISTINCT FROM statement_timestamp()::text THEN
         PERFORM set_config('idem.fired', statement_timestamp()::text, true);
         EXECUTE format('SET CONSTRAINTS %I.%I DEFERRED', TG_TABLE_SCHEMA, TG_NAME);
-        -- The row of a batch without claims is deleted already.
-        IF NEW.handler_id = 0 THEN
-            EXECUTE format('INSERT INTO %I.%I (handler_id, key, fingerprint, batch_xid) VALUES (0, $1, '''', $2)',
-                           TG_TABLE_SCHEMA, TG_TABLE_NAME)
-                USING NEW.key, NEW.batch_xid;
-            EXECUTE format('DELETE FROM %I.%I WHERE handler_id = 0 AND key = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME)
-                USING NEW.key;
-            RETURN NULL;
-        END IF;
         EXECUTE format('UPDATE %I.%I SET batch_xid = batch_xid WHERE handler_id = $1 AND key = $2',
                        TG_TABLE_SCHEMA, TG_TABLE_NAME)
             USING NEW.handler_id, NEW.key;

@@ -26,9 +26,8 @@ fn blamed(places: &[usize]) -> TransactionResult {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Returns what the result of a run means for its batch, in which the items at `new` are new. `None`: the batch is
-    /// processed.
-    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<TransactionResult> {
+    /// Returns what the result of a run means for its batch. `None`: the batch is processed.
+    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>) -> Option<TransactionResult> {
         Some(match ran {
             RunResult::Processed => return None,
             RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) => blamed(culprit.ended_by),
@@ -44,7 +43,17 @@ impl<S: Store> Pipeline<S> {
                 dropped("the error of a handler", error);
                 blamed(culprit.places)
             }
-            RunResult::CommittedEarly(ticket) => TransactionResult::CommittedEarly(new.to_vec(), ticket),
+            // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
+            // blame is found out when it runs alone.
+            RunResult::CommittedEarly(ticket) => {
+                tracing::error!(
+                    transaction = ticket.number,
+                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
+                     others count as processed although their handlers may not have run, which happens only if the trigger \
+                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
+                );
+                TransactionResult::Split
+            }
             RunResult::Broke(fault) => {
                 self.outage.report(&fault);
                 TransactionResult::Broke

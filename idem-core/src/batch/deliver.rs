@@ -8,13 +8,11 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::park::{Parked, UNANSWERED};
-use crate::record::committed_early;
 use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, extended_all};
 use crate::store::{Row, StoreError, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
-use super::natural::has_claim;
 use super::opening::{Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
@@ -40,7 +38,7 @@ impl<S: Store> Pipeline<S> {
         let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &carried)).await;
         let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
         let arrivals = deliveries.into_iter().zip(ackers).zip(carried);
-        for (((mut delivery, acker), mut carried), verdict) in arrivals.zip(verdicts) {
+        for (((mut delivery, acker), carried), verdict) in arrivals.zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
                     self.brake.fit(&outcome);
@@ -49,10 +47,6 @@ impl<S: Store> Pipeline<S> {
                 Verdict::Single | Verdict::Lost => alone.push((delivery, acker, carried)),
                 Verdict::Broke => {
                     delivery.redelivered = true;
-                    alone.push((delivery, acker, carried));
-                }
-                Verdict::Committed => {
-                    carried.charge = Some(Box::new(committed_early(1)));
                     alone.push((delivery, acker, carried));
                 }
                 Verdict::Stopped => stopped.push(acker),
@@ -136,7 +130,7 @@ impl<S: Store> Pipeline<S> {
                 self.extend_rows(rows).await;
                 extended = Instant::now();
             }
-            self.apply_result(round, (items, failed), facts, &mut rounds, &mut verdicts).await;
+            self.apply_result(round, (items, failed), &mut rounds, &mut verdicts).await;
         }
         verdicts
     }
@@ -146,7 +140,6 @@ impl<S: Store> Pipeline<S> {
         &self,
         round: TransactionResult,
         (mut items, failed): Group<'a, S>,
-        facts: &[&Delivery],
         rounds: &mut Groups<'a, S>,
         verdicts: &mut [Verdict],
     ) {
@@ -181,20 +174,6 @@ impl<S: Store> Pipeline<S> {
                 if splits { rounds.halve((items, failed)) } else { rounds.groups.push((items, failed)) }
             }
             TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),
-            // All others keep the verdict that they have from the start: each is processed alone.
-            TransactionResult::CommittedEarly(new, ticket) => {
-                for place in new {
-                    let (at, attempts) = (items[place].at, items[place].attempts + 1);
-                    let verdict = if has_claim(&items[place], rounds.opening) {
-                        let identity = items[place].identity.clone();
-                        Verdict::Done(self.committed_early(facts[at], &identity, attempts, &ticket).await)
-                    } else {
-                        // If it ran again, it could find its own writes, and leave out what it has staged before.
-                        Verdict::Committed
-                    };
-                    set_verdict(verdicts, &items[place..=place], &verdict);
-                }
-            }
             TransactionResult::PutOff => set_verdict(verdicts, &items, &rounds.opening.put_off()),
             TransactionResult::Stopped => set_verdict(verdicts, &items, &Verdict::Stopped),
         }

@@ -9,14 +9,14 @@ use crate::store::{Identity, Row};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
 
+use super::natural::may_share;
+
 /// A message of a batch that can run.
 pub(super) struct Item<'a, S: Store> {
     /// Its index in the deliveries or rows of the batch.
     pub(super) at: usize,
     pub(super) route: &'a Route<S>,
     pub(super) identity: Identity,
-    /// The number of attempts that have failed before.
-    pub(super) attempts: u32,
     /// `None` once a run has taken it; decoded again for another run.
     pub(super) job: Option<Box<dyn Job<S>>>,
     /// Its duplicates in the same batch: they get their verdict from this one's.
@@ -42,9 +42,6 @@ pub(crate) enum Verdict {
     Lost,
     /// The connection was lost during its run. It is processed alone, from the inbox.
     Broke,
-    /// A delivery that has no claim, and whose transaction a handler has committed. It is recorded as one whose handler has
-    /// done that.
-    Committed,
     /// The worker is stopping.
     Stopped,
 }
@@ -52,14 +49,15 @@ pub(crate) enum Verdict {
 impl<S: Store> Pipeline<S> {
     /// Returns the deliveries that can run together, in claim order. All others are processed alone: the unfit, the
     /// redelivered, those that the database has refused or held up before, those whose failure is not recorded yet, those
-    /// whose key is in flight elsewhere in this process, and a different message under a key of the batch.
+    /// of natural handlers that stage messages, those whose key is in flight elsewhere in this process, and a different
+    /// message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Item<'_, S>> {
         let fits =
             |at: usize, it: &Delivery| !it.redelivered() && carried[at].tries == 0 && carried[at].charge.is_none();
         let fit = deliveries.iter().enumerate().filter(|(at, delivery)| fits(*at, delivery));
         let fit = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?)));
         // Those of a handler that makes an external call are stored first.
-        let works = fit.filter(|(_, work)| work.route.external.is_none());
+        let works = fit.filter(|(_, work)| work.route.external.is_none() && may_share(work.route));
         let works: Vec<(usize, Work<'_, S>)> = works.collect();
         let identity = |place: usize| &works[place].1.identity;
         // Sorts indices, since the items are large. The sort is stable: the first of a key is the one that arrived
@@ -83,7 +81,7 @@ impl<S: Store> Pipeline<S> {
                 true => None,
                 false => Some(self.key_locks.first_place(key)?),
             };
-            Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _key_lock: key_lock })
+            Some(Item { at, route, identity, job: Some(job), copies, _key_lock: key_lock })
         };
         firsts.into_iter().filter_map(item).collect()
     }
@@ -103,8 +101,8 @@ impl<S: Store> Pipeline<S> {
             }
             self.limit(&row.delivery).ok()?;
             let job = self.again(route, &row.delivery, &row.identity).ok();
-            let (identity, attempts) = (row.identity.clone(), row.attempts);
-            job.is_some().then(|| Item { at, route, identity, attempts, job, copies: Vec::new(), _key_lock: None })
+            let identity = row.identity.clone();
+            job.is_some().then(|| Item { at, route, identity, job, copies: Vec::new(), _key_lock: None })
         };
         let mut items: Vec<Item<'_, S>> = rows.iter().enumerate().filter_map(item).collect();
         items.sort_unstable_by(|a, b| in_order(&a.identity, &b.identity));
@@ -122,8 +120,6 @@ fn in_order(a: &Identity, b: &Identity) -> Ordering {
 pub(super) fn set_verdict<S: Store>(verdicts: &mut [Verdict], items: &[Item<'_, S>], verdict: &Verdict) {
     let copies = match verdict {
         Verdict::Done(Outcome::Processed) => &Verdict::Done(Outcome::Duplicate),
-        // The message is a dead letter once; its copies only count as duplicates.
-        Verdict::Done(Outcome::Dead { .. }) => &Verdict::Single,
         other => other,
     };
     for item in items {

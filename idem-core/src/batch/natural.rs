@@ -1,11 +1,11 @@
 //! The deliveries of natural handlers in a batch, which have no claims.
 
+use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{Identity, StoreError};
 use crate::{Delivery, Store};
 
-use super::item::Item;
-use super::opening::{Opened, Opening};
+use super::opening::Opened;
 
 impl<S: Store> Pipeline<S> {
     /// Claims all messages except those of natural handlers, which are always new.
@@ -40,7 +40,9 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// Returns whether this item has a claim if it is new: a natural handler's row has one, and its delivery has none.
-pub(super) fn has_claim<S: Store>(item: &Item<'_, S>, opening: Opening<'_>) -> bool {
-    matches!(opening, Opening::Rows(_)) || !item.route.is_unclaimed
+/// Returns whether a delivery of this handler may share a transaction. One that has no claim may run twice: if another
+/// handler runs COMMIT, all messages without claims run again. A handler that then finds its own writes could leave out
+/// what it has staged in the first run, which that COMMIT has not written.
+pub(super) fn may_share<S: Store>(route: &Route<S>) -> bool {
+    !(route.is_unclaimed && route.handler.stages())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Row, StoreError, Ticket};
+use crate::store::{Row, StoreError};
 
 use super::item::Verdict;
 
@@ -27,15 +27,15 @@ pub(super) enum Opened {
     Lost,
 }
 
-/// The result of one transaction of a batch. Unless it is `Done`, `Broke` or `CommittedEarly`, nothing of it is in the
-/// database.
+/// The result of one transaction of a batch. Unless it is `Done` or `Broke`, nothing of it is in the database, except what
+/// natural handlers have written before one of them ran COMMIT.
 pub(super) enum TransactionResult {
     /// Committed: a verdict for each item, in their order.
     Done(Vec<Verdict>),
     /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.
     Without(Vec<usize>),
     /// A message failed, and it is unknown which: a swallowed error, a deferred constraint, a locked key, a message
-    /// that the database refuses.
+    /// that the database refuses, a COMMIT beside messages without claims.
     Split,
     /// Lost against a concurrent transaction.
     Deadlock,
@@ -46,9 +46,6 @@ pub(super) enum TransactionResult {
     Outage(StoreError),
     /// The connection was lost, or COMMIT got no response.
     Broke,
-    /// A handler ran COMMIT in this transaction, and the database has not refused it: of these items, which are new, the
-    /// claims stand, if they have claims, and perhaps some of the effects. What their handlers have staged is lost.
-    CommittedEarly(Vec<usize>, Box<Ticket>),
     /// A suspect runs or waits, and so no further handler is called.
     PutOff,
     /// The worker is stopping.

@@ -65,14 +65,14 @@ impl<S: Store> Pipeline<S> {
                 };
                 let ended_by = if is_first_to_end { &*places } else { &[] };
                 let culprit = Culprit { places: &places, ended_by };
-                return self.blame(ran, culprit, &new).unwrap_or(TransactionResult::Split);
+                return self.blame(ran, culprit).unwrap_or(TransactionResult::Split);
             }
         };
         let ended = std::time::Instant::now();
         let ran = self.commit(txn, staged).await;
         let took = self.commit_ended(&ran, ended);
         meters(items).for_each(|meters| meters.commit.record(took));
-        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
+        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }) {
             return round;
         }
         ages(items, &found);

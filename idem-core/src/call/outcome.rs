@@ -47,15 +47,15 @@ impl<S: Store> Pipeline<S> {
         (doubt, error, left): (Doubt, BoxError, Duration),
         is_first: bool,
     ) -> Option<Outcome> {
-        let Charge { attempts, next, error } = self.charge_of(route, row.attempts, &error)?;
+        let Charge { attempts, next, error, .. } = self.charge_of(route, row.attempts, &error)?;
         let charge = match (doubt, next) {
-            (Doubt::Permanent, _) => Charge { attempts, next: Err(Reason::Permanent), error },
+            (Doubt::Permanent, _) => Charge::new(attempts, Err(Reason::Permanent), error),
             // It must not be repeated, and nobody can be asked.
             (Doubt::Unknown, Ok(_) | Err(Reason::Exhausted)) if limits.key_life.is_none() && !limits.reconciles => {
-                Charge { attempts, next: Err(Reason::Unresolved), error: unresolved(limits, row, &error) }
+                Charge::new(attempts, Err(Reason::Unresolved), unresolved(limits, row, &error))
             }
-            (Doubt::NotDone, next) => Charge { attempts, next, error },
-            (_, next) => Charge { attempts, next: next.map(|due| due.max(left)), error },
+            (Doubt::NotDone, next) => Charge::new(attempts, next, error),
+            (_, next) => Charge::new(attempts, next.map(|due| due.max(left)), error),
         };
         // A permanent error may come from a client that has given up, while its request is still on its way.
         self.charge_call(row, charge, is_first && doubt == Doubt::NotDone, doubt != Doubt::NotDone).await
@@ -70,10 +70,10 @@ impl<S: Store> Pipeline<S> {
         error: BoxError,
     ) -> Option<Outcome> {
         let failed = if row.asked_at.is_some() { row.attempts } else { 0 };
-        let Charge { attempts, next, error } = self.charge_of(route, failed, &error)?;
+        let Charge { attempts, next, error, .. } = self.charge_of(route, failed, &error)?;
         let charge = match next {
-            Ok(due) => Charge { attempts, next: Ok(due), error },
-            Err(_) => Charge { attempts, next: Err(Reason::Unresolved), error: unresolved(limits, row, &error) },
+            Ok(due) => Charge::new(attempts, Ok(due), error),
+            Err(_) => Charge::new(attempts, Err(Reason::Unresolved), unresolved(limits, row, &error)),
         };
         self.charge_question(row, charge).await
     }

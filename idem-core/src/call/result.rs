@@ -120,7 +120,7 @@ impl<S: Store> Pipeline<S> {
 
     async fn end_call_as(&self, row: &Row, (reason, error): (Reason, String), is_unused: bool) -> Option<Outcome> {
         let result = CallResult { is_unused, ..CallResult::dead(reason, error.clone()) };
-        self.write_charge(row, Charge { attempts: row.attempts, next: Err(reason), error }, result).await
+        self.write_charge(row, Charge::new(row.attempts, Err(reason), error), result).await
     }
 
     /// Records a failed attempt of a call.
@@ -145,7 +145,7 @@ impl<S: Store> Pipeline<S> {
         if self.write_call(row, &result).await != Written::Yes {
             return None;
         }
-        let Charge { attempts, next, error } = charge;
+        let Charge { attempts, next, error, .. } = charge;
         telemetry::tell(Some(row.id), attempts, next, &error);
         Some(match next {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },

@@ -5,7 +5,7 @@
 
 use crate::routes::Route;
 use crate::runtime::{Charge, Pipeline};
-use crate::store::{StoreError, Ticket};
+use crate::store::StoreError;
 use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
 
 use super::{Failure, RunResult};
@@ -20,11 +20,6 @@ pub(crate) enum Conclusion {
     Retry,
     /// Record this failure.
     Charge(Charge),
-    /// The handler ran COMMIT in this transaction: record that the message is dead after this many attempts.
-    CommittedEarly {
-        attempts: u32,
-        ticket: Box<Ticket>,
-    },
     /// Another transaction holds the claim of a local message, perhaps for as long as a handler runs. No message is
     /// charged; run it again later.
     Busy,
@@ -48,7 +43,7 @@ impl RunResult {
                     delay.map(|delay| delay.max(failure.not_before.unwrap_or_default()))
                 }
             };
-            Conclusion::Charge(Charge { attempts, next, error: failure.error })
+            Conclusion::Charge(Charge::new(attempts, next, failure.error))
         };
         match self {
             Self::Processed => Conclusion::Processed,
@@ -64,7 +59,7 @@ impl RunResult {
                 Conclusion::Busy
             }
             Self::Failed(failure) => charge(failure),
-            Self::CommittedEarly(ticket) => Conclusion::CommittedEarly { attempts, ticket },
+            Self::CommittedEarly(ticket) => Conclusion::Charge(Charge::committed(attempts, ticket)),
             Self::Broke(fault) => Conclusion::Broke(fault),
             Self::PutOff => Conclusion::PutOff,
             Self::Stopped => Conclusion::Stopped,
@@ -107,7 +102,6 @@ mod tests {
             Conclusion::Charge(Charge { attempts, next: Err(reason), .. }) => {
                 format!("dead after {attempts}: {reason:?}")
             }
-            Conclusion::CommittedEarly { attempts, .. } => format!("committed after {attempts}"),
             Conclusion::Busy => "busy".to_owned(),
             Conclusion::Broke(_) => "broke".to_owned(),
             Conclusion::PutOff => "put off".to_owned(),
@@ -149,7 +143,7 @@ mod tests {
             (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
             (RunResult::Busy("lock timeout".into()), 2, IN_PLACE, "busy"),
-            (RunResult::CommittedEarly(Box::default()), 1, 0, "committed after 2"),
+            (RunResult::CommittedEarly(Box::default()), 1, 0, "dead after 2: Committed"),
             (RunResult::Broke(StoreError::LockTimeout), 2, 0, "broke"),
             (RunResult::PutOff, 2, 0, "put off"),
             (RunResult::Stopped, 2, 0, "stopped"),

@@ -57,7 +57,7 @@ impl<S: Store> Pipeline<S> {
             %key,
             transaction = ticket.number,
             "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
-             run COMMIT, the message, or another one of its batch, counts as processed; otherwise it runs again"
+             run COMMIT, the message counts as processed; otherwise it runs again"
         );
     }
 

@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::runtime::{Charge, ParkedRow, Pipeline, Prepared, Preparing, RowUntil, refused_wait, warn_of_refusal};
-use crate::store::{Row, RowResult};
+use crate::store::{Row, RowResult, Ticket};
 use crate::{BoxError, Outcome, Reason, Store, telemetry};
 
 use super::result::{REFUSED, rejected};
@@ -107,10 +107,13 @@ impl<S: Store> Pipeline<S> {
 
     /// Records a failure that the database has refused to record. It is tried again after longer and longer waits. If the
     /// worker drains before, the row is given back, and runs again.
-    async fn record_later(&self, row: &Row, charge: Charge) -> Option<Outcome> {
+    pub(super) async fn record_later(&self, row: &Row, charge: Charge) -> Option<Outcome> {
+        if let Some(left_by) = &charge.left_by {
+            return self.record_early_commit_later(row, &charge, left_by).await;
+        }
         let row = &self.uncounted(row).await?;
-        let Charge { attempts, next, error } = charge;
-        let result = RowResult::Failed { next, error: error.clone() };
+        let result = charge.result();
+        let Charge { attempts, next, error, .. } = charge;
         for tries in 1.. {
             if self.unless_draining(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
                 break;
@@ -129,6 +132,20 @@ impl<S: Store> Pipeline<S> {
         }
         self.record_parked(row, &RowResult::Released { due: Duration::ZERO }).await;
         None
+    }
+
+    /// Does the same for a row that its handler has committed: it is gone, and cannot be given back. It is tried once more when
+    /// the worker drains.
+    async fn record_early_commit_later(&self, row: &Row, charge: &Charge, left_by: &Ticket) -> Option<Outcome> {
+        let mut tries = 0;
+        loop {
+            let drains = self.unless_draining(tokio::time::sleep(refused_wait(tries))).await.is_none();
+            match self.record_early_commit(&row.delivery, &row.identity, charge, left_by).await {
+                Ok(outcome) => return Some(outcome),
+                Err(_) if drains => return None,
+                Err(_) => tries += 1,
+            }
+        }
     }
 
     /// Records the result of a row that waits here on the inbox's own connection, since these rows have no slot. If the database

@@ -34,8 +34,7 @@ impl<S: Store> Pipeline<S> {
         let work = pin!(async {
             match verdict {
                 Verdict::Single if !row.identity.has_key() => self.readmit(row, running).await,
-                // A row has a claim, so it is never `Committed`.
-                Verdict::Single | Verdict::Committed => self.rerun(row, running).await,
+                Verdict::Single => self.rerun(row, running).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
@@ -103,9 +102,6 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
                 Conclusion::Charge(charge) => self.charge_row(row, charge).await,
-                Conclusion::CommittedEarly { attempts, ticket } => {
-                    Some(self.committed_early(&row.delivery, &row.identity, attempts, &ticket).await)
-                }
                 Conclusion::Busy => {
                     self.record_result(row, &RowResult::GivenBack { due: jittered(BUSY) }).await;
                     None
@@ -159,7 +155,7 @@ impl<S: Store> Pipeline<S> {
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         drop(held);
         let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
-        let mut classified = self.classify_in(&mut txn, &row.delivery, identity, claimed, None).await?;
+        let mut classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
         match &mut classified {
             Classified::New => {
@@ -190,29 +186,37 @@ impl<S: Store> Pipeline<S> {
         Ok(Some(outcome))
     }
 
-    /// Records a failure of the row. If the database refuses that, the row waits here until it is recorded. If too many do, it is
-    /// given back, and runs again.
+    /// Records a failure of the row.
     async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
-        let Charge { attempts, next, error } = charge;
-        let result = RowResult::Failed { next, error: error.clone() };
-        match self.try_to_record(row, &result).await {
-            Recorded::Written => telemetry::tell(Some(row.id), attempts, next, &error),
-            Recorded::Refused => {
-                match self.parked_rows.room(row) {
-                    Some(room) => {
-                        let until = RowUntil::Recorded(Charge { attempts, next, error }, room);
-                        self.parked_rows.park(row.clone(), until);
-                    }
-                    None => drop(self.record_result(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await),
-                }
-                return None;
-            }
+        let recorded = match &charge.left_by {
+            None => self.try_to_record(row, &charge.result()).await,
+            Some(left_by) => match self.record_early_commit(&row.delivery, &row.identity, &charge, left_by).await {
+                Ok(outcome) => return Some(outcome),
+                Err(_) => Recorded::Refused,
+            },
+        };
+        match recorded {
+            Recorded::Written => {}
+            Recorded::Refused => return self.charge_row_later(row, charge).await,
             Recorded::Not => return None,
         }
+        let Charge { attempts, next, error, .. } = charge;
+        telemetry::tell(Some(row.id), attempts, next, &error);
         Some(match next {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
         })
+    }
+
+    /// Keeps a row here, outside its slot, until the database records its failure. If too many wait, it is given back, and runs
+    /// again; but one that its handler has committed is gone from the inbox, and waits in its slot.
+    async fn charge_row_later(&self, row: &Row, charge: Charge) -> Option<Outcome> {
+        match self.parked_rows.room(row) {
+            Some(room) => self.parked_rows.park(row.clone(), RowUntil::Recorded(charge, room)),
+            None if charge.left_by.is_some() => return self.record_later(row, charge).await,
+            None => drop(self.record_result(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await),
+        }
+        None
     }
 
     /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::{join_all, join3};
+use futures_util::future::{join, join_all};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         pipeline.parked_rows.close();
     });
     tokio::select! {
-        ((), (), ()) = join3(served, pipeline.keep_parked_rows(), pipeline.write_early_commits()) => {}
+        ((), ()) = join(served, pipeline.keep_parked_rows()) => {}
         never = pipeline.extend_leases() => match never {},
     }
 }

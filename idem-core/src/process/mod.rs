@@ -31,7 +31,7 @@ use tracing::Instrument;
 
 use crate::execute::Conclusion;
 use crate::park::{Parked, Until};
-use crate::record::{Classified, committed_early};
+use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
 use crate::runtime::{Carried, Charge, Direct, HoldReason, Permit, Pipeline, Progress, Unwinding, extended};
@@ -187,8 +187,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural.
-    /// It runs concurrently with others unless a suspect runs. The error is a failure to charge; nothing of it is in the
-    /// database.
+    /// It runs concurrently with others unless a suspect runs. The error is a failure to charge.
     async fn run(
         &self,
         beside: Option<Direct>,
@@ -234,11 +233,6 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),
-                // No claim stands: the message is recorded as one that failed for the last time.
-                Conclusion::CommittedEarly { attempts, .. } if route.is_unclaimed => Err(committed_early(attempts)),
-                Conclusion::CommittedEarly { attempts, ticket } => {
-                    Ok(Progress::Done(self.committed_early(delivery, identity, attempts, &ticket).await))
-                }
                 Conclusion::Busy => Ok(Progress::Hold(HoldReason::Busy)),
                 Conclusion::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),
                 Conclusion::PutOff => Ok(Progress::Hold(HoldReason::Again)),

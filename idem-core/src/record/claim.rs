@@ -20,7 +20,7 @@ impl<S: Store> Pipeline<S> {
         identity: &Identity,
     ) -> Result<(S::Txn, Classified), Progress> {
         if !route.is_unclaimed {
-            return self.claim(route.timeout, delivery, identity, ClaimState::Processed, None).await;
+            return self.claim(route.timeout, delivery, identity, ClaimState::Processed).await;
         }
         let begun = async {
             self.record_history(route).await?;
@@ -37,18 +37,17 @@ impl<S: Store> Pipeline<S> {
 
     /// Begins a transaction with the claim, bounded by `timeout`, and classifies the message. Unless it is new, the
     /// transaction contains only what [`answer`](Self::answer) commits. On error, returns the [`Progress`] that holds
-    /// the message. `stands`: see [`classify_in`](Self::classify_in).
+    /// the message.
     pub(crate) async fn claim(
         &self,
         timeout: Duration,
         delivery: &Delivery,
         identity: &Identity,
         state: ClaimState,
-        stands: Option<&str>,
     ) -> Result<(S::Txn, Classified), Progress> {
         let begun = self.store.begin_with_claim(timeout, identity, state).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
-        match self.classify_in(&mut txn, delivery, identity, claimed, stands).await {
+        match self.classify_in(&mut txn, delivery, identity, claimed).await {
             Ok(classified) => Ok((txn, classified)),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
@@ -56,16 +55,12 @@ impl<S: Store> Pipeline<S> {
 
     /// Classifies a message by the result of its claim. Counts a duplicate of a dead letter, or writes the row
     /// of a conflict.
-    ///
-    /// `stands`: the error of a run of this message whose handler has committed. The row of a conflict says so, because a
-    /// replay of it finds what that run has written.
     pub(crate) async fn classify_in(
         &self,
         txn: &mut S::Txn,
         delivery: &Delivery,
         identity: &Identity,
         claimed: Claimed,
-        stands: Option<&str>,
     ) -> Result<Classified, StoreError> {
         let message = (identity, delivery);
         let classified = self.classify(message, claimed);
@@ -77,16 +72,7 @@ impl<S: Store> Pipeline<S> {
         let mut classified = self.classify(message, Claimed::Found(existing));
         match &mut classified {
             Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,
-            Classified::Conflict(dead) => {
-                if let Some(error) = stands {
-                    dead.error = format!("{}. It has run nevertheless: {error}", dead.error);
-                }
-                self.insert_dead(txn, message, Reason::Conflict, dead).await?;
-                // A copy that has failed without a COMMIT may have left the row.
-                if let (Some(id), true) = (dead.row, stands.is_some()) {
-                    self.store.set_error(txn, id, &dead.error).await?;
-                }
-            }
+            Classified::Conflict(dead) => self.insert_dead(txn, message, Reason::Conflict, dead).await?,
             _ => {}
         }
         Ok(classified)

@@ -8,7 +8,7 @@
 //! | `fan_out` | one message for several handlers, in one transaction |
 //! | `row` | the row of a message that has a key |
 //! | `dead` | the row of a message that has none |
-//! | `early_commit` | the row of a message whose handler has committed |
+//! | `early_commit` | the dead letter of a message whose claim its handler has committed |
 //! | `committed` | the commit of a transaction in which no handler ran |
 
 mod claim;
@@ -22,6 +22,5 @@ mod row;
 
 pub(crate) use classify::Classified;
 pub(crate) use committed::committed;
-pub(crate) use early_commit::committed_early;
 pub(crate) use fan_out::Shares;
 pub(crate) use many::Known;

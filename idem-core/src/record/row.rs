@@ -15,14 +15,17 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
     }
 
-    /// Schedules a message whose first run has failed, or makes it dead. The failure of a copy is not recorded: then only the
-    /// log has it. That of a conflict is recorded only if its handler ran COMMIT, in the row of the conflict.
+    /// Schedules a message whose first run has failed, or makes it dead. The failure of a copy or of a conflict is not recorded:
+    /// then only the log has it.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
-        let step = self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await;
-        let is_kept = |outcome: &Outcome| *outcome != Outcome::Duplicate && charge.next == Err(Reason::Committed);
-        if let Progress::Done(outcome @ (Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict })) = &step
-            && !is_kept(outcome)
+        if let Some(left_by) = &charge.left_by
+            && !self.routes.is_unclaimed(identity.handler)
         {
+            let recorded = self.record_early_commit(delivery, identity, charge, left_by).await;
+            return recorded.map_or_else(Progress::Refused, Progress::Done);
+        }
+        let step = self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await;
+        if let Progress::Done(outcome @ (Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict })) = &step {
             let (outcome, error) = (outcome.as_str(), charge.error.as_str());
             tracing::warn!(
                 outcome,
@@ -59,9 +62,8 @@ impl<S: Store> Pipeline<S> {
         error: &str,
     ) -> Progress {
         let Some(route) = self.routes.get(identity.handler) else { return Progress::Stopped };
-        let stands = (state == Err(Reason::Committed)).then_some(error);
         let (timeout, waiting) = (self.settings.handler_timeout, ClaimState::Waiting);
-        let (mut txn, classified) = match self.claim(timeout, delivery, identity, waiting, stands).await {
+        let (mut txn, classified) = match self.claim(timeout, delivery, identity, waiting).await {
             Ok(claimed) => claimed,
             Err(step) => return step,
         };

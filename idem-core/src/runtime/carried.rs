@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Reason;
+use crate::store::{RowResult, Ticket};
 
 use super::key_queue::KeyTicket;
 use super::key_tickets::KeyTickets;
@@ -34,6 +35,27 @@ pub(crate) struct Charge {
     /// The delay after which it runs again, or the reason why it is dead.
     pub(crate) next: Result<Duration, Reason>,
     pub(crate) error: String,
+    /// The transaction that its handler has committed, with a claim: until the failure is recorded, the message counts as
+    /// processed.
+    pub(crate) left_by: Option<Box<Ticket>>,
+}
+
+impl Charge {
+    /// A failure of which nothing is in the database.
+    pub(crate) fn new(attempts: u32, next: Result<Duration, Reason>, error: String) -> Self {
+        Self { attempts, next, error, left_by: None }
+    }
+
+    /// The failure of a message whose handler ran COMMIT in this transaction.
+    pub(crate) fn committed(attempts: u32, left_by: Box<Ticket>) -> Self {
+        let error = "the handler ran COMMIT, so some of its writes may be committed: return Ok(()), and idem commits";
+        Self { left_by: Some(left_by), ..Self::new(attempts, Err(Reason::Committed), error.to_owned()) }
+    }
+
+    /// The result of an inbox row.
+    pub(crate) fn result(&self) -> RowResult {
+        RowResult::Failed { next: self.next, error: self.error.clone() }
+    }
 }
 
 impl From<Option<KeyTicket>> for Carried {

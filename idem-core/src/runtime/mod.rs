@@ -16,7 +16,6 @@
 //! | `outage` | the availability of the database |
 //! | `persist`, `waits`, `rate` | repeated writes, delays, what is done seldom |
 //! | `refused` | deliveries and rows that the database refuses |
-//! | `early_commits` | dead letters that the database refuses |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
 //! | `defect` | panics of tasks |
@@ -27,7 +26,6 @@ mod brake;
 mod carried;
 mod decode;
 mod defect;
-mod early_commits;
 mod extend;
 mod extend_rows;
 mod health;
@@ -61,7 +59,6 @@ pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use carried::{Carried, Charge};
 pub(crate) use defect::{Defect, Unwinding};
-pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use key_tickets::KeyTickets;

@@ -13,7 +13,6 @@ use crate::{Lag, Store};
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
 use super::defect::Defect;
-use super::early_commits::EarlyCommits;
 use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
@@ -52,8 +51,6 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) redeliveries: Rate,
     /// Which messages prepare their codecs.
     pub(crate) preparations: Arc<Preparations>,
-    /// Dead letters that the database refuses, of messages whose handler has committed.
-    pub(crate) early_commits: EarlyCommits,
     /// Serializes the inbox's own statements, which use one connection.
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,

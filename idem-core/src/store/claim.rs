@@ -118,7 +118,7 @@ pub(crate) const UNBEGUN: &str = "a `begin()` of a nested transaction has failed
 pub enum TxnState {
     /// It is open, and the one that idem began.
     Open,
-    /// A handler has ended or aborted it. Nothing more may run in it.
+    /// A handler has ended or aborted it, or has removed what guards it. Nothing more may run in it.
     Ended,
     /// The store has not checked it.
     Unknown,

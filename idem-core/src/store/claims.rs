@@ -85,6 +85,9 @@ pub trait Claims: Transactions {
     /// in the order given. No two identities have the same handler and key, and they are sorted by handler and by the
     /// bytes of the key: claims are inserted in that order, so that two transactions never deadlock.
     ///
+    /// After [`ClaimState::Processed`], the handlers of all new messages share the transaction, so the store has to refuse every
+    /// COMMIT of a handler: it would commit claims of messages that have not run.
+    ///
     /// If one claim is locked for too long, the whole call fails with [`StoreError::LockTimeout`]. The database does
     /// not report which claim it was.
     fn claim_many(

@@ -30,14 +30,6 @@ pub trait InboxRows: Transactions {
         }
     }
 
-    /// Sets the error of a row, for one that its [`insert`](Self::insert) may have found in the inbox.
-    fn set_error(
-        &self,
-        txn: &mut Self::Txn,
-        id: i64,
-        error: &str,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
-
     /// Counts a delivery of a dead row, if there is one. A scheduled row is not changed.
     fn count_duplicate(
         &self,
@@ -65,7 +57,7 @@ pub trait InboxRows: Transactions {
     fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Does [`start`](Self::start) for several rows, in one statement if the database supports it; the results are in
-    /// the order given.
+    /// the order given. As after [`claim_many`](super::Claims::claim_many), the store has to refuse every COMMIT of a handler.
     fn start_many(
         &self,
         txn: &mut Self::Txn,

@@ -33,7 +33,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
     /// Begins a transaction for one handler, whose message has no claim, and guards it. A store that can do both in one
-    /// round trip saves one. It need not refuse the handler's COMMIT, as long as that is found out.
+    /// round trip saves one.
     ///
     /// On a fault, no transaction is left open.
     fn begin_guarded(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send {
@@ -48,10 +48,9 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     }
 
     /// Guards a transaction in which messages run without claims: [`commit`](Self::commit) and
-    /// [`rollback`](Self::rollback) find out whether a handler has ended it, as they do if a claim was inserted. Several
-    /// handlers may share it, and the COMMIT of one would commit the writes of the others without the messages that they
-    /// have staged; so the store has to refuse every COMMIT but idem's. If the transaction has claims of
-    /// [`claim_many`](super::Claims::claim_many), this does nothing.
+    /// [`rollback`](Self::rollback) find out whether a handler has ended it, as they do if a claim was inserted. It need not
+    /// refuse the COMMIT of a handler, even if several share it: their messages run again. If the transaction has claims
+    /// of [`claim_many`](super::Claims::claim_many), this does nothing.
     fn guard(&self, txn: &mut Self::Txn) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the

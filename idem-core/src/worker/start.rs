@@ -10,8 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, OutboxGate, ParkedRows, Pipeline,
-    Preparations, Rate, Rows,
+    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, ParkedRows, Pipeline, Preparations, Rate, Rows,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
@@ -146,7 +145,6 @@ fn assemble<S: Store, Src: Source>(
         late_calls: Rate::default(),
         redeliveries: Rate::default(),
         preparations: Arc::<Preparations>::default(),
-        early_commits: EarlyCommits::default(),
         own_statements: Mutex::new(()),
         brake: Brake::new(settings.unfit_limit, health.clone()),
         defect: Defect::default(),

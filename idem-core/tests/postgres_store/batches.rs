@@ -16,13 +16,6 @@ async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
     txn
 }
 
-/// Begins as a batch does that makes no claim.
-async fn unclaimed(world: &World) -> idem_core::store::postgres::Txn {
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.guard(&mut txn).await.unwrap();
-    txn
-}
-
 #[tokio::test]
 async fn only_idem_commits_a_batch() {
     let Some(mut world) = world().await else { return };
@@ -51,8 +44,8 @@ async fn only_idem_commits_a_batch() {
         .fetch_one(&mut world.other)
         .await
         .unwrap();
-    for (statements, has_claims) in ends.iter().flat_map(|end| [(end, true), (end, false)]) {
-        let mut txn = if has_claims { batch(&world, "ended").await } else { unclaimed(&world).await };
+    for statements in ends {
+        let mut txn = batch(&world, "ended").await;
         let (last, before) = statements.split_last().unwrap();
         for statement in before {
             handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
@@ -85,20 +78,12 @@ async fn only_idem_commits_a_batch_however_it_begins() {
     let started = world.store.start_many(&mut rows_start, &rows.iter().collect::<Vec<_>>()).await.unwrap();
     assert_eq!(started, [true, true]);
 
-    // All of its claims are old.
-    world.process("old").await;
-    let mut known = world.store.begin(DEADLINE).await.unwrap();
-    let old = world.identity("old");
-    let claimed = world.store.claim_many(&mut known, &[&old], ClaimState::Processed).await.unwrap();
-    assert!(!claimed[0].is_new());
-    world.store.guard(&mut known).await.unwrap();
-
-    for mut txn in [beside, rows_start, known] {
+    for mut txn in [beside, rows_start] {
         let refused = handler_connection(&mut txn).execute(sqlx::raw_sql("COMMIT")).await.unwrap_err().to_string();
         assert!(refused.contains("let idem commit"), "{refused}");
         assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::Ended);
     }
-    assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NOT NULL").await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NOT NULL").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 2);
     world.end().await;
 }
@@ -115,13 +100,12 @@ async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
         &["SET LOCAL ROLE pg_monitor"],
     ];
     for (n, statements) in looks.into_iter().enumerate() {
-        for mut txn in [batch(&world, &n.to_string()).await, unclaimed(&world).await] {
-            for statement in statements {
-                handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
-            }
-            let answer = world.store.commit(txn).await;
-            assert!(matches!(answer, CommitResult::Done), "{statements:?}: {answer:?}");
+        let mut txn = batch(&world, &n.to_string()).await;
+        for statement in statements {
+            handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
         }
+        let answer = world.store.commit(txn).await;
+        assert!(matches!(answer, CommitResult::Done), "{statements:?}: {answer:?}");
         assert_eq!(world.claims().await, 3 * (n as i64 + 1));
     }
     world.end().await;

@@ -2,6 +2,7 @@
 
 use idem_core::store::{ClaimState, Claims, CommitResult, Transactions, TxnState};
 use sqlx::AssertSqlSafe;
+use sqlx::sqlite::LockedSqliteHandle;
 
 use crate::world::{LONG, World, lent, run};
 
@@ -140,4 +141,30 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
     let deferred = first_of_two(&world, "defers", "PRAGMA defer_foreign_keys = 1").await;
     assert!(matches!(world.store.commit(deferred).await, CommitResult::Done), "the commit checks them");
     assert_eq!(world.count("idem_processed_messages").await, 2);
+}
+
+/// sqlx gives handlers the hooks of their connection. Without idem's, the COMMIT of any later handler would be allowed.
+#[tokio::test]
+async fn a_replaced_hook_ends_with_its_message_and_nobody_shares_a_transaction_behind_it() {
+    let world = World::new().await;
+    let mut single = world.claimed("single").await;
+    lent(&mut single).lock_handle().await.unwrap().set_commit_hook(|| true);
+    assert!(matches!(world.store.commit(single).await, CommitResult::Done));
+    let mut shared = first_of_two(&world, "shared", "SELECT 1").await;
+    run(&mut shared, "COMMIT").await.unwrap_err();
+    assert!(matches!(world.store.commit(shared).await, CommitResult::CommitRefused));
+
+    let hooks: [fn(&mut LockedSqliteHandle<'_>); 4] = [
+        |handle| handle.set_commit_hook(|| true),
+        |handle| handle.remove_rollback_hook(),
+        |handle| handle.set_rollback_hook(|| {}),
+        |handle| handle.set_progress_handler(9, || true),
+    ];
+    for hook in hooks {
+        let mut txn = first_of_two(&world, "replaced", "SELECT 1").await;
+        hook(&mut lent(&mut txn).lock_handle().await.unwrap());
+        assert_eq!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
+        world.store.rollback(txn).await.unwrap();
+        assert_eq!(world.count("idem_processed_messages").await, 1);
+    }
 }

@@ -31,10 +31,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(())
     }
 
-    async fn set_error(&self, txn: &mut TappedTxn<S::Txn, T>, id: i64, error: &str) -> Result<(), StoreError> {
-        self.tap.statement(self.within.set_error(&mut txn.within, id, error)).await
-    }
-
     async fn count_duplicate(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), StoreError> {
         self.tap.statement(self.within.count_duplicate(&mut txn.within, identity)).await
     }

@@ -86,13 +86,3 @@ pub(super) const STANDS: &str = "
 pub(super) const PING: &str = "
     INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint) VALUES (0, $1, '');
     DELETE FROM {schema}.processed_messages WHERE handler_id = 0 AND key = $1";
-
-/// Inserts a claim of no message that carries the transaction id, so that the trigger refuses every COMMIT but idem's, and
-/// deletes it at once: the trigger fires for it nevertheless, and no row is left. Its key is that id, so that no two
-/// transactions wait for each other. As the claims of a batch do, it restores the session's lock timeout for the handlers.
-pub(super) const MARK_BATCH: &str = "
-    INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint, batch_xid)
-    SELECT 0, pg_catalog.convert_to(xid::text, 'UTF8'), '', xid FROM pg_catalog.pg_current_xact_id() AS xid;
-    DELETE FROM {schema}.processed_messages
-    WHERE handler_id = 0 AND key = pg_catalog.convert_to(pg_catalog.pg_current_xact_id()::text, 'UTF8');
-    SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.set_config('lock_timeout', $1, true)";

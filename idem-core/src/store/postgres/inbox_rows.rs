@@ -41,10 +41,6 @@ impl InboxRows for Postgres {
         many::insert_many(self, txn, rows).await
     }
 
-    async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
-        txn.ask(self.sql().set_error.query().bind(id).bind(error_text(error).as_bytes())).await.map(drop)
-    }
-
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
         let query = self.sql().count_duplicate.query().bind(identity.handler.0);
         txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(drop)

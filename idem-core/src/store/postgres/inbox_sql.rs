@@ -41,9 +41,6 @@ pub(super) const INSERT: &str = "
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
 
-pub(super) const SET_ERROR: &str =
-    "UPDATE {schema}.inbox_messages SET error = pg_catalog.convert_from($2, 'UTF8') WHERE id = $1";
-
 /// A scheduled row is left alone, and so is never waited for.
 pub(super) const COUNT_DUPLICATE: &str = "
     UPDATE {schema}.inbox_messages SET deliveries = deliveries + 1

@@ -31,7 +31,7 @@ impl Transactions for Postgres {
     }
 
     async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
-        unclaimed::guard(self.sql(), txn).await
+        unclaimed::guard(txn).await
     }
 
     async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {

@@ -10,10 +10,9 @@ use super::connection::Connection;
 use super::cure::{CURE, place};
 use super::statement::quoted;
 
-/// Checks the trigger. Without it, a COMMIT of a handler would lose the later messages of its batch.
-///
-/// One that is enabled, but not as ALWAYS, is only a warning: `pg_restore --disable-triggers` leaves it so, and a
-/// handler needs a privilege to set `session_replication_role`, which turns it off.
+/// Checks the trigger. Without it, a COMMIT of a handler would lose the later messages of its batch. It has to be enabled as
+/// ALWAYS, which `pg_restore --disable-triggers` does not do: otherwise a handler that may set `session_replication_role`
+/// turns it off.
 pub(super) async fn check(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
     let asked = sqlx::query(
         "SELECT t.tgenabled::text FROM pg_catalog.pg_trigger AS t
@@ -30,22 +29,13 @@ fn is_enabled(schema: &str, enabled: Option<&str>) -> Result<(), Error> {
         let trigger = "the deferrable trigger `refuse_commit` of the table `processed_messages`";
         return Err(tables::lacks(&place(schema), CURE, trigger));
     };
-    let cure = format!(
-        "as the owner of the table, run ALTER TABLE {}.processed_messages ENABLE ALWAYS TRIGGER refuse_commit",
-        quoted(schema)
-    );
-    match enabled {
-        "A" => {}
-        "O" => tracing::warn!(
-            "the trigger refuse_commit of the schema {schema:?} is not enabled as ALWAYS, so a handler that sets \
-             session_replication_role turns it off, and its COMMIT can then lose other messages of its batch: {cure}"
-        ),
-        _ => {
-            return Err(Error::Config(format!(
-                "the trigger refuse_commit of the schema {schema:?} is disabled, so a COMMIT by a handler can lose other \
-                 messages of its batch: {cure}"
-            )));
-        }
+    if enabled == "A" {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::Config(format!(
+        "the trigger refuse_commit of the schema {schema:?} is not enabled as ALWAYS, so a COMMIT by a handler can lose other \
+         messages of its batch: as the owner of the table, run ALTER TABLE {}.processed_messages ENABLE ALWAYS TRIGGER \
+         refuse_commit",
+        quoted(schema)
+    )))
 }

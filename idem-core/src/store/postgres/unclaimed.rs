@@ -9,7 +9,6 @@ use crate::store::StoreError;
 use super::begin;
 use super::limits::OWN;
 use super::pool::Pool;
-use super::sql::Statements;
 use super::txn::{Txn, not_answered};
 
 /// Begins for a handler whose message has no claim.
@@ -23,18 +22,17 @@ pub(super) async fn begin_guarded(pool: &Pool, handler_timeout: Duration) -> Res
     Ok(txn)
 }
 
-/// Guards a transaction that several handlers share, unless new claims guard it already.
-pub(super) async fn guard(statements: &Statements, txn: &mut Txn) -> Result<(), StoreError> {
-    if txn.batch {
+/// Guards a transaction that several handlers share, unless new claims guard it already. A COMMIT is not refused: messages
+/// without claims run again.
+pub(super) async fn guard(txn: &mut Txn) -> Result<(), StoreError> {
+    if txn.xid.is_some() {
         return Ok(());
     }
-    // As the server has shown it.
-    let lock_timeout = format!("'{}'", txn.lock_timeout());
-    let rows = txn.ask_text(statements.mark_batch.with(&[lock_timeout])).await?;
-    let row = rows.last().ok_or_else(not_answered)?;
-    if txn.xid.is_none() {
-        txn.guard(row.try_get(0)?, None);
-    }
-    txn.guard_batch();
+    // As the claims of a batch do, it restores the session's lock timeout for the handlers, as the server has shown it.
+    let lock_timeout = txn.lock_timeout();
+    let text = format!("SELECT pg_catalog.pg_current_xact_id()::text; SET LOCAL lock_timeout = '{lock_timeout}'");
+    let rows = txn.ask_text(text).await?;
+    let xid = rows.first().ok_or_else(not_answered)?.try_get(0)?;
+    txn.guard(xid, None);
     Ok(())
 }

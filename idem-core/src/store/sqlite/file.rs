@@ -205,7 +205,13 @@ impl Connection {
 
     /// Returns whether a handler has left nothing, if this is the state of the connection now.
     pub(super) fn is_initial(&self, state: &str) -> bool {
-        state == self.writer.state
+        state == self.writer.state && self.is_watched()
+    }
+
+    /// Returns whether all hooks are still in place. A handler can replace them, and sqlx then drops those that were there.
+    pub(super) fn is_watched(&self) -> bool {
+        // The three hooks and the writer have it.
+        Arc::strong_count(&self.writer.watch) == 4
     }
 
     /// Passes the connection to the next task in the queue. No transaction may be open, and nothing may be left of a

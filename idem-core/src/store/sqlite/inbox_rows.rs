@@ -45,11 +45,6 @@ impl InboxRows for Sqlite {
         insert(self, txn, row).await
     }
 
-    async fn set_error(&self, txn: &mut Txn, id: i64, error: &str) -> Result<(), StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_ERROR)).bind(id).bind(error_text(error));
-        query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
-    }
-
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_DUPLICATE))
             .bind(identity.handler.0)

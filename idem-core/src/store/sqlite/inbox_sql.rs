@@ -12,8 +12,6 @@ WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
 
-pub(super) const SET_ERROR: &str = r#"UPDATE "idem_inbox_messages" SET error = ?2 WHERE id = ?1"#;
-
 pub(super) const COUNT_DUPLICATE: &str = r#"
 UPDATE "idem_inbox_messages" SET deliveries = deliveries + 1
 WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;

@@ -37,10 +37,11 @@ impl Transactions for Sqlite {
         }
     }
 
-    /// Nothing is written outside of the transaction, so the commit detects that it has ended.
+    /// Nothing is written outside of the transaction, so the commit detects that it has ended. But without the hooks, nothing
+    /// would refuse the COMMIT of the next handler.
     async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
         txn.share();
-        Ok(TxnState::Unknown)
+        Ok(if txn.connection.is_watched() { TxnState::Unknown } else { TxnState::Ended })
     }
 
     async fn commit(&self, txn: Txn) -> CommitResult {

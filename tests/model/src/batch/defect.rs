@@ -7,7 +7,7 @@ use crate::property::Property;
 pub(crate) enum Defect {
     CopyAckedBeforeItsFirst,
     CommitNotRefused,
-    NaturalCommitNotRefused,
+    StagesBesideOthers,
     WritesOutsideTransactions,
     NoGuard,
     BatchCharges,
@@ -18,11 +18,7 @@ impl Defect {
     pub(crate) const ALL: &'static [(Self, &'static str, Property)] = &[
         (Self::CopyAckedBeforeItsFirst, "a copy in a batch is acked before its first", Property::AckAfterCommit),
         (Self::CommitNotRefused, "the COMMIT of a handler in a batch is not refused", Property::AckAfterCommit),
-        (
-            Self::NaturalCommitNotRefused,
-            "the COMMIT of a handler in a batch without claims is not refused",
-            Property::HalvesDead,
-        ),
+        (Self::StagesBesideOthers, "natural handlers that stage messages share a transaction", Property::HalvesDead),
         (Self::WritesOutsideTransactions, "a handler can write outside of a transaction", Property::NothingTwice),
         (Self::NoGuard, "no guard checks the transaction of a batch", Property::AckAfterCommit),
         (Self::BatchCharges, "a batch charges each of its messages", Property::AttemptsCountedOnce),

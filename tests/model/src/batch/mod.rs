@@ -76,7 +76,7 @@ impl Model for World {
                 let known = state.messages[message];
                 let settled =
                     |(delivery, of): (usize, usize)| of != message || state.deliveries[delivery] == Place::Settled;
-                self.natural
+                self.stages
                     && known.effects > 0
                     && !known.staged
                     && known.row.is_none()

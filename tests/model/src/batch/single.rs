@@ -1,6 +1,7 @@
 //! The work outside of a batch: single deliveries, stored ones, rows, and acks. Their own failures are in `messages`; here each is
 //! one step.
 
+use super::defect::Defect;
 use super::state::{Claim, Place, Row, State};
 use super::steps::Steps;
 use super::transaction::crash;
@@ -17,7 +18,8 @@ pub(super) fn delivery(steps: &mut Steps<'_>, delivery: usize, message: usize) {
     let set = |after: &mut State, place| after.deliveries[delivery] = place;
     match state.deliveries[delivery] {
         Place::Queued { again: false } => {
-            steps.step(WORKER, "receives _", number, |after| set(after, Place::Held { single: false }));
+            let single = world.stages && !world.has(Defect::StagesBesideOthers);
+            steps.step(WORKER, "receives _", number, |after| set(after, Place::Held { single }));
         }
         Place::Queued { again: true } => {
             steps.step(WORKER, "stores _ as a row, unless it has a claim", number, |after| {

@@ -76,17 +76,12 @@ pub(super) fn run(steps: &mut Steps<'_>, batch: Batch) {
                 after.batch = Some(ended);
             });
         }
-        Handler::RunsCommit if world.has(Defect::NaturalCommitNotRefused) => {
-            steps.step(
-                WORKER,
-                "runs the handler of _, which commits the batch without what it stages",
-                number,
-                |after| {
-                    let written = (0..MESSAGES).filter(|member| batch.effects[*member] || *member == message);
-                    written.for_each(|member| after.process_naturally(member, false, false));
-                    after.batch = Some(ended);
-                },
-            );
+        Handler::RunsCommit if world.natural => {
+            steps.step(WORKER, "runs the handler of _, which commits what was written so far", number, |after| {
+                let written = (0..MESSAGES).filter(|member| batch.effects[*member] || *member == message);
+                written.for_each(|member| after.process_naturally(member, false, false));
+                after.batch = Some(ended);
+            });
         }
         Handler::RunsCommit | Handler::RunsRollback => {
             let what = "runs the handler of _, whose COMMIT is refused or which rolls back: no transaction is left";
@@ -152,8 +147,8 @@ fn end(steps: &mut Steps<'_>, batch: Batch) {
     }
 }
 
-/// Nothing of the batch is committed. The message to blame leaves it, and runs as a single delivery; the others run
-/// again. No message is charged.
+/// Nothing of the batch is committed by idem. The message to blame leaves it, and runs as a single delivery; the others run
+/// again. If a handler has committed what was there, each runs as a single delivery. No message is charged.
 fn fail(world: &World, after: &mut State, batch: Batch, culprit: Option<usize>) {
     after.batch = None;
     if world.has(Defect::BatchCharges) {
@@ -162,7 +157,9 @@ fn fail(world: &World, after: &mut State, batch: Batch, culprit: Option<usize>) 
         }
         return held(world, after, batch).for_each(|delivery| after.deliveries[delivery] = Place::Done);
     }
-    for (delivery, _) in world.deliveries().filter(|(_, message)| Some(*message) == culprit) {
+    let splits = world.natural && culprit.is_some_and(|culprit| world.handlers[culprit] == Handler::RunsCommit);
+    let leaves = |message: usize| Some(message) == culprit || splits && batch.members[message];
+    for (delivery, _) in world.deliveries().filter(|(_, message)| leaves(*message)) {
         if after.deliveries[delivery] == (Place::Held { single: false }) {
             after.deliveries[delivery] = Place::Held { single: true };
         }

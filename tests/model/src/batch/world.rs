@@ -19,6 +19,8 @@ pub(crate) struct World {
     /// Whether the handlers are natural: a first delivery makes no claim, and a handler that finds its own writes does
     /// nothing.
     pub(super) natural: bool,
+    /// Whether the handlers stage messages, and so each of these natural ones runs alone.
+    pub(super) stages: bool,
     /// How often the process may be killed.
     pub(super) kills: u8,
     /// How often a commit may have no answer.
@@ -70,6 +72,7 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         handlers,
         copy: true,
         natural: false,
+        stages: false,
         kills: failures,
         losses: failures,
         defect: None,
@@ -81,10 +84,12 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         world("a handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds]),
         world("a handler that runs ROLLBACK in a batch", &[Succeeds, RunsRollback, Succeeds]),
         natural("a natural handler that fails in a batch", &[Succeeds, Fails, Succeeds]),
+        natural("a natural handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds]),
         // A copy of it that runs beside its row is a limit: its COMMIT is only logged, and the row then finds its effect.
         World {
             copy: false,
-            ..natural("a natural handler that runs COMMIT in a batch", &[Succeeds, RunsCommit, Succeeds])
+            stages: true,
+            ..natural("a natural handler that stages and runs COMMIT", &[Succeeds, RunsCommit, Succeeds])
         },
         natural("a natural handler that runs ROLLBACK in a batch", &[Succeeds, RunsRollback, Succeeds]),
     ]
@@ -95,10 +100,10 @@ pub(crate) fn of(defect: Defect) -> World {
     let handlers: &[Handler] = match defect {
         Defect::CopyAckedBeforeItsFirst => &[Succeeds],
         Defect::CommitNotRefused => &[RunsCommit, Succeeds],
-        Defect::NaturalCommitNotRefused => &[Succeeds, RunsCommit],
+        Defect::StagesBesideOthers => &[Succeeds, RunsCommit],
         Defect::WritesOutsideTransactions | Defect::NoGuard => &[RunsRollback, Succeeds],
         Defect::BatchCharges => &[Succeeds, Fails],
     };
-    let (copy, natural) = (defect == Defect::CopyAckedBeforeItsFirst, defect == Defect::NaturalCommitNotRefused);
-    World { name: "", handlers, copy, natural, kills: 0, losses: 0, defect: None }
+    let (copy, natural) = (defect == Defect::CopyAckedBeforeItsFirst, defect == Defect::StagesBesideOthers);
+    World { name: "", handlers, copy, natural, stages: natural, kills: 0, losses: 0, defect: None }
 }
