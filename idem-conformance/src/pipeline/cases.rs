@@ -220,7 +220,6 @@ macro_rules! pipeline_suite {
             a_claim_without_an_answer_costs_no_lane
             a_failure_whose_record_gets_no_answer_costs_no_lane
             // starts
-            a_suspect_whose_count_is_refused_keeps_no_delivery_waiting
             // patience
             a_suspect_that_is_put_off_is_told_of_once_a_minute
             // looks

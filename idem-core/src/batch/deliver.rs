@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::park::{Parked, UNANSWERED};
 use crate::record::committed_early;
 use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, extended_all};
-use crate::store::{Row, StoreError, SuspectIsolation};
+use crate::store::{Row, StoreError};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
@@ -86,12 +86,13 @@ impl<S: Store> Pipeline<S> {
         let beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries, carried);
         let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
-        self.verdicts(items, &facts, Opening::Claims, &self.running(Permit::Direct(beside))).await
+        let running = Running::new(Permit::Direct(beside));
+        self.under(&running, self.verdicts(items, &facts, Opening::Claims, &running)).await
     }
 
     /// Runs rows taken from the inbox, none of them a suspect, in one transaction, and returns their verdicts. Extends
     /// their leases if it takes long.
-    pub(crate) async fn row_verdicts(&self, rows: &[Row], running: &Running<'_>) -> Vec<Verdict> {
+    pub(crate) async fn row_verdicts(&self, rows: &[Row], running: &Running) -> Vec<Verdict> {
         let opening = Opening::Rows(rows);
         let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
         match running.user_code().map(|_user_code| self.rows(rows)) {
@@ -106,7 +107,7 @@ impl<S: Store> Pipeline<S> {
         items: Vec<Item<'_, S>>,
         facts: &[&Delivery],
         opening: Opening<'_>,
-        running: &Running<'_>,
+        running: &Running,
     ) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Single; facts.len()];
         let _turn = self.throttle.turn().await;
@@ -119,7 +120,7 @@ impl<S: Store> Pipeline<S> {
             }
             let instead = match self.draining.is_cancelled() {
                 true => Some(Verdict::Stopped),
-                false => (!first && self.suspect_lock.wanted() >= opening.stage()).then(|| opening.put_off()),
+                false => (!first && self.suspect_lock.is_wanted(opening.is_direct())).then(|| opening.put_off()),
             };
             if let Some(verdict) = instead {
                 set_verdict(&mut verdicts, &items, &verdict);
@@ -221,12 +222,9 @@ impl<'a, S: Store> Groups<'a, S> {
 }
 
 impl Opening<'_> {
-    /// Returns the lowest isolation of a suspect that waits for this work to end.
-    fn stage(&self) -> SuspectIsolation {
-        match self {
-            Self::Claims => SuspectIsolation::Process,
-            Self::Rows(_) => SuspectIsolation::Inbox,
-        }
+    /// Returns whether these are deliveries, and no rows.
+    fn is_direct(&self) -> bool {
+        matches!(self, Self::Claims)
     }
 
     /// Returns the verdict of items that have not run, because a suspect comes first: rows are given back, and deliveries

@@ -33,22 +33,6 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Leaves a reserved suspect to its codec's preparation, if it is known to need one: the process must not be
-    /// isolated for a row that cannot run. Returns `false` if it can run, as far as is known.
-    ///
-    /// That its codec needs to prepare was found in isolation, after its start was counted: decoding may be what ends
-    /// the process.
-    pub(super) async fn suspect_left_to_prepare(&self, row: &Row) -> bool {
-        if !self.preparations.is_wanted_by(row.id) {
-            return false;
-        }
-        match self.turn_to_prepare(row) {
-            Ok(turn) => self.parked_rows.park(row.clone(), RowUntil::Prepared(turn)),
-            Err(due) => drop(self.record_result(row, &RowResult::Released { due }).await),
-        }
-        true
-    }
-
     /// Takes back the start of a row that waits here, so that the end of this process charges it with nothing. Returns `None`
     /// if this process does not have the row any more.
     async fn uncounted(&self, row: &Row) -> Option<Row> {

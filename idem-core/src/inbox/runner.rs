@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Store;
-use crate::runtime::{Permit, Pipeline, jittered};
-use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
+use crate::runtime::{Permit, Pipeline, Running, jittered};
+use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, SuspectIsolation, TakeLimit};
 
 use super::memory::Memory;
 use super::taker::{POLL_DUE, Taker};
@@ -75,7 +75,7 @@ impl<S: Store> Runner<S> {
         let began = Instant::now();
         let due = store.poll_due_since(&self.taker.handlers, lease, self.taker.looks.due(began)).await?;
         self.polled = Some(Instant::now());
-        self.taker.looks.polled(began, due.ordinary, due.suspect);
+        self.taker.looks.polled(began, due.ordinary, due.suspect || due.alone);
         let crashed =
             if due.crashed { store.dead_letter_crashed(&self.taker.handlers, lease).await? } else { Vec::new() };
         drop(own);
@@ -84,7 +84,9 @@ impl<S: Store> Runner<S> {
             self.pipeline.report_crashed(row).await;
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
-        let suspects = due.suspect && self.taker.suspects(due.ordinary && !self.pipeline.is_outbox_full()).await?;
+        let others = due.ordinary && !self.pipeline.is_outbox_full();
+        let mut suspects = due.suspect && self.taker.suspects(SuspectIsolation::Inbox, others).await?;
+        suspects |= due.alone && self.taker.suspects(SuspectIsolation::Process, others).await?;
         let ordinary = due.ordinary && self.ordinary(tasks).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
@@ -101,7 +103,7 @@ impl<S: Store> Runner<S> {
             slots.push(slot);
         }
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
-        // in this process; in an outage as `Workload` says.
+        // in this process; in an outage as `Running` says.
         let mut permit = Some(self.pipeline.suspect_lock.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
@@ -130,8 +132,9 @@ impl<S: Store> Runner<S> {
             let held = (slot, self.memory.reserve(bytes_of(&batch)));
             let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
             tasks.spawn(async move {
-                let running = pipeline.running(Permit::Inbox(permit));
-                pipeline.defect.task("inbox", pipeline.run_rows(&batch, &slots, &running)).await;
+                let running = Running::new(Permit::Inbox(permit));
+                let work = pipeline.under(&running, pipeline.run_rows(&batch, &slots, &running));
+                pipeline.defect.task("inbox", work).await;
                 drop((running, held));
             });
         }

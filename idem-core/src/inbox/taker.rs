@@ -1,12 +1,13 @@
 //! Takes rows from the inbox.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::Store;
-use crate::runtime::{InboxPermit, Pipeline, Rate};
+use crate::runtime::{Pipeline, Rate};
 use crate::store::{HandlerId, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
@@ -29,14 +30,14 @@ impl<S: Store> Taker<S> {
         Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default(), put_off: Rate::default() }
     }
 
-    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
-    /// the database is back, and can then begin. Until then the `permit` is given up, since no suspect of another database may
-    /// wait for the end of the outage.
-    pub(super) async fn take(
+    /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
+    /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
+    /// suspect of another database may wait for its end.
+    pub(super) async fn take<L>(
         &self,
         kind: RowKind,
         limit: TakeLimit,
-        permit: &mut Option<InboxPermit>,
+        lock: &mut Option<L>,
     ) -> Result<Vec<Row>, StoreError> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
@@ -49,16 +50,27 @@ impl<S: Store> Taker<S> {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
                 _ => Err(fault),
             },
-            // A reservation counts nothing, so it may lapse. Others wait while its turn is held.
-            Err(fault @ StoreError::ConnectionLost(_)) if kind == RowKind::Ordinary => {
-                self.pipeline.outage.report(&fault);
-                *permit = None;
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                let Pipeline { outage, stop, draining, .. } = &*self.pipeline;
+                outage.report(&fault);
                 // A lost connection is no outage until a ping fails, so the first read may come too early.
-                let found = self.pipeline.outage.insist(&self.pipeline.stop, || store.rows_by_token(token));
-                tokio::select! {
-                    found = found => Ok(found.unwrap_or_default()),
-                    () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
-                }
+                let mut found = pin!(outage.insist(stop, || store.rows_by_token(token)));
+                let at_once = tokio::select! {
+                    biased;
+                    rows = &mut found => Some(rows),
+                    () = outage.began() => None,
+                };
+                let found = match at_once {
+                    Some(rows) => rows,
+                    None => {
+                        *lock = None;
+                        tokio::select! {
+                            rows = found => rows,
+                            () = draining.cancelled() => None,
+                        }
+                    }
+                };
+                Ok(found.unwrap_or_default())
             }
             answer => answer,
         }?;

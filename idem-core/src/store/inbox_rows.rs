@@ -101,8 +101,7 @@ pub trait InboxRows: Transactions {
         self.poll_due(handlers, lease)
     }
 
-    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts the start
-    /// of ordinary rows. Rows that another transaction has locked are skipped. A row that is larger than the limit is
+    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts their start. Rows that another transaction has locked are skipped. A row that is larger than the limit is
     /// taken alone.
     fn take(
         &self,
@@ -113,13 +112,9 @@ pub trait InboxRows: Transactions {
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
-    /// Counts the start of a reserved suspect: one more than it had when it was reserved, however often this is
-    /// repeated. There is one fewer if its former holder has given its own start back before; a repeat behind that may
-    /// count one too many. Also restarts its lease. `false` if the row no longer has this token: it must not start.
-    fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// Takes the counted start of a row back, which keeps its token: it is reserved from now on, as a suspect is before
-    /// it begins. Repeating it changes nothing. Also restarts its lease. `false` if the row no longer has this token.
+    /// Takes the counted start of a row back, which keeps its token: it waits for something, and the end of its process
+    /// charges it with nothing. Repeating it changes nothing. There is one fewer if its former holder has given its own
+    /// start back since. Also restarts its lease. `false` if the row no longer has this token.
     fn uncount_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Restarts the leases of those of these rows that still have this token. It never waits: a running row is locked,

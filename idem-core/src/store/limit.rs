@@ -6,11 +6,13 @@ use std::time::Duration;
 // Exhaustive: a store that did not look for a new kind of row would leave those rows forever, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {
-    /// Ordinary rows: no start, and at most 1 break. Taking them counts their start.
+    /// Ordinary rows: no start, and at most 1 break.
     Ordinary,
-    /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and fewer than 4
-    /// starts). They are only reserved: [`count_start`](crate::store::InboxRows::count_start) counts the start.
+    /// Suspects, which may have ended a process or a connection: 1 start, or none and at least 2 breaks. No other row may run
+    /// in the process.
     Suspect,
+    /// Suspects with 2 or 3 starts. Nothing else may run in the process.
+    Alone,
 }
 
 /// How many rows to take.
@@ -49,8 +51,10 @@ impl TakeLimit {
 pub struct DueRows {
     /// An ordinary row is due.
     pub ordinary: bool,
-    /// A suspect is due.
+    /// A suspect is due beside which no other row may run.
     pub suspect: bool,
+    /// A suspect is due beside which nothing may run.
+    pub alone: bool,
     /// A crashed row has to become a dead letter.
     pub crashed: bool,
 }

@@ -173,7 +173,7 @@ impl Row {
         }
     }
 
-    /// Returns what must not run concurrently with it.
+    /// Returns what must not run concurrently with it, as it is before it is taken: that counts its start.
     pub fn isolation(&self) -> SuspectIsolation {
         // SQL repeats the limit between an ordinary row and a suspect as literals (`crash_count = 0 AND lost_connections <= 1`):
         // postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
@@ -236,7 +236,7 @@ pub enum RowResult {
         /// The time until it may be taken again.
         due: Duration,
     },
-    /// It was reserved but has not started: its starts are those of the given row, and it is due after this time.
+    /// Its start was taken back before: its starts are those of the given row, and it is due after this time.
     Released {
         /// The time until it may be taken again.
         due: Duration,

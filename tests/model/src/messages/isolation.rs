@@ -23,7 +23,7 @@ pub(super) fn begin(steps: &mut Steps<'_>, slot: Slot) {
     for isolation in [Isolation::Rows, Isolation::Everything] {
         let mut needing = suspects(scenario, state, isolation).filter(|(_, _, needs)| *needs == isolation);
         let Some((message, ..)) = needing.next() else { continue };
-        if has_lock(scenario, state, slot, isolation) && !scenario.names_waits {
+        if has_lock(scenario, state, slot, isolation) {
             fetch(steps, slot, isolation);
             continue;
         }

@@ -28,8 +28,6 @@ pub(crate) struct Scenario {
     pub(super) ordered: bool,
     /// How many workers there are, each a process of its own.
     pub(super) workers: usize,
-    /// Whether a process names the row before it has the lock, as a trace does.
-    pub(super) names_waits: bool,
     /// The rule that is broken.
     pub(crate) defect: Option<Defect>,
 }
@@ -98,8 +96,7 @@ impl Scenario {
     /// A world without failures, with a broker that marks what it delivers again.
     pub(super) const fn new(name: &'static str, messages: &'static [Message], left: Left) -> Self {
         assert!(messages.len() <= MESSAGES);
-        let (workers, names_waits) = (WORKERS, false);
-        Self { name, messages, left, window: None, ordered: false, workers, names_waits, defect: None }
+        Self { name, messages, left, window: None, ordered: false, workers: WORKERS, defect: None }
     }
 
     /// The same world with a log.

@@ -56,7 +56,7 @@ impl World {
         let new = |(place, copies): (usize, &u8)| Message::new(key(place), Handler::Anything).copies(*copies);
         let known: Vec<Message> = copies.iter().enumerate().map(new).collect();
         let message_of = places.into_iter().map(|place| place.and_then(|place| u8::try_from(place).ok())).collect();
-        let scenario = Scenario { names_waits: true, ..Scenario::new("a trace", known.leak(), LEFT) };
+        let scenario = Scenario::new("a trace", known.leak(), LEFT);
         Ok(Self { name, lines, process_of, key_of, message_of, processes, messages, scenario })
     }
 
