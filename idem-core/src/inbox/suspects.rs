@@ -24,7 +24,7 @@ impl<S: Store> Taker<S> {
     /// is written. `ordinary`: other rows are due.
     pub(super) async fn suspects(&self, isolation: SuspectIsolation, ordinary: bool) -> Result<bool, StoreError> {
         let (locks, lease) = (&self.pipeline.suspect_lock, self.pipeline.settings.lease);
-        if locks.is_early(ordinary) {
+        if locks.is_early(isolation, ordinary) {
             return Ok(false);
         }
         let began = Instant::now();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Patience {
     /// How long the next suspect may wait, if that is longer than the least time.
     limit: Duration,
-    /// No suspect may be reserved before this.
+    /// No suspect may be waited for before this.
     open_until: Option<Instant>,
 }
 

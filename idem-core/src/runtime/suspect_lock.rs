@@ -104,10 +104,12 @@ impl SuspectLock {
         Isolated { _rows: rows, _direct: Some(direct) }
     }
 
-    /// Returns whether suspects have kept out other work for so long that it comes first, if there is any: some
-    /// rows are `due`, or run.
-    pub(crate) fn is_early(&self, due: bool) -> bool {
-        self.patience().is_open(Instant::now()) && (due || self.0.rows.try_write().is_err())
+    /// Returns whether suspects have kept out other work for so long that it comes first, if there is any that one of
+    /// them would keep out again: some rows are `due`, or it runs.
+    pub(crate) fn is_early(&self, isolation: SuspectIsolation, due: bool) -> bool {
+        let (rows, direct) = (&self.0.rows, &self.0.direct);
+        let runs = || rows.try_write().is_err() || isolation == SuspectIsolation::Process && direct.try_write().is_err();
+        self.patience().is_open(Instant::now()) && (due || runs())
     }
 
     /// Returns how long a suspect may wait for its isolation; at least for `least`.

@@ -99,7 +99,7 @@ pub struct Row {
     pub delivery: Delivery,
     /// The token of the take by which a worker has it; `None` if none has.
     pub locked_by: Option<Uuid>,
-    /// Runs started since the last result. A running one is counted; that of a reserved suspect is not.
+    /// Runs started since the last result. A running one is counted.
     pub crash_count: u32,
     /// The number of failed attempts.
     pub attempts: u32,
