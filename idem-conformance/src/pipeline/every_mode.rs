@@ -252,7 +252,7 @@ macro_rules! __pipeline_in_every_mode {
             a_row_with_one_start_runs_alone_among_rows
             direct_deliveries_go_on_beside_a_row_with_one_start
             a_row_with_two_starts_has_the_process_to_itself
-            a_suspect_that_waits_goes_back_when_the_worker_drains
+            a_suspect_that_waits_is_left_when_the_worker_drains
             a_suspect_that_waits_for_long_lets_other_rows_start
             // starts
             a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found

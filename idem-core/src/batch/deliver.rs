@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use crate::park::{Parked, UNANSWERED};
 use crate::record::committed_early;
-use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, extended_all};
+use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, SuspectLock, extended_all};
 use crate::store::{Row, StoreError};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -120,7 +120,7 @@ impl<S: Store> Pipeline<S> {
             }
             let instead = match self.draining.is_cancelled() {
                 true => Some(Verdict::Stopped),
-                false => (!first && self.suspect_lock.is_wanted(opening.is_direct())).then(|| opening.put_off()),
+                false => (!first && opening.is_kept_out(&self.suspect_lock)).then(|| opening.put_off()),
             };
             if let Some(verdict) = instead {
                 set_verdict(&mut verdicts, &items, &verdict);
@@ -222,9 +222,12 @@ impl<'a, S: Store> Groups<'a, S> {
 }
 
 impl Opening<'_> {
-    /// Returns whether these are deliveries, and no rows.
-    fn is_direct(&self) -> bool {
-        matches!(self, Self::Claims)
+    /// Returns whether a suspect waits, or runs, that needs this work to end.
+    fn is_kept_out(&self, lock: &SuspectLock) -> bool {
+        match self {
+            Self::Claims => lock.keeps_out_direct(),
+            Self::Rows(_) => lock.keeps_out_rows(),
+        }
     }
 
     /// Returns the verdict of items that have not run, because a suspect comes first: rows are given back, and deliveries

@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = async |_slot: Option<SemaphorePermit<'_>>| {
             while let Some((row, verdict)) = next() {
-                let stops = self.draining.is_cancelled() || self.suspect_lock.is_wanted(false);
+                let stops = self.draining.is_cancelled() || self.suspect_lock.keeps_out_rows();
                 let verdict = if verdict == Verdict::Single && stops { Verdict::Stopped } else { verdict };
                 self.finish_row(row, verdict, running).await;
             }

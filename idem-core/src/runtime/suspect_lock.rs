@@ -88,9 +88,14 @@ impl SuspectLock {
         self.0.rows.clone().try_read_owned().ok().map(Arc::new)
     }
 
-    /// Returns whether a suspect waits, or runs, that keeps out such work: direct deliveries, or else rows.
-    pub(crate) fn is_wanted(&self, direct: bool) -> bool {
-        if direct { self.0.direct.try_read().is_err() } else { self.0.rows.try_read().is_err() }
+    /// Returns whether a suspect waits, or runs, beside which no other row may run.
+    pub fn keeps_out_rows(&self) -> bool {
+        self.0.rows.try_read().is_err()
+    }
+
+    /// Returns whether a suspect waits, or runs, beside which no direct delivery may run.
+    pub fn keeps_out_direct(&self) -> bool {
+        self.0.direct.try_read().is_err()
     }
 
     /// Waits until all work that must not run beside a suspect has ended; none of it starts meanwhile. Cancel safe.
@@ -108,7 +113,8 @@ impl SuspectLock {
     /// them would keep out again: some rows are `due`, or it runs.
     pub(crate) fn is_early(&self, isolation: SuspectIsolation, due: bool) -> bool {
         let (rows, direct) = (&self.0.rows, &self.0.direct);
-        let runs = || rows.try_write().is_err() || isolation == SuspectIsolation::Process && direct.try_write().is_err();
+        let runs =
+            || rows.try_write().is_err() || isolation == SuspectIsolation::Process && direct.try_write().is_err();
         self.patience().is_open(Instant::now()) && (due || runs())
     }
 
@@ -148,8 +154,8 @@ mod tests {
         let lock = SuspectLock::new();
         let direct = lock.direct().await;
         let isolated = lock.isolate(SuspectIsolation::Inbox).await;
-        assert!(!waits(lock.direct()).await && !lock.is_wanted(true));
-        assert!(waits(lock.inbox()).await && lock.is_wanted(false));
+        assert!(!waits(lock.direct()).await && !lock.keeps_out_direct());
+        assert!(waits(lock.inbox()).await && lock.keeps_out_rows());
         assert!(waits(lock.isolate(SuspectIsolation::Inbox)).await, "one suspect per process");
         drop(isolated);
         assert!(!waits(lock.inbox()).await);
@@ -163,7 +169,7 @@ mod tests {
         for is_direct in [true, false] {
             let running = if is_direct { (Some(lock.direct().await), None) } else { (None, Some(lock.inbox().await)) };
             assert!(waits(lock.isolate(SuspectIsolation::Process)).await);
-            assert!(!lock.is_wanted(true) && !lock.is_wanted(false), "who gives up no longer waits");
+            assert!(!lock.keeps_out_direct() && !lock.keeps_out_rows(), "who gives up no longer waits");
             drop(running);
         }
         let isolated = lock.isolate(SuspectIsolation::Process).await;
@@ -180,7 +186,7 @@ mod tests {
         let running = lock.direct().await;
         let mut isolate = Box::pin(lock.isolate(SuspectIsolation::Process));
         assert!(waits(&mut isolate).await);
-        assert!(lock.is_wanted(true) && lock.is_wanted(false));
+        assert!(lock.keeps_out_direct() && lock.keeps_out_rows());
         assert!(waits(lock.inbox()).await);
         assert!(waits(lock.direct()).await);
         drop(running);
