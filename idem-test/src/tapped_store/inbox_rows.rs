@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::harness::Crash;
 
 use super::doing::OF_ROW;
-use super::taking::{answered, crashed, leased, recorded};
+use super::taking::{answered, crashed, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
