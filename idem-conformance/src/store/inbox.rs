@@ -273,7 +273,7 @@ pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     due(1, Duration::from_secs(1)).await;
     assert_eq!(found().await, DueRows { suspect: true, ..DueRows::default() });
     due(3, Duration::from_secs(1)).await;
-    assert_eq!(found().await, DueRows { suspect: true, ..DueRows::default() });
+    assert_eq!(found().await, DueRows { alone: true, ..DueRows::default() });
     due(4, LEASE).await;
     assert_eq!(found().await, DueRows::default(), "its last lease may be somebody's who still runs");
     due(4, LEASE * 4).await;
