@@ -116,7 +116,8 @@ mod tests {
         let dead = |error: &str| DeadByClaim::new(error.to_owned());
         let old = || Classified::TooOld(dead("old"));
         let text = "another message was already claimed under the key a: use the id of the event as the key, not of its \
-                    entity; `Inbox::replay_as` runs it under another key";
+                    entity. If it is the same event in other bytes (compressed or serialized again), give the handler a \
+                    `fingerprint = ..` of its content; `Inbox::replay_as` runs it under another key";
         let conflict = || Classified::Conflict(dead(text));
         let by_recipe =
             |age| Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::of(b"other").by("a"), age }));
