@@ -7,12 +7,10 @@ use idem_core::{Key, SuspectLock};
 
 use crate::soon;
 use crate::store::World;
-use idem_test::Captured;
 
-use super::call_log::{lines, with_log};
 use super::crashes::{schedule, suspect_for};
 use super::line::Line;
-use super::long_outages::{Silent, until};
+use super::long_outages::until;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -46,39 +44,4 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.desk.runs("suspect")), (1, 1));
-}
-
-/// It waits for another row, and its database becomes unavailable twice within a minute.
-pub async fn a_suspect_that_is_put_off_is_told_of_once_a_minute<W: World>(world: W) {
-    with_log(world, async |world: W, log: Captured| {
-        if !W::FEATURES.concurrent {
-            // The running message has the only writer.
-            return;
-        }
-        let (line, hour) = (Line::new(world).await, Duration::from_secs(3600));
-        suspect_for(&line, 1, hour).await;
-        let id = line.scheduled().await[0].id;
-        schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
-        let (silent, gate) = (Silent::new(), SuspectLock::new());
-        let health = silent.shown(&Settings::default()).health;
-        let settings = Settings { health, gate: Some(gate.clone()), ..Settings::default() };
-        let worker = line.start_over(silent.hook("", None), settings);
-        soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-        // Due only now that the other message runs.
-        let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
-        line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
-        for n in 1..=2 {
-            until(|| gate.keeps_out_rows()).await;
-            silent.fall_silent();
-            line.publish(Order::ok(&format!("unanswered {n}")));
-            until(|| !gate.keeps_out_rows()).await;
-            silent.come_back();
-            assert_eq!(line.outcomes(n).await, vec!["processed"; n]);
-        }
-        assert_eq!(lines(&log, "is put off until its database can be used").len(), 1, "{log}");
-        line.desk.go.send_replace(true);
-        assert_eq!(line.outcomes(4).await, ["processed"; 4]);
-        worker.stop().await;
-    })
-    .await;
 }

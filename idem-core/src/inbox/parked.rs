@@ -17,7 +17,7 @@ use super::result::{REFUSED, rejected};
 impl<S: Store> Pipeline<S> {
     /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry
     /// that hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its
-    /// start is taken back, so that the end of this process charges it with nothing.
+    /// start is refunded, so that the end of this process charges it with nothing.
     ///
     /// If another message of its handler prepares, or if its codec forgets, the row is given back for a while instead.
     pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
@@ -28,24 +28,9 @@ impl<S: Store> Pipeline<S> {
                 return None;
             }
         };
-        let row = self.uncounted(row).await?;
-        self.parked_rows.park(row, RowUntil::Prepared(turn));
+        self.refund_start(row).await;
+        self.parked_rows.park(row.clone(), RowUntil::Prepared(turn));
         None
-    }
-
-    /// Takes back the start of a row that waits here, so that the end of this process charges it with nothing. Returns `None`
-    /// if this process does not have the row any more.
-    async fn uncounted(&self, row: &Row) -> Option<Row> {
-        let uncount = || self.store.uncount_start(row, self.settings.lease);
-        match self.outage.insist_unless_refused(&self.stop, uncount).await? {
-            // If the database refuses it, the next result of the row does so.
-            Ok(true) | Err(_) => Some(Row { crash_count: row.crash_count.saturating_sub(1), ..row.clone() }),
-            // Another process has taken the row and counted a start, although no process ended.
-            Ok(false) => {
-                self.refund_start(row).await;
-                None
-            }
-        }
     }
 
     /// Keeps the rows that wait here, until no more rows run and none is left.
@@ -92,7 +77,7 @@ impl<S: Store> Pipeline<S> {
     /// Records a failure that the database has refused to record. It is tried again after longer and longer waits. If the
     /// worker drains before, the row is given back, and runs again.
     async fn record_later(&self, row: &Row, charge: Charge) -> Option<Outcome> {
-        let row = &self.uncounted(row).await?;
+        self.refund_start(row).await;
         let Charge { attempts, next, error } = charge;
         let result = RowResult::Failed { next, error: error.clone() };
         for tries in 1.. {

@@ -4,13 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::{join_all, join3};
+use futures_util::future::join3;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Store;
 use crate::runtime::{Permit, Pipeline, Running, jittered};
-use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, SuspectIsolation, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
 
 use super::memory::Memory;
 use super::taker::{POLL_DUE, Taker};
@@ -85,8 +85,8 @@ impl<S: Store> Runner<S> {
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
         let others = due.ordinary && !self.pipeline.is_outbox_full();
-        let mut suspects = due.suspect && self.taker.suspects(SuspectIsolation::Inbox, others).await?;
-        suspects |= due.alone && self.taker.suspects(SuspectIsolation::Process, others).await?;
+        let mut suspects = due.suspect && self.taker.suspects(RowKind::Suspect, others).await?;
+        suspects |= due.alone && self.taker.suspects(RowKind::Alone, others).await?;
         let ordinary = due.ordinary && self.ordinary(tasks).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
@@ -104,7 +104,7 @@ impl<S: Store> Runner<S> {
         }
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process; in an outage as `Running` says.
-        let mut permit = Some(self.pipeline.suspect_lock.inbox().await);
+        let permit = self.pipeline.suspect_lock.inbox().await;
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
@@ -112,14 +112,9 @@ impl<S: Store> Runner<S> {
         let began = Instant::now();
         let (rows, bytes) = self.memory.limit(slots.len() * size);
         let wanted = TakeLimit { rows, bytes, since: self.taker.looks.take(began) };
-        let rows = self.taker.take(RowKind::Ordinary, wanted, &mut permit).await?;
+        let taken = self.taker.take(RowKind::Ordinary, wanted, permit).await?;
+        let Some((rows, permit)) = taken else { return Ok(true) };
         self.taker.looks.taken(began, &rows);
-        // Without an answer, the take has not kept suspects waiting, and one of them may run by now.
-        let Some(permit) = permit.or_else(|| self.pipeline.suspect_lock.try_inbox()) else {
-            let _held = self.pipeline.leases.hold(&rows);
-            join_all(rows.iter().map(|row| self.pipeline.put_off(row))).await;
-            return Ok(true);
-        };
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);

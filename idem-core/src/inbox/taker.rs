@@ -4,10 +4,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use uuid::Uuid;
 
 use crate::Store;
-use crate::runtime::{Pipeline, Rate};
+use crate::runtime::Pipeline;
 use crate::store::{HandlerId, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
@@ -17,8 +18,6 @@ pub(super) struct Taker<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
     pub(super) looks: Looks,
-    /// The log lines about suspects that are put off.
-    pub(super) put_off: Rate,
 }
 
 /// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
@@ -27,18 +26,19 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 impl<S: Store> Taker<S> {
     pub(super) fn new(pipeline: Arc<Pipeline<S>>) -> Self {
-        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default(), put_off: Rate::default() }
+        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default() }
     }
 
     /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
     /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
-    /// suspect of another database may wait for its end.
+    /// suspect of another database may wait for its end. Returns `None` after that: the rows were given back, since anything
+    /// may have started meanwhile.
     pub(super) async fn take<L>(
         &self,
         kind: RowKind,
         limit: TakeLimit,
-        lock: &mut Option<L>,
-    ) -> Result<Vec<Row>, StoreError> {
+        lock: L,
+    ) -> Result<Option<(Vec<Row>, L)>, StoreError> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
         let own = self.pipeline.own_statements.lock().await;
@@ -60,21 +60,23 @@ impl<S: Store> Taker<S> {
                     rows = &mut found => Some(rows),
                     () = outage.began() => None,
                 };
-                let found = match at_once {
-                    Some(rows) => rows,
+                match at_once {
+                    Some(rows) => Ok(rows.unwrap_or_default()),
                     None => {
-                        *lock = None;
-                        tokio::select! {
-                            rows = found => rows,
-                            () = draining.cancelled() => None,
-                        }
+                        drop(lock);
+                        let late = tokio::select! {
+                            rows = found => rows.unwrap_or_default(),
+                            () = draining.cancelled() => Vec::new(),
+                        };
+                        let _held = self.pipeline.leases.hold(&late);
+                        join_all(late.iter().map(|row| self.pipeline.put_off(row))).await;
+                        return Ok(None);
                     }
-                };
-                Ok(found.unwrap_or_default())
+                }
             }
             answer => answer,
         }?;
         rows.iter_mut().for_each(|row| self.pipeline.complete(row));
-        Ok(rows)
+        Ok(Some((rows, lock)))
     }
 }

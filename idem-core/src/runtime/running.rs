@@ -123,7 +123,7 @@ impl<S: Store> Pipeline<S> {
 mod tests {
     use std::time::Duration;
 
-    use crate::store::{StoreError, SuspectIsolation};
+    use crate::store::{RowKind, StoreError};
 
     use super::super::health::Health;
     use super::super::suspect_lock::SuspectLock;
@@ -143,17 +143,17 @@ mod tests {
     async fn work_holds_its_lock_until_it_ends() {
         let (lock, outage) = (SuspectLock::new(), Outage::new(Health::new(), 1));
         let running = Running::new(Permit::Direct(lock.direct().await));
-        assert!(waits(running.until(&outage, lock.isolate(SuspectIsolation::Process))).await);
+        assert!(waits(running.until(&outage, lock.isolate(RowKind::Alone))).await);
         assert!(running.user_code().is_some());
         drop(running);
-        assert!(!waits(lock.isolate(SuspectIsolation::Process)).await);
+        assert!(!waits(lock.isolate(RowKind::Alone)).await);
     }
 
     #[tokio::test]
     async fn work_loses_its_lock_while_its_database_is_away_and_runs_no_more_user_code() {
         let (lock, outage) = (SuspectLock::new(), away());
         let running = Running::new(Permit::Inbox(lock.inbox().await));
-        assert!(!waits(running.until(&outage, lock.isolate(SuspectIsolation::Process))).await);
+        assert!(!waits(running.until(&outage, lock.isolate(RowKind::Alone))).await);
         assert!(running.user_code().is_none());
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let (lock, outage) = (SuspectLock::new(), away());
         let running = Running::new(Permit::Inbox(lock.inbox().await));
         let (one, other) = (running.user_code(), running.user_code());
-        let mut work = Box::pin(running.until(&outage, lock.isolate(SuspectIsolation::Process)));
+        let mut work = Box::pin(running.until(&outage, lock.isolate(RowKind::Alone)));
         assert!(waits(&mut work).await);
         drop(one);
         assert!(waits(&mut work).await);
@@ -173,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn a_suspect_that_has_run_leaves_its_isolation() {
         let lock = SuspectLock::new();
-        let running = Running::new(Permit::Suspect(lock.isolate(SuspectIsolation::Process).await));
+        let running = Running::new(Permit::Suspect(lock.isolate(RowKind::Alone).await));
         let isolated = running.into_isolated();
         assert!(isolated.is_some() && waits(lock.direct()).await);
     }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::store::SuspectIsolation;
+use crate::store::RowKind;
 
 use super::patience::Patience;
 
 static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
 
 /// Isolates a suspect, a message that may have crashed a process, from other work in its process, across all workers,
-/// so that no other message is blamed. [`SuspectIsolation`] defines from which work.
+/// so that no other message is blamed. [`RowKind`] defines from which work.
 ///
 /// All workers of a process share one lock. Tests that simulate several processes in one give each its own lock.
 // Two locks, both of which prefer those that want them exclusively. Work holds one of them, shared, and never waits for
@@ -83,11 +83,6 @@ impl SuspectLock {
         Arc::new(self.0.rows.clone().read_owned().await)
     }
 
-    /// Does the same without a wait.
-    pub(crate) fn try_inbox(&self) -> Option<InboxPermit> {
-        self.0.rows.clone().try_read_owned().ok().map(Arc::new)
-    }
-
     /// Returns whether a suspect waits, or runs, beside which no other row may run.
     pub fn keeps_out_rows(&self) -> bool {
         self.0.rows.try_read().is_err()
@@ -98,10 +93,11 @@ impl SuspectLock {
         self.0.direct.try_read().is_err()
     }
 
-    /// Waits until all work that must not run beside a suspect has ended; none of it starts meanwhile. Cancel safe.
-    pub(crate) async fn isolate(&self, isolation: SuspectIsolation) -> Isolated {
+    /// Waits until all work that must not run beside a suspect of this kind has ended; none of it starts meanwhile.
+    /// Cancel safe.
+    pub(crate) async fn isolate(&self, kind: RowKind) -> Isolated {
         let rows = self.0.rows.clone().write_owned().await;
-        if isolation < SuspectIsolation::Process {
+        if kind != RowKind::Alone {
             return Isolated { _rows: rows, _direct: None };
         }
         let direct = self.0.direct.clone().write_owned().await;
@@ -111,10 +107,9 @@ impl SuspectLock {
 
     /// Returns whether suspects have kept out other work for so long that it comes first, if there is any that one of
     /// them would keep out again: some rows are `due`, or it runs.
-    pub(crate) fn is_early(&self, isolation: SuspectIsolation, due: bool) -> bool {
+    pub(crate) fn is_early(&self, kind: RowKind, due: bool) -> bool {
         let (rows, direct) = (&self.0.rows, &self.0.direct);
-        let runs =
-            || rows.try_write().is_err() || isolation == SuspectIsolation::Process && direct.try_write().is_err();
+        let runs = || rows.try_write().is_err() || kind == RowKind::Alone && direct.try_write().is_err();
         self.patience().is_open(Instant::now()) && (due || runs())
     }
 
@@ -150,13 +145,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_suspect_of_the_first_stage_keeps_out_rows_and_lets_direct_deliveries_go_on() {
+    async fn a_suspect_with_one_start_keeps_out_rows_and_lets_direct_deliveries_go_on() {
         let lock = SuspectLock::new();
         let direct = lock.direct().await;
-        let isolated = lock.isolate(SuspectIsolation::Inbox).await;
+        let isolated = lock.isolate(RowKind::Suspect).await;
         assert!(!waits(lock.direct()).await && !lock.keeps_out_direct());
         assert!(waits(lock.inbox()).await && lock.keeps_out_rows());
-        assert!(waits(lock.isolate(SuspectIsolation::Inbox)).await, "one suspect per process");
+        assert!(waits(lock.isolate(RowKind::Suspect)).await, "one suspect per process");
         drop(isolated);
         assert!(!waits(lock.inbox()).await);
         assert_eq!(lock.times_exclusive(), 0);
@@ -164,15 +159,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_suspect_of_the_second_stage_waits_for_all_and_keeps_out_all() {
+    async fn a_suspect_with_two_starts_waits_for_all_and_keeps_out_all() {
         let lock = SuspectLock::new();
         for is_direct in [true, false] {
             let running = if is_direct { (Some(lock.direct().await), None) } else { (None, Some(lock.inbox().await)) };
-            assert!(waits(lock.isolate(SuspectIsolation::Process)).await);
+            assert!(waits(lock.isolate(RowKind::Alone)).await);
             assert!(!lock.keeps_out_direct() && !lock.keeps_out_rows(), "who gives up no longer waits");
             drop(running);
         }
-        let isolated = lock.isolate(SuspectIsolation::Process).await;
+        let isolated = lock.isolate(RowKind::Alone).await;
         assert!(waits(lock.direct()).await);
         assert!(waits(lock.inbox()).await);
         drop(isolated);
@@ -184,7 +179,7 @@ mod tests {
     async fn a_suspect_that_waits_stops_new_starts() {
         let lock = SuspectLock::new();
         let running = lock.direct().await;
-        let mut isolate = Box::pin(lock.isolate(SuspectIsolation::Process));
+        let mut isolate = Box::pin(lock.isolate(RowKind::Alone));
         assert!(waits(&mut isolate).await);
         assert!(lock.keeps_out_direct() && lock.keeps_out_rows());
         assert!(waits(lock.inbox()).await);
@@ -194,11 +189,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_suspects_of_the_second_stage_run_one_after_the_other() {
+    async fn two_suspects_with_two_starts_run_one_after_the_other() {
         let lock = SuspectLock::new();
         let running = lock.direct().await;
-        let mut first = Box::pin(lock.isolate(SuspectIsolation::Process));
-        let mut second = Box::pin(lock.isolate(SuspectIsolation::Process));
+        let mut first = Box::pin(lock.isolate(RowKind::Alone));
+        let mut second = Box::pin(lock.isolate(RowKind::Alone));
         assert!(waits(&mut first).await && waits(&mut second).await);
         drop(running);
         let isolated = first.await;

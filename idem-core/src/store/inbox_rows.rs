@@ -112,11 +112,6 @@ pub trait InboxRows: Transactions {
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
-    /// Takes the counted start of a row back, which keeps its token: it waits for something, and the end of its process
-    /// charges it with nothing. Repeating it changes nothing. There is one fewer if its former holder has given its own
-    /// start back since. Also restarts its lease. `false` if the row no longer has this token.
-    fn uncount_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
     /// Restarts the leases of those of these rows that still have this token. It never waits: a running row is locked,
     /// and needs no extension.
     fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;
@@ -131,8 +126,8 @@ pub trait InboxRows: Transactions {
     /// its fingerprint. It never waits for a lock.
     fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
-    /// Repeating it refunds another start.
+    /// Refunds the start of a row that has not run, whoever holds it now: its lease was lost, or it waits in its process.
+    /// Never below 0, and the token stays. Repeating it refunds another start.
     fn refund_start(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Turns rows that have 4 starts without a result, and whose last lease has been over for three leases, into dead

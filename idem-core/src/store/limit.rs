@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-/// Which due rows to take.
+/// Which due rows to take. What must not run beside a row depends on its runs without a result: its starts, and its breaks.
 // Exhaustive: a store that did not look for a new kind of row would leave those rows forever, so it must not compile.
+// SQL repeats these limits: postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
+// migrations/*/0001_tables.sql. They must change together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {
     /// Ordinary rows: no start, and at most 1 break.
     Ordinary,
     /// Suspects, which may have ended a process or a connection: 1 start, or none and at least 2 breaks. No other row may run
-    /// in the process.
+    /// in the process. A killed process leaves many such rows, so direct deliveries continue while they run.
     Suspect,
-    /// Suspects with 2 or 3 starts. Nothing else may run in the process.
+    /// Suspects with 2 or 3 starts, the second of them without other rows beside it. Nothing else may run in the process.
     Alone,
 }
 

@@ -123,13 +123,6 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(rows)
     }
 
-    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let step = self.begins("uncounted", &row.identity, String::new()).await;
-        let uncounted = self.tap.statement(self.within.uncount_start(row, lease)).await;
-        answered(step, uncounted.as_ref().copied());
-        uncounted
-    }
-
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         self.within.extend(token, ids, lease).await
     }

@@ -113,12 +113,6 @@ impl InboxRows for Postgres {
         rows::all_due(&rows)
     }
 
-    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let starts = number(row.crash_count.saturating_sub(1));
-        let query = self.sql().set_starts.query().bind(row.id).bind(row.locked_by).bind(starts).bind(secs(lease));
-        Ok(!self.ask(query).await?.is_empty())
-    }
-
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         self.ask(self.sql().extend.query().bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
@@ -149,12 +143,8 @@ impl InboxRows for Postgres {
         };
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.locked_by).bind(attempts).bind(starts).bind(breaks);
-        let starts_left = matches!(result, RowResult::Released { .. }).then(|| number(row.crash_count));
-        let query = query
-            .bind(due.map(secs))
-            .bind(reason)
-            .bind(error.map(|error| error_text(error).into_owned().into_bytes()))
-            .bind(starts_left);
+        let query =
+            query.bind(due.map(secs)).bind(reason).bind(error.map(|error| error_text(error).into_owned().into_bytes()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 

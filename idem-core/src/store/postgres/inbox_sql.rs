@@ -55,8 +55,7 @@ pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 /// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
-/// the reason if dead, $9 the starts of a row whose start was taken back before. There is one fewer if its former holder has given
-/// its own start back since.
+/// the reason if dead.
 pub(super) fn record_result() -> String {
     let reason = format!(
         "coalesce($7::text, CASE WHEN $5 > 0 AND lost_connections + $5 >= {MAX_BREAKS} THEN '{}' END)",
@@ -67,11 +66,7 @@ pub(super) fn record_result() -> String {
             locked_by = NULL,
             locked_until = NULL,
             attempts = attempts + $3,
-            crash_count = CASE
-                WHEN $9 IS NOT NULL THEN least(crash_count, $9)
-                WHEN $3 > 0 THEN 0
-                ELSE greatest(crash_count - $4, 0)
-            END,
+            crash_count = CASE WHEN $3 > 0 THEN 0 ELSE greatest(crash_count - $4, 0) END,
             lost_connections = CASE WHEN $3 > 0 THEN 0 ELSE lost_connections + $5 END,
             run_at = coalesce(now() + $6::float8 * interval '1 second', run_at),
             reason = {reason},
@@ -85,12 +80,6 @@ pub(super) fn record_result() -> String {
 pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
     WHERE handler_id = $1 AND key = $2 AND state <> 'dead'";
-
-/// $3 the starts without that of this run. There is one fewer if its former holder has given its own start back since.
-pub(super) const SET_STARTS: &str = "
-    UPDATE {schema}.inbox_messages 
-    SET crash_count = least(crash_count, $3), locked_until = now() + $4::float8 * interval '1 second'
-    WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 pub(super) const EXTEND: &str = "
     WITH held AS MATERIALIZED (

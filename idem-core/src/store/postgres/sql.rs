@@ -55,7 +55,6 @@ statements! {
     take_ordinary = inbox_sql::take(inbox_sql::ORDINARY),
     take_suspect = inbox_sql::take(inbox_sql::SUSPECT),
     take_alone = inbox_sql::take(inbox_sql::ALONE),
-    set_starts = inbox_sql::SET_STARTS,
     extend = inbox_sql::EXTEND,
     taken = inbox_sql::rows_by_token(),
     record_result = inbox_sql::record_result(),

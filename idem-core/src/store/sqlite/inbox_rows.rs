@@ -134,11 +134,6 @@ impl InboxRows for Sqlite {
         Ok(taken)
     }
 
-    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_STARTS)).bind(row.id).bind(row.locked_by);
-        Ok(self.change(query.bind(row.crash_count.saturating_sub(1)).bind(millis(lease))).await? == 1)
-    }
-
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let query =
@@ -168,10 +163,8 @@ impl InboxRows for Sqlite {
         if let Some(error) = error {
             query = query.bind(reason.map(Reason::as_str)).bind(error_text(error).into_owned());
         }
-        match result {
-            RowResult::Broke { .. } => query = query.bind(MAX_BREAKS),
-            RowResult::Released { .. } => query = query.bind(row.crash_count),
-            _ => {}
+        if let RowResult::Broke { .. } = result {
+            query = query.bind(MAX_BREAKS);
         }
         Ok(self.change_of_message(query).await? == 1)
     }

@@ -123,20 +123,12 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 
     crash_count = max(crash_count - 1, 0), run_at = {now} + ?3
 WHERE id = ?1 AND locked_by = ?2"#;
 
-/// `?3` the delay, `?4` the starts without that of this run. There is one fewer if its former holder has given its own start
-/// back since.
 pub(super) const RELEASED: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled',
-    crash_count = min(crash_count, ?4), run_at = {now} + ?3
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled', run_at = {now} + ?3
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const DEAD: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, error = ?5, reason = ?4, state = 'dead', died_at = {now}
-WHERE id = ?1 AND locked_by = ?2"#;
-
-/// `?3` the starts without that of this run. There is one fewer if its former holder has given its own start back since.
-pub(super) const SET_STARTS: &str = r#"
-UPDATE "idem_inbox_messages" SET crash_count = min(crash_count, ?3), locked_until = {now} + ?4
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const EXTEND: &str = r#"
