@@ -146,7 +146,6 @@ macro_rules! store_suite {
             take_ordinary_never_takes_suspects
             take_suspect_never_takes_ordinary_rows
             a_row_with_two_starts_is_taken_alone
-            a_start_that_its_former_holder_gives_back_is_not_counted
             a_row_that_waits_in_its_process_has_no_start
             leases_are_extended_by_token
             to_extend_a_lease_never_waits_for_a_row_that_runs

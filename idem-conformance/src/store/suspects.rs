@@ -59,20 +59,6 @@ pub async fn a_row_with_two_starts_is_taken_alone<W: World>(world: W) {
     assert_eq!(starts, [1, 2, 3, 4]);
 }
 
-/// A holder that was paused beyond its lease gives its start back, although another has taken the row since.
-pub async fn a_start_that_its_former_holder_gives_back_is_not_counted<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.schedule("a").await;
-    let paused = stage.take_one(RowKind::Ordinary).await;
-    stage.end_leases().await;
-    let row = stage.take_one(RowKind::Suspect).await;
-    stage.store.refund_start(&paused).await.unwrap();
-    let begun = stage.one_scheduled().await;
-    assert_eq!((begun.crash_count, begun.locked_by), (1, row.locked_by), "one run has begun, and has no outcome");
-    stage.store.refund_start(&row).await.unwrap();
-    assert_eq!(stage.one_scheduled().await.crash_count, 0, "none has");
-}
-
 /// A row that waits for its codec has no start: the end of its process charges nothing, and it is given back as it is.
 pub async fn a_row_that_waits_in_its_process_has_no_start<W: World>(world: W) {
     let stage = Stage::new(world).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The times for which suspects of the first stage close the inbox of a process. A suspect waits until all running rows
+/// The times for which suspects close the inbox of a process. A suspect waits until all running rows
 /// have ended, and no row starts meanwhile. It gives up after a while, and tries again later: one row that runs for an
 /// hour would otherwise stop all others for an hour.
 ///
