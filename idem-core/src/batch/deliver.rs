@@ -1,5 +1,7 @@
 //! Processes deliveries and inbox rows in batches.
 
+use std::pin::pin;
+
 use async_channel::Sender;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
@@ -87,7 +89,7 @@ impl<S: Store> Pipeline<S> {
         let items = self.items(deliveries, carried);
         let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
         let running = Running::new(Permit::Direct(beside));
-        self.under(&running, self.verdicts(items, &facts, Opening::Claims, &running)).await
+        self.under(&running, pin!(self.verdicts(items, &facts, Opening::Claims, &running))).await
     }
 
     /// Runs rows taken from the inbox, none of them a suspect, in one transaction, and returns their verdicts. Extends

@@ -30,7 +30,7 @@ impl<S: Store> Pipeline<S> {
     async fn call(&self, row: &Row, taken: Taken) -> Option<Outcome> {
         // A suspect that has the process to itself could end it, and leave the call in doubt.
         let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
-        self.under(&running, self.call_under(&running, row, taken)).await
+        self.under(&running, pin!(self.call_under(&running, row, taken))).await
     }
 
     async fn call_under(&self, running: &Running, row: &Row, mut taken: Taken) -> Option<Outcome> {

@@ -127,10 +127,10 @@ impl<S: Store> Runner<S> {
             let held = (slot, self.memory.reserve(bytes_of(&batch)));
             let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
             tasks.spawn(async move {
+                let _held = held;
                 let running = Running::new(Permit::Inbox(permit));
-                let work = pipeline.under(&running, pipeline.run_rows(&batch, &slots, &running));
-                pipeline.defect.task("inbox", work).await;
-                drop((running, held));
+                let work = pin!(pipeline.run_rows(&batch, &slots, &running));
+                pipeline.defect.task("inbox", pipeline.under(&running, work)).await;
             });
         }
         Ok(all)

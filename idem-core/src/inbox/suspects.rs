@@ -40,7 +40,7 @@ impl<S: Store> Taker<S> {
                 );
             }
             let running = Running::new(Permit::Suspect(lock));
-            self.pipeline.under(&running, self.pipeline.run_row(row, &running)).await;
+            self.pipeline.under(&running, pin!(self.pipeline.run_row(row, &running))).await;
             let ends = kind == RowKind::Alone || quiet.elapsed() >= POLL_DUE || self.pipeline.draining.is_cancelled();
             match running.into_isolated() {
                 Some(lock) if !ends => isolated = lock,

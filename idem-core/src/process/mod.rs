@@ -205,7 +205,7 @@ impl<S: Store> Pipeline<S> {
             return Ok(Progress::Stopped);
         }
         let running = Running::new(Permit::Direct(beside));
-        self.under(&running, self.run_under(&running, delivery, route, identity, job)).await
+        self.under(&running, pin!(self.run_under(&running, delivery, route, identity, job))).await
     }
 
     async fn run_under(

@@ -1,6 +1,5 @@
 //! The lock that a piece of work holds, and when it ends.
 
-use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Store;
@@ -46,8 +45,7 @@ impl Running {
     }
 
     /// Does the work. Its lock ends while the database is away.
-    async fn until<T>(&self, outage: &Outage, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
+    async fn until<T>(&self, outage: &Outage, mut work: impl Future<Output = T> + Unpin) -> T {
         loop {
             tokio::select! {
                 biased;
@@ -113,14 +111,15 @@ impl Drop for UserCode<'_> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Does the work for which `running` holds its lock.
-    pub(crate) async fn under<T>(&self, running: &Running, work: impl Future<Output = T>) -> T {
+    /// Does the work for which `running` holds its lock. Pin it before: each call would move the whole future.
+    pub(crate) async fn under<T>(&self, running: &Running, work: impl Future<Output = T> + Unpin) -> T {
         running.until(&self.outage, work).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::time::Duration;
 
     use crate::store::{RowKind, StoreError};
@@ -143,7 +142,7 @@ mod tests {
     async fn work_holds_its_lock_until_it_ends() {
         let (lock, outage) = (SuspectLock::new(), Outage::new(Health::new(), 1));
         let running = Running::new(Permit::Direct(lock.direct().await));
-        assert!(waits(running.until(&outage, lock.isolate(RowKind::Alone))).await);
+        assert!(waits(running.until(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
         assert!(running.user_code().is_some());
         drop(running);
         assert!(!waits(lock.isolate(RowKind::Alone)).await);
@@ -153,7 +152,7 @@ mod tests {
     async fn work_loses_its_lock_while_its_database_is_away_and_runs_no_more_user_code() {
         let (lock, outage) = (SuspectLock::new(), away());
         let running = Running::new(Permit::Inbox(lock.inbox().await));
-        assert!(!waits(running.until(&outage, lock.isolate(RowKind::Alone))).await);
+        assert!(!waits(running.until(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
         assert!(running.user_code().is_none());
     }
 
@@ -162,7 +161,8 @@ mod tests {
         let (lock, outage) = (SuspectLock::new(), away());
         let running = Running::new(Permit::Inbox(lock.inbox().await));
         let (one, other) = (running.user_code(), running.user_code());
-        let mut work = Box::pin(running.until(&outage, lock.isolate(RowKind::Alone)));
+        let isolate = pin!(lock.isolate(RowKind::Alone));
+        let mut work = Box::pin(running.until(&outage, isolate));
         assert!(waits(&mut work).await);
         drop(one);
         assert!(waits(&mut work).await);

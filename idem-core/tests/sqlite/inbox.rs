@@ -88,7 +88,7 @@ async fn a_row_goes_from_ordinary_to_suspect_to_crashed() {
     // A replayed row runs as a suspect: its starts are 0, and its breaks mark it.
     assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
     assert_eq!(take(RowKind::Ordinary).await.len(), 0);
-    assert_eq!(take(RowKind::Suspect).await[0].crash_count, 0);
+    assert_eq!(take(RowKind::Suspect).await[0].crash_count, 1);
 }
 
 #[tokio::test]
