@@ -117,14 +117,6 @@ impl InboxRows for Nothing {
         Ok(Vec::new())
     }
 
-    async fn count_start(&self, _: &Row, _: Duration) -> Answer<bool> {
-        Ok(true)
-    }
-
-    async fn uncount_start(&self, _: &Row, _: Duration) -> Answer<bool> {
-        Ok(true)
-    }
-
     async fn extend(&self, _: Uuid, _: &[i64], _: Duration) -> Answer<()> {
         Ok(())
     }

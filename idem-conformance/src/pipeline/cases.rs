@@ -220,10 +220,6 @@ macro_rules! pipeline_suite {
             // unanswered
             a_claim_without_an_answer_costs_no_lane
             a_failure_whose_record_gets_no_answer_costs_no_lane
-            // starts
-            a_suspect_whose_count_is_refused_keeps_no_delivery_waiting
-            // patience
-            a_suspect_that_is_put_off_is_told_of_once_a_minute
             // looks
             a_worker_looks_back_to_its_last_search_and_at_times_at_everything
             a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything

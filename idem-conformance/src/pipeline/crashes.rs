@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind,
-    TakeLimit, Transactions,
+    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, RowKind, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;
@@ -17,6 +16,7 @@ use idem_test::harness::{Crash, Trial};
 
 use super::desk::Desk;
 use super::line::Line;
+use super::long_outages::{row_becomes, until};
 use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
 
@@ -144,13 +144,13 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }
 
-/// It was reserved but not begun, so no start is charged, and another process finds it at once.
-pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(world: W) {
-    let line = Line::new(world).await;
+/// It is not fetched, so no start is charged, and another process finds it at once.
+pub async fn a_suspect_that_waits_is_left_when_the_worker_drains<W: World>(world: W) {
+    let (line, gate) = (Line::new(world).await, SuspectLock::new());
     // Due only when the other message runs.
     let left = suspect_for(&line, 1, Duration::from_secs(3)).await;
     schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
-    let worker = line.start();
+    let worker = line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     if !W::FEATURES.concurrent {
         // The running message has the only writer.
@@ -158,26 +158,11 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
         worker.stop().await;
         return;
     }
-    let filter = Filter::new().scheduled();
-    let row = async || {
-        let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
-        rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
-    };
-    soon(async {
-        while row().await.locked_by == left {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    assert_eq!(row().await.crash_count, 1, "it is counted when it begins");
+    until(|| gate.keeps_out_rows()).await;
     let stopping = tokio::spawn(worker.stop());
-    soon(async {
-        while row().await.locked_by.is_some() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    assert_eq!((row().await.crash_count, line.desk.runs("suspect")), (1, 0));
+    until(|| !gate.keeps_out_rows()).await;
+    let row = row_becomes(&line, "suspect", |_| true).await;
+    assert_eq!((row.crash_count, row.locked_by, line.desk.runs("suspect")), (1, left, 0));
     line.desk.go.send_replace(true);
     stopping.await.unwrap();
 }
@@ -213,9 +198,8 @@ pub(super) async fn crash_on<W: World>(
         rows.remove(0)
     };
     let mut row = take(RowKind::Ordinary).await;
-    for _ in 1..starts {
-        row = take(RowKind::Suspect).await;
-        assert!(line.store.count_start(&row, lease).await.unwrap());
+    for before in 1..starts {
+        row = take(if before == 1 { RowKind::Suspect } else { RowKind::Alone }).await;
     }
     row.locked_by
 }

@@ -181,7 +181,7 @@ macro_rules! __pipeline_in_every_mode {
             a_row_runs_as_soon_as_its_codec_is_prepared
             a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
             a_registry_that_hangs_delays_no_other_handler
-            a_suspect_whose_registry_is_away_makes_its_process_quiet_once
+            a_suspect_whose_registry_is_away_is_not_charged
             a_replay_of_a_row_without_a_schema_asks_again
             a_schema_that_does_not_exist_makes_a_dead_letter
             a_preparation_that_hangs_holds_up_nothing_but_its_message
@@ -252,10 +252,10 @@ macro_rules! __pipeline_in_every_mode {
             a_row_with_one_start_runs_alone_among_rows
             direct_deliveries_go_on_beside_a_row_with_one_start
             a_row_with_two_starts_has_the_process_to_itself
-            a_suspect_that_waits_goes_back_when_the_worker_drains
+            a_suspect_that_waits_is_left_when_the_worker_drains
             a_suspect_that_waits_for_long_lets_other_rows_start
             // starts
-            a_suspect_whose_count_has_no_answer_is_isolated_until_it_is_released
+            a_suspect_whose_fetch_has_no_answer_is_isolated_until_it_is_found
             a_refund_that_fails_is_repeated_until_it_may_be_written
             // neighbours
             a_suspect_whose_database_is_away_stops_no_worker_of_another_one

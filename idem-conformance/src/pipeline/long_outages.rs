@@ -106,6 +106,16 @@ pub(super) async fn suspect_alone<W: World>(neighbour: &Line<W>, settings: Setti
     worker
 }
 
+/// Waits until this is so.
+pub(super) async fn until(is_so: impl Fn() -> bool) {
+    soon(async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
 /// Waits until the row with this key is in this state.
 pub(super) async fn row_becomes<W: World>(line: &Line<W>, id: &str, is_it: impl Fn(&Row) -> bool) -> Row {
     soon(async {
@@ -161,9 +171,10 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     let worker = line.start_over(hook, Settings { concurrency: 1, linger, health, ..settings.clone() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     silent.go_away().await;
-    let left = suspect_for(&neighbour, 2, Duration::ZERO).await;
+    suspect_for(&neighbour, 2, Duration::ZERO).await;
+    let gate = settings.gate.clone().unwrap();
     let beside = neighbour.start_with(settings);
-    row_becomes(&neighbour, "suspect", |row| row.locked_by.is_some() && row.locked_by != left).await;
+    until(|| gate.keeps_out_direct()).await;
     never_runs(&neighbour, "suspect").await;
     line.desk.go.send_replace(true);
     soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();

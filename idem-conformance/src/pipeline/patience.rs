@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use idem_core::Key;
 use idem_core::store::{Filter, Operator, Page};
-use tokio::sync::watch;
+use idem_core::{Key, SuspectLock};
 
 use crate::soon;
 use crate::store::World;
-use idem_test::Captured;
 
-use super::call_log::{lines, with_log};
 use super::crashes::{schedule, suspect_for};
 use super::line::Line;
-use super::long_outages::{Silent, row_becomes};
+use super::long_outages::until;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -26,9 +23,10 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
     }
     let line = Line::new(world).await;
     let hour = Duration::from_secs(3600);
-    let left = suspect_for(&line, 1, hour).await;
+    let gate = SuspectLock::new();
+    suspect_for(&line, 1, hour).await;
     schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
-    let worker = line.start();
+    let worker = line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     let filter = Filter::new().scheduled();
     let row = async || {
@@ -38,12 +36,7 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
     // Due only now that the other message runs.
     let (table, due, id) = (line.world.own("inbox_messages"), W::due_earlier(hour), row().await.id);
     line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
-    soon(async {
-        while row().await.locked_by == left {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(|| gate.keeps_out_rows()).await;
     schedule(&line, "billing", Order::ok("other")).await;
     assert_eq!(line.outcomes(1).await, ["processed"]);
     assert_eq!((line.effects("other").await, line.desk.runs("suspect"), row().await.crash_count), (1, 0, 1));
@@ -51,45 +44,4 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.desk.runs("suspect")), (1, 1));
-}
-
-/// It waits for another row, and its database becomes unavailable twice within a minute.
-pub async fn a_suspect_that_is_put_off_is_told_of_once_a_minute<W: World>(world: W) {
-    with_log(world, async |world: W, log: Captured| {
-        if !W::FEATURES.concurrent {
-            // The running message has the only writer.
-            return;
-        }
-        let (line, hour) = (Line::new(world).await, Duration::from_secs(3600));
-        let mut token = suspect_for(&line, 1, hour).await;
-        let id = line.scheduled().await[0].id;
-        schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
-        let (silent, released) = (Silent::new(), watch::Sender::new(0));
-        let (hook, told) = (silent.hook("", None), released.clone());
-        let counting = move |method: &'static str, key: &[u8]| {
-            told.send_modify(|times| *times += usize::from(method == "record_result"));
-            hook(method, key)
-        };
-        let health = silent.shown(&Settings::default()).health;
-        let worker = line.start_over(counting, Settings { health, ..Settings::default() });
-        soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-        // Due only now that the other message runs.
-        let (table, due) = (line.world.own("inbox_messages"), W::due_earlier(hour));
-        line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
-        for n in 1..=2 {
-            let left = token;
-            token =
-                row_becomes(&line, "suspect", |row| row.locked_by.is_some() && row.locked_by != left).await.locked_by;
-            silent.fall_silent();
-            line.publish(Order::ok(&format!("unanswered {n}")));
-            soon(released.subscribe().wait_for(|times| *times >= n)).await.unwrap();
-            silent.come_back();
-            assert_eq!(line.outcomes(n).await, vec!["processed"; n]);
-        }
-        assert_eq!(lines(&log, "is put off until its database can be used").len(), 1, "{log}");
-        line.desk.go.send_replace(true);
-        assert_eq!(line.outcomes(4).await, ["processed"; 4]);
-        worker.stop().await;
-    })
-    .await;
 }

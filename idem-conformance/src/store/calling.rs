@@ -72,6 +72,9 @@ pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &
 pub(super) async fn is_seen<W: World>(stage: &Stage<W>) -> bool {
     let due = stage.store.poll_due(&[stage.handler], Duration::ZERO).await.unwrap();
     let crashed = stage.store.dead_letter_crashed(&[stage.handler], Duration::ZERO).await.unwrap();
-    let taken = [stage.take(RowKind::Ordinary).await, stage.take(RowKind::Suspect).await].concat();
-    due.ordinary || due.suspect || due.crashed || !crashed.is_empty() || !taken.is_empty()
+    let mut taken = Vec::new();
+    for kind in [RowKind::Ordinary, RowKind::Suspect, RowKind::Alone] {
+        taken.extend(stage.take(kind).await);
+    }
+    due.ordinary || due.suspect || due.alone || due.crashed || !crashed.is_empty() || !taken.is_empty()
 }

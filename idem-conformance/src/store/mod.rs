@@ -144,11 +144,8 @@ macro_rules! store_suite {
             // suspects
             take_ordinary_never_takes_suspects
             take_suspect_never_takes_ordinary_rows
-            a_reserved_suspect_has_no_further_start
-            a_start_is_counted_once_however_often_it_is_repeated
-            a_start_that_its_former_holder_gives_back_is_not_counted
-            a_released_suspect_is_as_it_was_reserved
-            a_start_that_is_taken_back_is_taken_back_once
+            a_row_with_two_starts_is_taken_alone
+            a_row_that_waits_in_its_process_has_no_start
             leases_are_extended_by_token
             to_extend_a_lease_never_waits_for_a_row_that_runs
             four_starts_are_not_taken_again

@@ -193,12 +193,11 @@ impl<W: World> Stage<W> {
         rows.remove(0)
     }
 
-    /// Reserves the only suspect and counts its start.
-    pub(super) async fn begin_suspect(&self) -> Row {
-        let mut row = self.take_one(RowKind::Suspect).await;
-        assert!(self.store.count_start(&row, LEASE).await.unwrap());
-        row.crash_count += 1;
-        row
+    /// Takes the only suspect, of either kind.
+    pub(super) async fn take_suspect(&self) -> Row {
+        let mut rows = [self.take(RowKind::Suspect).await, self.take(RowKind::Alone).await].concat();
+        assert_eq!(rows.len(), 1, "taken suspects: {rows:?}");
+        rows.remove(0)
     }
 
     // ===== time =====

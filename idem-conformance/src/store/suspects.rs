@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{
-    CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions,
-};
+use idem_core::store::{CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Row, RowKind, RowResult, Transactions};
 
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
@@ -16,7 +14,7 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     let mut row = stage.take_one(RowKind::Ordinary).await;
     for starts in 2..=MAX_STARTS {
         stage.end_leases().await;
-        row = stage.begin_suspect().await;
+        row = stage.take_suspect().await;
         assert_eq!(row.crash_count, starts);
     }
     stage.rows_earlier(LEASE + over).await;
@@ -40,97 +38,43 @@ pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
     stage.schedule("ordinary").await;
     assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("ordinary"));
-    let suspects = stage.take(RowKind::Suspect).await;
-    assert_eq!(suspects.iter().map(Row::isolation).collect::<Vec<_>>(), [SuspectIsolation::Inbox; 2]);
+    let mut starts: Vec<u32> = stage.take(RowKind::Suspect).await.iter().map(|row| row.crash_count).collect();
+    starts.sort_unstable();
+    assert_eq!(starts, [1, 2]);
 }
 
-/// A holder that ends while it waits for exclusive access has not charged the suspect.
-pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
+/// A row with two or three starts is not taken with those that have one.
+pub async fn a_row_with_two_starts_is_taken_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    stage.take_one(RowKind::Ordinary).await;
-    for _ in 0..5 {
+    let mut starts = vec![stage.take_one(RowKind::Ordinary).await.crash_count];
+    for kind in [RowKind::Suspect, RowKind::Alone, RowKind::Alone] {
         stage.end_leases().await;
-        let row = stage.take_one(RowKind::Suspect).await;
-        assert_eq!((row.crash_count, row.isolation()), (1, SuspectIsolation::Inbox));
-        assert_eq!(stage.one_scheduled().await.locked_by, row.locked_by);
-        assert!(stage.take(RowKind::Suspect).await.is_empty(), "one process has it");
+        for other in [RowKind::Ordinary, RowKind::Suspect, RowKind::Alone].into_iter().filter(|other| *other != kind) {
+            assert!(stage.take(other).await.is_empty(), "{other:?}");
+        }
+        starts.push(stage.take_one(kind).await.crash_count);
+        assert!(stage.take(kind).await.is_empty(), "one process has it");
     }
+    assert_eq!(starts, [1, 2, 3, 4]);
 }
 
-/// If the reply to the count is lost, the count can be repeated; a holder that has lost its lease counts nothing.
-pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(world: W) {
+/// A row that waits for its codec has no start: the end of its process charges nothing, and it is given back as it is.
+pub async fn a_row_that_waits_in_its_process_has_no_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let old = stage.take_one(RowKind::Ordinary).await;
-    stage.end_leases().await;
-    let row = stage.take_one(RowKind::Suspect).await;
-    stage.rows_earlier(LEASE).await;
-    for _ in 0..3 {
-        assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-        assert_eq!(stage.one_scheduled().await.crash_count, 2);
-    }
-    assert!(stage.take(RowKind::Suspect).await.is_empty(), "its lease was restarted");
-    assert!(!stage.store.count_start(&old, LEASE).await.unwrap());
-    assert_eq!((stage.one_scheduled().await.crash_count, stage.one_scheduled().await.locked_by), (2, row.locked_by));
-    let mut counted = row;
-    counted.crash_count = 2;
-    assert_eq!(counted.isolation(), SuspectIsolation::Process);
-}
-
-/// A holder that was paused beyond its lease gives its start back, although another has reserved the row since.
-pub async fn a_start_that_its_former_holder_gives_back_is_not_counted<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.schedule("a").await;
-    let paused = stage.take_one(RowKind::Ordinary).await;
-    stage.end_leases().await;
-    let row = stage.take_one(RowKind::Suspect).await;
-    stage.store.refund_start(&paused).await.unwrap();
-    assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-    let begun = stage.one_scheduled().await;
-    assert_eq!((begun.crash_count, begun.locked_by), (1, row.locked_by), "one run has begun, and has no outcome");
-
-    stage.end_leases().await;
-    let released = stage.take_one(RowKind::Suspect).await;
-    stage.store.refund_start(&row).await.unwrap();
-    assert!(stage.store.record_result(&released, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
-    assert_eq!(stage.one_scheduled().await.crash_count, 0, "none has");
-}
-
-/// A suspect given up before it began is unchanged, even if the count was written and its reply lost.
-pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.schedule("a").await;
-    stage.take_one(RowKind::Ordinary).await;
-    stage.end_leases().await;
-    let row = stage.take_one(RowKind::Suspect).await;
-    assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-    assert!(stage.store.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
-    assert!(!stage.store.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
-    let row = stage.take_one(RowKind::Suspect).await;
-    assert_eq!((row.crash_count, row.attempts, row.lost_connections), (1, 0, 0));
-}
-
-/// A row that waits for its codec is reserved: the end of its process charges nothing, and it is given back as it was.
-pub async fn a_start_that_is_taken_back_is_taken_back_once<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.schedule("a").await;
-    let row = stage.take_one(RowKind::Ordinary).await;
-    stage.rows_earlier(LEASE).await;
     for _ in 0..2 {
-        assert!(stage.store.uncount_start(&row, LEASE).await.unwrap());
-        let reserved = stage.one_scheduled().await;
-        assert_eq!((reserved.crash_count, reserved.locked_by), (0, row.locked_by));
+        let row = stage.take_one(RowKind::Ordinary).await;
+        stage.store.refund_start(&row).await.unwrap();
+        let waits = stage.one_scheduled().await;
+        assert_eq!((waits.crash_count, waits.locked_by), (0, row.locked_by));
+        assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it keeps its lease");
+        stage.end_leases().await;
     }
-    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "its lease was restarted");
-    stage.end_leases().await;
-    let taken = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!(taken.crash_count, 1, "nothing was charged");
-    assert!(!stage.store.uncount_start(&row, LEASE).await.unwrap(), "another process has it");
-    assert!(stage.store.uncount_start(&taken, LEASE).await.unwrap());
-    let mut released = taken;
-    released.crash_count = 0;
-    assert!(stage.store.record_result(&released, &RowResult::Released { due: LEASE }).await.unwrap());
+    let row = stage.take_one(RowKind::Ordinary).await;
+    assert_eq!(row.crash_count, 1, "nothing was charged");
+    stage.store.refund_start(&row).await.unwrap();
+    assert!(stage.store.record_result(&row, &RowResult::Released { due: LEASE }).await.unwrap());
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     stage.rows_earlier(LEASE).await;
     assert_eq!(stage.take_one(RowKind::Ordinary).await.crash_count, 1);
@@ -176,7 +120,7 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
 pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    assert!(stage.take(RowKind::Suspect).await.is_empty());
+    assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
     assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("a"));
 }
 
@@ -184,7 +128,7 @@ pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
 pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 10).await;
-    assert!(stage.take(RowKind::Suspect).await.is_empty());
+    assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
 }
 
@@ -212,7 +156,7 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     stage.take_one(RowKind::Ordinary).await;
     for _ in 0..2 {
         stage.end_leases().await;
-        stage.begin_suspect().await;
+        stage.take_suspect().await;
     }
     stage.rows_earlier(LEASE * 10).await;
     assert_eq!(dead_letter().await.len(), 0, "only four starts are a crash");

@@ -1,5 +1,7 @@
 //! Processes deliveries and inbox rows in batches.
 
+use std::pin::pin;
+
 use async_channel::Sender;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
@@ -8,8 +10,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::park::{Parked, UNANSWERED};
-use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, extended_all};
-use crate::store::{Row, StoreError, SuspectIsolation};
+use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, SuspectLock, extended_all};
+use crate::store::{Row, StoreError};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
@@ -80,12 +82,13 @@ impl<S: Store> Pipeline<S> {
         let beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries, carried);
         let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
-        self.verdicts(items, &facts, Opening::Claims, &self.running(Permit::Direct(beside))).await
+        let running = Running::new(Permit::Direct(beside));
+        self.under(&running, pin!(self.verdicts(items, &facts, Opening::Claims, &running))).await
     }
 
     /// Runs rows taken from the inbox, none of them a suspect, in one transaction, and returns their verdicts. Extends
     /// their leases if it takes long.
-    pub(crate) async fn row_verdicts(&self, rows: &[Row], running: &Running<'_>) -> Vec<Verdict> {
+    pub(crate) async fn row_verdicts(&self, rows: &[Row], running: &Running) -> Vec<Verdict> {
         let opening = Opening::Rows(rows);
         let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
         match running.user_code().map(|_user_code| self.rows(rows)) {
@@ -100,7 +103,7 @@ impl<S: Store> Pipeline<S> {
         items: Vec<Item<'_, S>>,
         facts: &[&Delivery],
         opening: Opening<'_>,
-        running: &Running<'_>,
+        running: &Running,
     ) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Single; facts.len()];
         let _turn = self.throttle.turn().await;
@@ -113,7 +116,7 @@ impl<S: Store> Pipeline<S> {
             }
             let instead = match self.draining.is_cancelled() {
                 true => Some(Verdict::Stopped),
-                false => (!first && self.suspect_lock.wanted() >= opening.stage()).then(|| opening.put_off()),
+                false => (!first && opening.is_kept_out(&self.suspect_lock)).then(|| opening.put_off()),
             };
             if let Some(verdict) = instead {
                 set_verdict(&mut verdicts, &items, &verdict);
@@ -200,11 +203,11 @@ impl<'a, S: Store> Groups<'a, S> {
 }
 
 impl Opening<'_> {
-    /// Returns the lowest isolation of a suspect that waits for this work to end.
-    fn stage(&self) -> SuspectIsolation {
+    /// Returns whether a suspect waits, or runs, that needs this work to end.
+    fn is_kept_out(&self, lock: &SuspectLock) -> bool {
         match self {
-            Self::Claims => SuspectIsolation::Process,
-            Self::Rows(_) => SuspectIsolation::Inbox,
+            Self::Claims => lock.keeps_out_direct(),
+            Self::Rows(_) => lock.keeps_out_rows(),
         }
     }
 

@@ -23,7 +23,7 @@ impl<S: Store> Pipeline<S> {
         items: &mut [Item<'_, S>],
         facts: &[&Delivery],
         opening: Opening<'_>,
-        running: &Running<'_>,
+        running: &Running,
     ) -> TransactionResult {
         match running.user_code().map(|_user_code| self.decode_again(items, facts)) {
             Some(Ok(())) => {}
@@ -125,7 +125,7 @@ impl<S: Store> Pipeline<S> {
         calls: Vec<Call<'_, S>>,
         messages: &[(&Identity, &Delivery)],
         staged: &mut Staged,
-        running: &Running<'_>,
+        running: &Running,
     ) -> Result<Vec<usize>, Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
         for Call { places, route, job } in calls {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
-use crate::runtime::{Permit, Pipeline, Prepared};
+use crate::runtime::{Permit, Pipeline, Prepared, Running};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};
 
@@ -27,11 +27,15 @@ impl<S: Store> Pipeline<S> {
         self.report_row(row, work).await;
     }
 
-    async fn call(&self, row: &Row, mut taken: Taken) -> Option<Outcome> {
+    async fn call(&self, row: &Row, taken: Taken) -> Option<Outcome> {
+        // A suspect that has the process to itself could end it, and leave the call in doubt.
+        let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
+        self.under(&running, pin!(self.call_under(&running, row, taken))).await
+    }
+
+    async fn call_under(&self, running: &Running, row: &Row, mut taken: Taken) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = &route.external.as_ref()?.limits;
-        // A suspect that has the process to itself could end it, and leave the call in doubt.
-        let running = self.running(Permit::Direct(self.suspect_lock.direct().await));
         if !limits.is_of(row) {
             let now = limits.kept_name();
             let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
@@ -61,7 +65,7 @@ impl<S: Store> Pipeline<S> {
             drop(user_code);
             match ended {
                 Ended::Unprepared => {
-                    drop(running);
+                    running.end();
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
                     return self.prepare_call(route, row, is_first, left).await;
                 }

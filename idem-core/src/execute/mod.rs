@@ -34,7 +34,7 @@ impl<S: Store> Pipeline<S> {
     /// Handle, guard and commit in a transaction that holds the claim. The handler timeout starts at `now`.
     pub(crate) async fn execute(
         &self,
-        running: &Running<'_>,
+        running: &Running,
         route: &Route<S>,
         message: (&Identity, &Delivery),
         job: Box<dyn Job<S>>,

@@ -7,7 +7,7 @@
 //! | `row` | runs one row |
 //! | `result` | records and reports the result of a row |
 //! | `rows` | runs rows that were taken together as a batch |
-//! | `suspects` | reserves suspects and runs them in isolation |
+//! | `suspects` | waits until other work has ended, and then fetches suspects and runs them |
 //! | `fan_out` | replayed rows that several handlers take |
 //! | `parked` | rows that wait here: for their codec, or for the record of their failure |
 //! | `storing`, `stored`, `arrived` | collects deliveries to be stored, and stores a batch of them |

@@ -17,7 +17,7 @@ use super::result::{REFUSED, rejected};
 impl<S: Store> Pipeline<S> {
     /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry
     /// that hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its
-    /// start is taken back, so that the end of this process charges it with nothing.
+    /// start is refunded, so that the end of this process charges it with nothing.
     ///
     /// If another message of its handler prepares, or if its codec forgets, the row is given back for a while instead.
     pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
@@ -28,40 +28,9 @@ impl<S: Store> Pipeline<S> {
                 return None;
             }
         };
-        let row = self.uncounted(row).await?;
-        self.parked_rows.park(row, RowUntil::Prepared(turn));
+        self.refund_start(row).await;
+        self.parked_rows.park(row.clone(), RowUntil::Prepared(turn));
         None
-    }
-
-    /// Leaves a reserved suspect to its codec's preparation, if it is known to need one: the process must not be
-    /// isolated for a row that cannot run. Returns `false` if it can run, as far as is known.
-    ///
-    /// That its codec needs to prepare was found in isolation, after its start was counted: decoding may be what ends
-    /// the process.
-    pub(super) async fn suspect_left_to_prepare(&self, row: &Row) -> bool {
-        if !self.preparations.is_wanted_by(row.id) {
-            return false;
-        }
-        match self.turn_to_prepare(row) {
-            Ok(turn) => self.parked_rows.park(row.clone(), RowUntil::Prepared(turn)),
-            Err(due) => drop(self.record_result(row, &RowResult::Released { due }).await),
-        }
-        true
-    }
-
-    /// Takes back the start of a row that waits here, so that the end of this process charges it with nothing. Returns `None`
-    /// if this process does not have the row any more.
-    async fn uncounted(&self, row: &Row) -> Option<Row> {
-        let uncount = || self.store.uncount_start(row, self.settings.lease);
-        match self.outage.insist_unless_refused(&self.stop, uncount).await? {
-            // If the database refuses it, the next result of the row does so.
-            Ok(true) | Err(_) => Some(Row { crash_count: row.crash_count.saturating_sub(1), ..row.clone() }),
-            // Another process has taken the row and counted a start, although no process ended.
-            Ok(false) => {
-                self.refund_start(row).await;
-                None
-            }
-        }
     }
 
     /// Keeps the rows that wait here, until no more rows run and none is left.
@@ -111,7 +80,7 @@ impl<S: Store> Pipeline<S> {
         if let Some(left_by) = &charge.left_by {
             return self.record_early_commit_later(row, &charge, left_by).await;
         }
-        let row = &self.uncounted(row).await?;
+        self.refund_start(row).await;
         let result = charge.result();
         let Charge { attempts, next, error, .. } = charge;
         for tries in 1.. {

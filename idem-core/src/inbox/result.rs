@@ -115,12 +115,11 @@ impl<S: Store> Pipeline<S> {
         self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION) }).await;
     }
 
-    /// Refunds the start of a row whose lease was lost. If that fails, it is repeated for at most a lease; long after
-    /// that, the start may have made the row a dead letter. A refund without an answer is not repeated: it may have
+    /// Refunds the start of a row that has not run: its lease was lost, or it waits in this process. If that fails, it is
+    /// repeated for at most a lease; long after that, the start may have made the row a dead letter. A refund without an answer is not repeated: it may have
     /// been written, and a second one would take the start of another run. The ping in front of it shows whether there
     /// will be an answer.
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
-        tracing::debug!(id = row.id, "the lease was lost before the row could begin");
         let refund = || async {
             self.store.ping().await?;
             match self.store.refund_start(row).await {

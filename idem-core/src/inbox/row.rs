@@ -24,12 +24,12 @@ const BUSY: Duration = Duration::from_secs(1);
 impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
     /// lease expires.
-    pub(super) async fn run_row(&self, row: &Row, running: &Running<'_>) {
+    pub(super) async fn run_row(&self, row: &Row, running: &Running) {
         self.finish_row(row, Verdict::Single, running).await;
     }
 
     /// Records the result that a batch has left to record for a row, or runs the row.
-    pub(super) async fn finish_row(&self, row: &Row, verdict: Verdict, running: &Running<'_>) {
+    pub(super) async fn finish_row(&self, row: &Row, verdict: Verdict, running: &Running) {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
             match verdict {
@@ -65,7 +65,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
-    async fn rerun(&self, row: &Row, running: &Running<'_>) -> Option<Outcome> {
+    async fn rerun(&self, row: &Row, running: &Running) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         if let Some(left) = self.left(route, row).await {
             return left;
@@ -106,14 +106,7 @@ impl<S: Store> Pipeline<S> {
                     self.record_result(row, &RowResult::GivenBack { due: jittered(BUSY) }).await;
                     None
                 }
-                Conclusion::Broke(fault) => {
-                    // No process has ended on it, since this is its only start. Its run is over, and a new connection to write
-                    // with may take a while.
-                    if row.crash_count == 1 {
-                        running.end_isolation();
-                    }
-                    self.broke(row, &crate::error::text(&fault)).await
-                }
+                Conclusion::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
                 Conclusion::PutOff | Conclusion::Stopped => self.put_off(row).await,
             };
         }
@@ -122,7 +115,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Takes a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs like
     /// any other, or it is a duplicate or conflict of a message that was taken over meanwhile.
-    async fn readmit(&self, row: &Row, running: &Running<'_>) -> Option<Outcome> {
+    async fn readmit(&self, row: &Row, running: &Running) -> Option<Outcome> {
         let Some(user_code) = running.user_code() else { return self.put_off(row).await };
         let routes = self.routes.takers_of_row(row);
         if routes.len() > 1 {

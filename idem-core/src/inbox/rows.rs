@@ -9,14 +9,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::Store;
 use crate::batch::Verdict;
 use crate::runtime::{Pipeline, Running};
-use crate::store::{Row, SuspectIsolation};
+use crate::store::Row;
 
 impl<S: Store> Pipeline<S> {
     /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. In every case each row is
     /// processed, its result is recorded, or its lease expires.
     ///
     /// Rows that have to run alone do so on the slot of this batch, and on free slots of `slots`.
-    pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore, running: &Running<'_>) {
+    pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore, running: &Running) {
         if let [row] = rows {
             return self.run_row(row, running).await;
         }
@@ -29,7 +29,7 @@ impl<S: Store> Pipeline<S> {
     /// batch and on each free slot. Their leases are extended meanwhile.
     ///
     /// While a suspect waits, or the worker drains, rows that have not begun are given back instead.
-    async fn finish_rows(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore, running: &Running<'_>) {
+    async fn finish_rows(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore, running: &Running) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(verdicts).partition(|(_, verdict)| matches!(verdict, Verdict::Done(_)));
         for (row, verdict) in done {
@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = async |_slot: Option<SemaphorePermit<'_>>| {
             while let Some((row, verdict)) = next() {
-                let stops = self.draining.is_cancelled() || self.suspect_lock.wanted() >= SuspectIsolation::Inbox;
+                let stops = self.draining.is_cancelled() || self.suspect_lock.keeps_out_rows();
                 let verdict = if verdict == Verdict::Single && stops { Verdict::Stopped } else { verdict };
                 self.finish_row(row, verdict, running).await;
             }

@@ -4,12 +4,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Store;
-use crate::runtime::{Permit, Pipeline, jittered};
+use crate::runtime::{Permit, Pipeline, Running, jittered};
 use crate::store::{CRASHED_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
 
 use super::memory::Memory;
@@ -75,7 +75,7 @@ impl<S: Store> Runner<S> {
         let began = Instant::now();
         let due = store.poll_due_since(&self.taker.handlers, lease, self.taker.looks.due(began)).await?;
         self.polled = Some(Instant::now());
-        self.taker.looks.polled(began, due.ordinary, due.suspect);
+        self.taker.looks.polled(began, due.ordinary, due.suspect || due.alone);
         let crashed =
             if due.crashed { store.dead_letter_crashed(&self.taker.handlers, lease).await? } else { Vec::new() };
         drop(own);
@@ -84,7 +84,9 @@ impl<S: Store> Runner<S> {
             self.pipeline.report_crashed(row).await;
         }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
-        let suspects = due.suspect && self.taker.suspects(due.ordinary && !self.pipeline.is_outbox_full()).await?;
+        let others = due.ordinary && !self.pipeline.is_outbox_full();
+        let mut suspects = due.suspect && self.taker.suspects(RowKind::Suspect, others).await?;
+        suspects |= due.alone && self.taker.suspects(RowKind::Alone, others).await?;
         let ordinary = due.ordinary && self.ordinary(tasks).await?;
         Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
@@ -101,8 +103,8 @@ impl<S: Store> Runner<S> {
             slots.push(slot);
         }
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
-        // in this process; in an outage as `Workload` says.
-        let mut permit = Some(self.pipeline.suspect_lock.inbox().await);
+        // in this process; in an outage as `Running` says.
+        let permit = self.pipeline.suspect_lock.inbox().await;
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
@@ -110,14 +112,9 @@ impl<S: Store> Runner<S> {
         let began = Instant::now();
         let (rows, bytes) = self.memory.limit(slots.len() * size);
         let wanted = TakeLimit { rows, bytes, since: self.taker.looks.take(began) };
-        let rows = self.taker.take(RowKind::Ordinary, wanted, &mut permit).await?;
+        let taken = self.taker.take(RowKind::Ordinary, wanted, permit).await?;
+        let Some((rows, permit)) = taken else { return Ok(true) };
         self.taker.looks.taken(began, &rows);
-        // Without an answer, the take has not kept suspects waiting, and one of them may run by now.
-        let Some(permit) = permit.or_else(|| self.pipeline.suspect_lock.try_inbox()) else {
-            let _held = self.pipeline.leases.hold(&rows);
-            join_all(rows.iter().map(|row| self.pipeline.put_off(row))).await;
-            return Ok(true);
-        };
         let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);
@@ -130,9 +127,10 @@ impl<S: Store> Runner<S> {
             let held = (slot, self.memory.reserve(bytes_of(&batch)));
             let (pipeline, slots, permit) = (self.pipeline.clone(), self.slots.clone(), permit.clone());
             tasks.spawn(async move {
-                let running = pipeline.running(Permit::Inbox(permit));
-                pipeline.defect.task("inbox", pipeline.run_rows(&batch, &slots, &running)).await;
-                drop((running, held));
+                let _held = held;
+                let running = Running::new(Permit::Inbox(permit));
+                let work = pin!(pipeline.run_rows(&batch, &slots, &running));
+                pipeline.defect.task("inbox", pipeline.under(&running, work)).await;
             });
         }
         Ok(all)

@@ -1,12 +1,14 @@
 //! Takes rows from the inbox.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use uuid::Uuid;
 
 use crate::Store;
-use crate::runtime::{InboxPermit, Pipeline, Rate};
+use crate::runtime::Pipeline;
 use crate::store::{HandlerId, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
@@ -16,8 +18,6 @@ pub(super) struct Taker<S: Store> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) handlers: Vec<HandlerId>,
     pub(super) looks: Looks,
-    /// The log lines about suspects that are put off.
-    pub(super) put_off: Rate,
 }
 
 /// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
@@ -26,18 +26,19 @@ pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 impl<S: Store> Taker<S> {
     pub(super) fn new(pipeline: Arc<Pipeline<S>>) -> Self {
-        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default(), put_off: Rate::default() }
+        Self { handlers: pipeline.routes.ids(), pipeline, looks: Looks::default() }
     }
 
-    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
-    /// the database is back, and can then begin. Until then the `permit` is given up, since no suspect of another database may
-    /// wait for the end of the outage.
-    pub(super) async fn take(
+    /// Takes rows under `lock`. The token is generated before the take, so that rows whose take got no response are found by
+    /// it, and can then begin. They may have been charged a start, so the lock is held until then, except in an outage: no
+    /// suspect of another database may wait for its end. Returns `None` after that: the rows were given back, since anything
+    /// may have started meanwhile.
+    pub(super) async fn take<L>(
         &self,
         kind: RowKind,
         limit: TakeLimit,
-        permit: &mut Option<InboxPermit>,
-    ) -> Result<Vec<Row>, StoreError> {
+        lock: L,
+    ) -> Result<Option<(Vec<Row>, L)>, StoreError> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
         let own = self.pipeline.own_statements.lock().await;
@@ -49,20 +50,33 @@ impl<S: Store> Taker<S> {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
                 _ => Err(fault),
             },
-            // A reservation counts nothing, so it may lapse. Others wait while its turn is held.
-            Err(fault @ StoreError::ConnectionLost(_)) if kind == RowKind::Ordinary => {
-                self.pipeline.outage.report(&fault);
-                *permit = None;
+            Err(fault @ StoreError::ConnectionLost(_)) => {
+                let Pipeline { outage, stop, draining, .. } = &*self.pipeline;
+                outage.report(&fault);
                 // A lost connection is no outage until a ping fails, so the first read may come too early.
-                let found = self.pipeline.outage.insist(&self.pipeline.stop, || store.rows_by_token(token));
-                tokio::select! {
-                    found = found => Ok(found.unwrap_or_default()),
-                    () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
+                let mut found = pin!(outage.insist(stop, || store.rows_by_token(token)));
+                let at_once = tokio::select! {
+                    biased;
+                    rows = &mut found => Some(rows),
+                    () = outage.began() => None,
+                };
+                match at_once {
+                    Some(rows) => Ok(rows.unwrap_or_default()),
+                    None => {
+                        drop(lock);
+                        let late = tokio::select! {
+                            rows = found => rows.unwrap_or_default(),
+                            () = draining.cancelled() => Vec::new(),
+                        };
+                        let _held = self.pipeline.leases.hold(&late);
+                        join_all(late.iter().map(|row| self.pipeline.put_off(row))).await;
+                        return Ok(None);
+                    }
                 }
             }
             answer => answer,
         }?;
         rows.iter_mut().for_each(|row| self.pipeline.complete(row));
-        Ok(rows)
+        Ok(Some((rows, lock)))
     }
 }

@@ -34,7 +34,7 @@ use crate::park::{Parked, Until};
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Carried, Charge, Direct, HoldReason, Permit, Pipeline, Progress, Unwinding, extended};
+use crate::runtime::{Carried, Charge, Direct, HoldReason, Permit, Pipeline, Progress, Running, Unwinding, extended};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -203,7 +203,19 @@ impl<S: Store> Pipeline<S> {
         if self.draining.is_cancelled() {
             return Ok(Progress::Stopped);
         }
-        let (running, mut job) = (self.running(Permit::Direct(beside)), Some(job));
+        let running = Running::new(Permit::Direct(beside));
+        self.under(&running, pin!(self.run_under(&running, delivery, route, identity, job))).await
+    }
+
+    async fn run_under(
+        &self,
+        running: &Running,
+        delivery: &Delivery,
+        route: &Route<S>,
+        identity: &Identity,
+        job: Box<dyn Job<S>>,
+    ) -> Result<Progress, Charge> {
+        let mut job = Some(job);
         for rounds in 0.. {
             let again = || running.user_code().map(|_user_code| self.again(route, delivery, identity));
             let Some(decoded) = job.take().map_or_else(again, |job| Some(Ok(job))) else {
@@ -228,7 +240,7 @@ impl<S: Store> Pipeline<S> {
                 Err(step) => return Ok(step),
             };
             // Handle, guard, commit.
-            let ran = self.execute(&running, route, (identity, delivery), ready, txn, opened).await;
+            let ran = self.execute(running, route, (identity, delivery), ready, txn, opened).await;
             return match self.conclude(route, ran, 0, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),

@@ -76,5 +76,5 @@ pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
-pub(crate) use suspect_lock::{Direct, InboxPermit, Isolated, Turn};
+pub(crate) use suspect_lock::{Direct, Isolated};
 pub(crate) use waits::{busy_wait, hold_wait, jittered, refused_wait};

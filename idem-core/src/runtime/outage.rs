@@ -10,8 +10,6 @@ use crate::store::StoreError;
 
 use super::health::Health;
 use super::rate::Rate;
-use super::running::Workload;
-use super::suspect_lock::SuspectLock;
 use super::waits::{Damped, short};
 
 /// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
@@ -21,7 +19,6 @@ pub(crate) struct Outage {
     /// How many deliveries may be unsettled, unless the source takes less at present.
     most: usize,
     health: Health,
-    pub(super) workload: Workload,
     /// When a lost connection was last logged.
     told: Rate,
     /// When it was last pinged because claims were held up.
@@ -60,13 +57,12 @@ const TELL: Duration = Duration::from_secs(10);
 const ASK: Duration = Duration::from_secs(1);
 
 impl Outage {
-    /// Creates the outage state of a worker with this health, this maximum of unsettled deliveries, and the lock of its process.
-    pub(crate) fn new(health: Health, unsettled: usize, lock: SuspectLock) -> Self {
+    /// Creates the outage state of a worker with this health, and this maximum of unsettled deliveries.
+    pub(crate) fn new(health: Health, unsettled: usize) -> Self {
         Self {
             state: watch::Sender::new(State { database: Database::Up, refused: 0, room: unsettled }),
             most: unsettled,
             health,
-            workload: Workload::new(lock),
             told: Rate::default(),
             asked: Rate::default(),
         }
@@ -205,8 +201,7 @@ impl Outage {
         self.state.send_if_modified(|state| {
             before = *state;
             change(state);
-            // Under the lock of the state, so that health and workload never show an older state.
-            self.workload.set_unavailable(!state.is_up());
+            // Under the lock of the state, so that health never shows an older state.
             self.health.set_database(state.is_up() && !state.is_full());
             before != *state
         });

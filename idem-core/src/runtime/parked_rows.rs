@@ -16,7 +16,7 @@ pub(crate) struct ParkedRows {
     room: Arc<Semaphore>,
 }
 
-/// A row that waits. It keeps its token and its lease, and none of its starts is counted for this run.
+/// A row that waits. It keeps its token and its lease, and its start is refunded.
 pub(crate) struct ParkedRow {
     pub(crate) row: Row,
     pub(crate) until: RowUntil,

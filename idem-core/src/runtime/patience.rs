@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The times for which suspects of the first stage close the inbox of a process. A suspect waits until all running rows
+/// The times for which suspects close the inbox of a process. A suspect waits until all running rows
 /// have ended, and no row starts meanwhile. It gives up after a while, and tries again later: one row that runs for an
 /// hour would otherwise stop all others for an hour.
 ///
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Patience {
     /// How long the next suspect may wait, if that is longer than the least time.
     limit: Duration,
-    /// No suspect may be reserved before this.
+    /// No suspect may be waited for before this.
     open_until: Option<Instant>,
 }
 

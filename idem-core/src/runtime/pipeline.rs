@@ -22,7 +22,6 @@ use super::parked_rows::ParkedRows;
 use super::preparations::Preparations;
 use super::rate::Rate;
 use super::rows::Rows;
-use super::running::{Permit, Running};
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
 
@@ -79,11 +78,6 @@ pub(crate) struct Pipeline<S: Store> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Begins a piece of work.
-    pub(crate) fn running(&self, permit: Permit) -> Running<'_> {
-        self.outage.workload.run(permit)
-    }
-
     /// Lets the inbox look for rows at once.
     pub(crate) fn wake_inbox(&self) {
         self.scheduled.notify_one();

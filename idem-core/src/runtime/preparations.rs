@@ -66,11 +66,6 @@ impl Preparations {
         state.rows.insert(id, (now, false)).is_some_and(|(_, done)| done)
     }
 
-    /// Returns whether a row has asked for a preparation, and none has succeeded since.
-    pub(crate) fn is_wanted_by(&self, id: i64) -> bool {
-        self.state().rows.get(&id).is_some_and(|(_, done)| !done)
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         // The maps are consistent at all times.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -142,9 +137,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_row_that_asks_again_at_once_has_a_codec_that_forgets() {
         let preparations = Arc::<Preparations>::default();
-        assert!(!preparations.asked_by(7) && preparations.is_wanted_by(7));
+        assert!(!preparations.asked_by(7));
         preparations.turn(ORDERS).ok().unwrap().succeeded(Some(7));
-        assert!(!preparations.is_wanted_by(7));
         assert!(preparations.asked_by(7) && !preparations.asked_by(7));
         preparations.turn(ORDERS).ok().unwrap().succeeded(Some(7));
         tokio::time::advance(FORGETS).await;

@@ -93,8 +93,7 @@ pub trait InboxRows: Transactions {
         self.poll_due(handlers, lease)
     }
 
-    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts the start
-    /// of ordinary rows. Rows that another transaction has locked are skipped. A row that is larger than the limit is
+    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts their start. Rows that another transaction has locked are skipped. A row that is larger than the limit is
     /// taken alone.
     fn take(
         &self,
@@ -104,15 +103,6 @@ pub trait InboxRows: Transactions {
         token: Uuid,
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
-
-    /// Counts the start of a reserved suspect: one more than it had when it was reserved, however often this is
-    /// repeated. There is one fewer if its former holder has given its own start back before; a repeat behind that may
-    /// count one too many. Also restarts its lease. `false` if the row no longer has this token: it must not start.
-    fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// Takes the counted start of a row back, which keeps its token: it is reserved from now on, as a suspect is before
-    /// it begins. Repeating it changes nothing. Also restarts its lease. `false` if the row no longer has this token.
-    fn uncount_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Restarts the leases of those of these rows that still have this token. It never waits: a running row is locked,
     /// and needs no extension.
@@ -128,8 +118,8 @@ pub trait InboxRows: Transactions {
     /// its fingerprint. It never waits for a lock.
     fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
-    /// Repeating it refunds another start.
+    /// Refunds the start of a row that has not run, whoever holds it now: its lease was lost, or it waits in its process.
+    /// Never below 0, and the token stays. Repeating it refunds another start.
     fn refund_start(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Turns rows that have 4 starts without a result, and whose last lease has been over for three leases, into dead

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-/// Which due rows to take.
+/// Which due rows to take. What must not run beside a row depends on its runs without a result: its starts, and its breaks.
 // Exhaustive: a store that did not look for a new kind of row would leave those rows forever, so it must not compile.
+// SQL repeats these limits: postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
+// migrations/*/0001_tables.sql. They must change together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {
-    /// Ordinary rows: no start, and at most 1 break. Taking them counts their start.
+    /// Ordinary rows: no start, and at most 1 break.
     Ordinary,
-    /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and fewer than 4
-    /// starts). They are only reserved: [`count_start`](crate::store::InboxRows::count_start) counts the start.
+    /// Suspects, which may have ended a process or a connection: 1 start, or none and at least 2 breaks. No other row may run
+    /// in the process. A killed process leaves many such rows, so direct deliveries continue while they run.
     Suspect,
+    /// Suspects with 2 or 3 starts, the second of them without other rows beside it. Nothing else may run in the process.
+    Alone,
 }
 
 /// How many rows to take.
@@ -49,8 +53,10 @@ impl TakeLimit {
 pub struct DueRows {
     /// An ordinary row is due.
     pub ordinary: bool,
-    /// A suspect is due.
+    /// A suspect is due beside which no other row may run.
     pub suspect: bool,
+    /// A suspect is due beside which nothing may run.
+    pub alone: bool,
     /// A crashed row has to become a dead letter.
     pub crashed: bool,
 }

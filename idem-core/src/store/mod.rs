@@ -94,7 +94,7 @@ pub use replayed::{Page, Replayed, ReplayedAll};
 pub(crate) use retention::tell_of_retention;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use row::CRASHED;
-pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
+pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

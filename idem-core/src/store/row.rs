@@ -99,7 +99,7 @@ pub struct Row {
     pub delivery: Delivery,
     /// The token of the take by which a worker has it; `None` if none has.
     pub locked_by: Option<Uuid>,
-    /// Runs started since the last result. A running one is counted; that of a reserved suspect is not.
+    /// Runs started since the last result. A running one is counted.
     pub crash_count: u32,
     /// The number of failed attempts.
     pub attempts: u32,
@@ -173,18 +173,6 @@ impl Row {
         }
     }
 
-    /// Returns what must not run concurrently with it.
-    pub fn isolation(&self) -> SuspectIsolation {
-        // SQL repeats the limit between an ordinary row and a suspect as literals (`crash_count = 0 AND lost_connections <= 1`):
-        // postgres/inbox_sql.rs, sqlite/inbox_sql.rs, sqlite/operator.rs, and the indexes of
-        // migrations/*/0001_tables.sql. They must change together.
-        match (self.crash_count, self.lost_connections) {
-            (2.., _) => SuspectIsolation::Process,
-            (1, _) | (_, 2..) => SuspectIsolation::Inbox,
-            _ => SuspectIsolation::None,
-        }
-    }
-
     /// Returns whether its external call may have begun, so that only a handler that makes this call can go on with it.
     pub(crate) fn may_have_called(&self) -> bool {
         self.called_at.is_some() || self.answer.is_some()
@@ -194,21 +182,6 @@ impl Row {
     pub fn bytes(&self) -> usize {
         self.delivery.bytes() + self.answer.as_ref().map_or(0, |answer| answer.as_bytes().len())
     }
-}
-
-/// The work that must not run concurrently with a row.
-// Exhaustive: a store that treated a new case like one of these would run a row beside others that it can
-// take down with it, so it must not compile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SuspectIsolation {
-    /// Nothing: it is an ordinary row.
-    None,
-    /// Other inbox rows in its process: it has 1 start without a result, or at least 2 breaks. A killed process leaves
-    /// many such rows, so direct deliveries continue while they run.
-    Inbox,
-    /// Anything in its process: it has at least 2 starts without a result, the second of them without other rows beside
-    /// it.
-    Process,
 }
 
 /// The result for a taken row. Each variant clears the token, and applies only if the row still has that token.
@@ -236,7 +209,7 @@ pub enum RowResult {
         /// The time until it may be taken again.
         due: Duration,
     },
-    /// It was reserved but has not started: its starts are those of the given row, and it is due after this time.
+    /// It has waited in a process, and its start was refunded before: due after this time.
     Released {
         /// The time until it may be taken again.
         due: Duration,

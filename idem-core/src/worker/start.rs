@@ -137,7 +137,7 @@ fn assemble<S: Store, Src: Source>(
         outbox: outbox.map(OutboxGate::new),
         throttle: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
-        outage: Arc::new(Outage::new(health.clone(), unsettled, suspect_lock.clone())),
+        outage: Arc::new(Outage::new(health.clone(), unsettled)),
         suspect_lock,
         leases: Leases::default(),
         parked_rows: ParkedRows::default(),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::harness::Crash;
 
 use super::doing::OF_ROW;
-use super::taking::{answered, crashed, leased, recorded};
+use super::taking::{answered, crashed, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
@@ -104,36 +104,19 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        let (step, look) = match kind {
-            RowKind::Ordinary => ("taken", "take of rows"),
-            RowKind::Suspect => ("reserved", "take of a suspect"),
+        let look = match kind {
+            RowKind::Ordinary => "take of rows",
+            RowKind::Suspect | RowKind::Alone => "take of a suspect",
         };
-        let step = self.begins_any(step).await;
+        let step = self.begins_any("taken").await;
         self.tap.looks_back(look, limit.since);
         let rows = self.tap.statement(self.within.take(handlers, kind, limit, token, lease)).await;
-        self.takes.answered(step, kind, (token, lease), &rows);
+        self.takes.answered(step, (token, lease), &rows);
         let rows = rows?;
         for row in &rows {
             self.tap.before("row_is_taken", row.identity.key.as_bytes()).await?;
         }
         Ok(rows)
-    }
-
-    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let step = self.begins("counted", &row.identity, leased(lease)).await;
-        let counted = self.tap.statement(self.within.count_start(row, lease)).await;
-        answered(step, counted.as_ref().copied());
-        let counted = counted?;
-        // The answer may be lost.
-        self.tap.before("start_is_counted", row.identity.key.as_bytes()).await?;
-        Ok(counted)
-    }
-
-    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let step = self.begins("uncounted", &row.identity, String::new()).await;
-        let uncounted = self.tap.statement(self.within.uncount_start(row, lease)).await;
-        answered(step, uncounted.as_ref().copied());
-        uncounted
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_core::store::{Row, RowKind, RowResult, StoreError};
+use idem_core::store::{Row, RowResult, StoreError};
 use uuid::Uuid;
 
 use crate::trace::{Step, Subject};
@@ -16,7 +16,6 @@ pub(super) struct Takes(Arc<Mutex<Vec<Unanswered>>>);
 #[derive(Debug)]
 struct Unanswered {
     step: Step,
-    kind: RowKind,
     token: Uuid,
     lease: Duration,
 }
@@ -26,14 +25,13 @@ impl Takes {
     pub(super) fn answered(
         &self,
         step: Option<Step>,
-        kind: RowKind,
         (token, lease): (Uuid, Duration),
         answer: &Result<Vec<Row>, StoreError>,
     ) {
         match (step, answer) {
-            (Some(step), Ok(rows)) => taken(step, kind, lease, rows),
+            (Some(step), Ok(rows)) => taken(step, lease, rows),
             (Some(step), Err(error)) if is_refused(error) => step.nothing(),
-            (Some(step), Err(_)) => self.open().push(Unanswered { step, kind, token, lease }),
+            (Some(step), Err(_)) => self.open().push(Unanswered { step, token, lease }),
             (None, _) => {}
         }
     }
@@ -42,8 +40,8 @@ impl Takes {
     pub(super) fn found(&self, token: Uuid, rows: &[Row]) {
         let mut open = self.open();
         if let Some(place) = open.iter().position(|take| take.token == token) {
-            let Unanswered { step, kind, lease, .. } = open.remove(place);
-            taken(step, kind, lease, rows);
+            let Unanswered { step, lease, .. } = open.remove(place);
+            taken(step, lease, rows);
         }
     }
 
@@ -52,13 +50,12 @@ impl Takes {
     }
 }
 
-fn taken(step: Step, kind: RowKind, lease: Duration, rows: &[Row]) {
-    let name = if kind == RowKind::Suspect { "reserved" } else { "taken" };
+fn taken(step: Step, lease: Duration, rows: &[Row]) {
     for row in rows {
         let Some(of) = Subject::of(&row.identity) else { continue };
         let Row { crash_count: starts, attempts, lost_connections: breaks, .. } = row;
         let lease = leased(lease);
-        step.also(name, of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}"));
+        step.also("taken", of, format!("starts={starts} attempts={attempts} breaks={breaks} {lease}"));
     }
     step.nothing();
 }

@@ -19,7 +19,7 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
     /// Runs before `ping`, `seen`, `poll_due`, `rows_by_token`, `stats`, `take_calls` (for one without a bound then as
     /// `take_all_calls`), `rollback` and `fate`, and before each `claim`, `existing_claim`, `known`, `insert`, `reopen`,
     /// `start`, `record_result`, `record_call`, `date_call` and `refund_start` with the key of the message. Also before
-    /// the answers `row_is_taken`, `taken_calls`, `call_is_recorded`, `call_is_dated`, `start_is_counted`,
+    /// the answers `row_is_taken`, `taken_calls`, `call_is_recorded`, `call_is_dated`,
     /// `start_is_refunded` and `committed`, which may be lost.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))

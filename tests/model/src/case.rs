@@ -1,8 +1,9 @@
 //! The cases: each world with all rules, each limit of the rules, and each broken rule in a small world.
 
+use crate::patience::Patience;
 use crate::property::Property;
 use crate::search::{End, Model, Searched, search};
-use crate::{batch, calls, messages, relay};
+use crate::{batch, calls, messages, patience, relay};
 
 /// The result that a search must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +40,15 @@ const BROKEN: usize = 1_500_000;
 /// All cases. `small`: with few enough failures for CI.
 pub(crate) fn cases(small: bool) -> Vec<Case> {
     // More states than each world has, so that a change that adds many is noticed.
-    let limit = if small { 3_000_000 } else { 60_000_000 };
+    let limit = if small { 4_000_000 } else { 60_000_000 };
     let mut cases = Vec::new();
     for (defect, text, property) in messages::Defect::ALL {
         let world = messages::of(*defect);
         cases.push(broken("messages", text, *property, world.clone().broken(*defect), world));
+    }
+    for (defect, text, property) in patience::Defect::ALL {
+        let (defective, sound) = (Patience::broken(*defect), Patience::SOUND);
+        cases.push(broken("patience", text, *property, defective, sound));
     }
     for (defect, text, property) in batch::Defect::ALL {
         let world = batch::of(*defect);
@@ -63,6 +68,7 @@ pub(crate) fn cases(small: bool) -> Vec<Case> {
         cases.push(Case { part: "messages", text: world_name, expected: Expected::Limit(property), run });
     }
     cases.extend(messages::worlds(small).into_iter().map(|world| whole("messages", world.name, limit, world)));
+    cases.push(whole("patience", "work that runs for longer than a lease", limit, Patience::SOUND));
     cases.extend(batch::worlds(small).into_iter().map(|world| whole("batch", world.name, limit, world)));
     cases.extend(relay::worlds(small).into_iter().map(|world| whole("relay", world.name, limit, world)));
     cases.extend(calls::worlds(small).into_iter().map(|world| whole("calls", world.name, limit, world)));

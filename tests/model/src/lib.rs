@@ -4,8 +4,10 @@
 //! | module | its steps |
 //! |---|---|
 //! | `messages::{broker, claims, classify, storing}` | a delivery: claim, handler, guard, commit, ack; or it is stored |
-//! | `messages::{rows, suspects}` | an inbox row: take, run, record; a suspect: reserve, count its start, run; judge |
-//! | `messages::{crash, prune, operator}` | what happens to them: a process ends, time passes, claims are pruned, an operator acts |
+//! | `messages::rows` | an inbox row: fetch, run, record |
+//! | `messages::isolation` | the two locks of a process, and what a row with starts needs of them; rows that are dead after four |
+//! | `messages::{crash, outage, prune, operator}` | what happens to them: a process ends, a database is away, time passes, claims are pruned, an operator acts |
+//! | `patience` | how long a process waits for such a lock |
 //! | `batch` | several messages in one transaction |
 //! | `relay::{staging, lane, publish}` | the outbox: staged, published in the order of each key, deleted |
 //! | `calls::{row, provider, operator}` | calls to a provider outside of the transaction, under a key that the row keeps; replays and backups |
@@ -27,6 +29,7 @@ mod calls;
 mod case;
 mod check;
 mod messages;
+mod patience;
 mod property;
 mod relay;
 mod report;

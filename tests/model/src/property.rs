@@ -13,6 +13,8 @@ pub(crate) enum Property {
     NothingTwice,
     /// A message whose handler does no harm is never dead because a process or a connection ended.
     InnocentsLive,
+    /// No row is charged with the crash of a message from which it was to be isolated.
+    Isolated,
     /// A message that ends its process does so at most five times, once for each further copy.
     KillersEnd,
     /// A message that breaks its connection is given up.
@@ -29,6 +31,8 @@ pub(crate) enum Property {
     DiscardsStay,
     /// A staged message leaves only if its transaction was committed.
     OnlyCommittedLeaves,
+    /// While a process waits for a lock, other work starts for at least half of the time.
+    OthersStart,
     /// Messages of one key are handled in order; those that are staged first reach the broker in order.
     KeysInOrder,
     /// A relay deletes only while it holds the lane.
@@ -48,6 +52,7 @@ impl Display for Property {
             Self::NothingLost => "lost",
             Self::NothingTwice => "effect twice",
             Self::InnocentsLive => "innocent dead",
+            Self::Isolated => "charged for another",
             Self::KillersEnd => "kills too often",
             Self::BreakersEnd => "breaks too often",
             Self::StartsCountedOnce => "start counted twice",
@@ -56,6 +61,7 @@ impl Display for Property {
             Self::HalvesDead => "half done, but not dead",
             Self::DiscardsStay => "discarded, but there again",
             Self::OnlyCommittedLeaves => "rolled back, but published",
+            Self::OthersStart => "others kept waiting",
             Self::KeysInOrder => "out of order",
             Self::DeletesFenced => "deleted by another relay",
             Self::ChargedOnce => "charged twice",

@@ -80,7 +80,12 @@ impl InboxRows for Postgres {
         let query = self.sql().poll_due.query().bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
         let Some(row) = rows.first() else { return Ok(DueRows::default()) };
-        Ok(DueRows { ordinary: row.try_get(0)?, suspect: row.try_get(1)?, crashed: row.try_get(2)? })
+        Ok(DueRows {
+            ordinary: row.try_get(0)?,
+            suspect: row.try_get(1)?,
+            alone: row.try_get(2)?,
+            crashed: row.try_get(3)?,
+        })
     }
 
     async fn take(
@@ -94,6 +99,7 @@ impl InboxRows for Postgres {
         let statement = match kind {
             RowKind::Ordinary => &self.sql().take_ordinary,
             RowKind::Suspect => &self.sql().take_suspect,
+            RowKind::Alone => &self.sql().take_alone,
         };
         let since = back(limit.since);
         let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
@@ -101,14 +107,6 @@ impl InboxRows for Postgres {
             statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease)).bind(bytes).bind(since);
         let rows = self.ask(query).await?;
         rows::all_due(&rows)
-    }
-
-    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.crash_count, 1, lease).await
-    }
-
-    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.crash_count.saturating_sub(1), 0, lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -141,12 +139,8 @@ impl InboxRows for Postgres {
         };
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.locked_by).bind(attempts).bind(starts).bind(breaks);
-        let reserved = matches!(result, RowResult::Released { .. }).then(|| number(row.crash_count));
-        let query = query
-            .bind(due.map(secs))
-            .bind(reason)
-            .bind(error.map(|error| error_text(error).into_owned().into_bytes()))
-            .bind(reserved);
+        let query =
+            query.bind(due.map(secs)).bind(reason).bind(error.map(|error| error_text(error).into_owned().into_bytes()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
@@ -165,12 +159,5 @@ impl InboxRows for Postgres {
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
         rows::all(&self.ask(self.sql().dead_letter_crashed.query().bind(ids(handlers)).bind(over(lease))).await?)
-    }
-}
-
-impl Postgres {
-    async fn set_starts(&self, row: &Row, reserved: u32, begun: u32, lease: Duration) -> Result<bool, StoreError> {
-        let query = self.sql().set_starts.query().bind(row.id).bind(row.locked_by);
-        Ok(!self.ask(query.bind(number(reserved)).bind(secs(lease)).bind(number(begun))).await?.is_empty())
     }
 }

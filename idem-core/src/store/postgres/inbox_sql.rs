@@ -18,10 +18,12 @@ pub(super) const START: &str = "
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
 pub(super) const ORDINARY: &str =
     "i.state IN ('scheduled', 'running') AND i.crash_count = 0 AND i.lost_connections <= 1";
-/// The predicate of the index of rows that may have ended a process or a connection, without the rows that are to be
-/// dead-lettered as crashed.
+/// The predicate of the index of rows that may have ended a process or a connection, and those beside which no other row
+/// may run.
 pub(super) const SUSPECT: &str =
-    "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count < 4";
+    "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count <= 1";
+/// The same for those beside which nothing may run, without the rows that are to be dead-lettered as crashed.
+pub(super) const ALONE: &str = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count IN (2, 3)";
 const CRASHED: &str =
     "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count >= 4";
 const _: () = assert!(MAX_STARTS == 4);
@@ -50,8 +52,7 @@ pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 /// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
-/// the reason if dead, $9 the starts of a reservation that is released. There is one fewer if its former holder has given
-/// its own start back since.
+/// the reason if dead.
 pub(super) fn record_result() -> String {
     let reason = format!(
         "coalesce($7::text, CASE WHEN $5 > 0 AND lost_connections + $5 >= {MAX_BREAKS} THEN '{}' END)",
@@ -62,11 +63,7 @@ pub(super) fn record_result() -> String {
             locked_by = NULL,
             locked_until = NULL,
             attempts = attempts + $3,
-            crash_count = CASE
-                WHEN $9 IS NOT NULL THEN least(crash_count, $9)
-                WHEN $3 > 0 THEN 0
-                ELSE greatest(crash_count - $4, 0)
-            END,
+            crash_count = CASE WHEN $3 > 0 THEN 0 ELSE greatest(crash_count - $4, 0) END,
             lost_connections = CASE WHEN $3 > 0 THEN 0 ELSE lost_connections + $5 END,
             run_at = coalesce(now() + $6::float8 * interval '1 second', run_at),
             reason = {reason},
@@ -80,13 +77,6 @@ pub(super) fn record_result() -> String {
 pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
     WHERE handler_id = $1 AND key = $2 AND state <> 'dead'";
-
-/// $3 the starts of the reservation, $5 those to add. There is one fewer if its former holder has given its own start
-/// back since.
-pub(super) const SET_STARTS: &str = "
-    UPDATE {schema}.inbox_messages 
-    SET crash_count = least(crash_count, $3) + $5, locked_until = now() + $4::float8 * interval '1 second'
-    WHERE id = $1 AND locked_by = $2 RETURNING 1";
 
 pub(super) const EXTEND: &str = "
     WITH held AS MATERIALIZED (
@@ -106,7 +96,7 @@ pub(super) const REFUND_START: &str = "
 ///
 /// $6 bounds how far back the search goes: under an old snapshot the index keeps an entry for each row that was taken
 /// since, and a search from the oldest entry steps over all of them.
-pub(super) fn take(which: &str, starts: u32) -> String {
+pub(super) fn take(which: &str) -> String {
     format!(
         "WITH due AS MATERIALIZED (
             SELECT found.id, found.due, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
@@ -120,7 +110,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
             SELECT id, due, sum(bytes) OVER (ORDER BY due, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET state = 'running', crash_count = i.crash_count + {starts}, locked_by = $3,
+        SET state = 'running', crash_count = i.crash_count + 1, locked_by = $3,
             locked_until = now() + $4::float8 * interval '1 second'
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
@@ -128,7 +118,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
     )
 }
 
-/// A taken row has a start or is a suspect, so it is in the small index of suspects.
+/// A taken row has a start, so it is in the small index of suspects.
 pub(super) fn rows_by_token() -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
@@ -148,9 +138,10 @@ pub(super) fn poll_due() -> String {
         )
     };
     format!(
-        "SELECT {}, {}, {}",
+        "SELECT {}, {}, {}, {}",
         any(ORDINARY, &format!("{DUE} <= now() AND {}", back("$3::float8")), ""),
         any(SUSPECT, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
+        any(ALONE, &format!("{DUE} <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(
             CRASHED,
             &format!("{DUE} < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),

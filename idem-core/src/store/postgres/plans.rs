@@ -88,13 +88,13 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let statements = [
         (
             "ordinary",
-            inbox_sql::take(inbox_sql::ORDINARY, 1),
+            inbox_sql::take(inbox_sql::ORDINARY),
             "(int[], bigint, uuid, float8, bigint, float8)",
             "('{1,2}', 10, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
         (
             "suspect",
-            inbox_sql::take(inbox_sql::SUSPECT, 0),
+            inbox_sql::take(inbox_sql::SUSPECT),
             "(int[], bigint, uuid, float8, bigint, float8)",
             "('{1,2}', 1, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
@@ -229,13 +229,8 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let take = "(int[], bigint, uuid, float8, bigint, float8)";
     let statements = [
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
-        (
-            "ordinary",
-            inbox_sql::take(inbox_sql::ORDINARY, 1),
-            take,
-            "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)",
-        ),
-        ("suspect", inbox_sql::take(inbox_sql::SUSPECT, 0), take, "('{1,2}', 1, gen_random_uuid(), 10, 1000000, BACK)"),
+        ("ordinary", inbox_sql::take(inbox_sql::ORDINARY), take, "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)"),
+        ("suspect", inbox_sql::take(inbox_sql::SUSPECT), take, "('{1,2}', 1, gen_random_uuid(), 10, 1000000, BACK)"),
         (
             "calls",
             calls_sql::take(),

@@ -80,7 +80,8 @@ impl InboxRows for Sqlite {
                 .await?;
             let ordinary = row.try_get("ordinary")?;
             let suspect = row.try_get("suspect")?;
-            Ok(DueRows { ordinary, suspect, crashed: row.try_get("crashed")? })
+            let alone = row.try_get("alone")?;
+            Ok(DueRows { ordinary, suspect, alone, crashed: row.try_get("crashed")? })
         };
         let due = read.await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
@@ -98,6 +99,7 @@ impl InboxRows for Sqlite {
         let text = match kind {
             RowKind::Ordinary => inbox_sql::TAKE_ORDINARY,
             RowKind::Suspect => inbox_sql::TAKE_SUSPECT,
+            RowKind::Alone => inbox_sql::TAKE_ALONE,
         };
         let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
         let mut connection = self.file.writer().await?;
@@ -117,7 +119,7 @@ impl InboxRows for Sqlite {
             let most = if kind == RowKind::Ordinary { fit } else { most };
             let query =
                 sqlx::query(self.prefix.sql(text)).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
-            let query = if kind == RowKind::Suspect { query.bind(MAX_STARTS) } else { query };
+            let query = if kind == RowKind::Alone { query.bind(MAX_STARTS) } else { query };
             let mut taken = rows(&query.fetch_all(connection.raw()).await?)?;
             taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
             Ok(taken)
@@ -125,14 +127,6 @@ impl InboxRows for Sqlite {
         let taken = take.await.map_err(|error| self.file.fault(error))?;
         connection.give_back();
         Ok(taken)
-    }
-
-    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.crash_count, 1, lease).await
-    }
-
-    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        self.set_starts(row, row.crash_count.saturating_sub(1), 0, lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -164,10 +158,8 @@ impl InboxRows for Sqlite {
         if let Some(error) = error {
             query = query.bind(reason.map(Reason::as_str)).bind(error_text(error).into_owned());
         }
-        match result {
-            RowResult::Broke { .. } => query = query.bind(MAX_BREAKS),
-            RowResult::Released { .. } => query = query.bind(row.crash_count),
-            _ => {}
+        if let RowResult::Broke { .. } = result {
+            query = query.bind(MAX_BREAKS);
         }
         Ok(self.change_of_message(query).await? == 1)
     }
@@ -199,12 +191,5 @@ impl InboxRows for Sqlite {
         let dead = dead.and_then(|dead: Vec<SqliteRow>| rows(&dead)).map_err(|error| self.file.fault(error))?;
         connection.give_back();
         Ok(dead)
-    }
-}
-
-impl Sqlite {
-    async fn set_starts(&self, row: &Row, reserved: u32, begun: u32, lease: Duration) -> Result<bool, StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_STARTS)).bind(row.id).bind(row.locked_by);
-        Ok(self.change(query.bind(reserved).bind(millis(lease)).bind(begun)).await? == 1)
     }
 }

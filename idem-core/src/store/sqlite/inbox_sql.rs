@@ -38,9 +38,16 @@ SELECT
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
             WHERE handler_id = h.value AND state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)
-                AND crash_count < ?2 AND coalesce(locked_until, run_at) <= +{now}
+                AND crash_count <= 1 AND coalesce(locked_until, run_at) <= +{now}
         )
     ) AS suspect,
+    EXISTS (
+        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+            SELECT 1 FROM "idem_inbox_messages"
+            WHERE handler_id = h.value AND state IN ('scheduled', 'running') AND (crash_count >= 1 OR lost_connections >= 2)
+                AND crash_count > 1 AND crash_count < ?2 AND coalesce(locked_until, run_at) <= +{now}
+        )
+    ) AS alone,
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
@@ -66,12 +73,10 @@ ORDER BY coalesce(m.locked_until, m.run_at) LIMIT ?2"#;
 /// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
 /// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows.
 macro_rules! take {
-    ($starts:literal, $kind:literal) => {
+    ($kind:literal) => {
         concat!(
             r#"
-UPDATE "idem_inbox_messages" SET state = 'running', crash_count = crash_count + "#,
-            $starts,
-            r#", locked_until = {now} + ?3, locked_by = ?4
+UPDATE "idem_inbox_messages" SET state = 'running', crash_count = crash_count + 1, locked_until = {now} + ?3, locked_by = ?4
 WHERE id IN (
     SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
     WHERE m.id IN (
@@ -87,9 +92,10 @@ RETURNING {row}"#
         )
     };
 }
-pub(super) const TAKE_ORDINARY: &str = take!("1", "i.crash_count = 0 AND i.lost_connections <= 1");
-pub(super) const TAKE_SUSPECT: &str =
-    take!("0", "(i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count < ?5");
+pub(super) const TAKE_ORDINARY: &str = take!("i.crash_count = 0 AND i.lost_connections <= 1");
+pub(super) const TAKE_SUSPECT: &str = take!("(i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count <= 1");
+pub(super) const TAKE_ALONE: &str =
+    take!("(i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count > 1 AND i.crash_count < ?5");
 
 pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1 AND state <> 'calling'"#;
 
@@ -115,21 +121,12 @@ UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 
     crash_count = max(crash_count - 1, 0), run_at = {now} + ?3
 WHERE id = ?1 AND locked_by = ?2"#;
 
-/// `?3` the delay, `?4` the starts of the reservation. There is one fewer if its former holder has given its own start
-/// back since.
 pub(super) const RELEASED: &str = r#"
-UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled',
-    crash_count = min(crash_count, ?4), run_at = {now} + ?3
+UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, state = 'scheduled', run_at = {now} + ?3
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const DEAD: &str = r#"
 UPDATE "idem_inbox_messages" SET locked_by = NULL, locked_until = NULL, error = ?5, reason = ?4, state = 'dead', died_at = {now}
-WHERE id = ?1 AND locked_by = ?2"#;
-
-/// `?3` the starts of the reservation, `?5` those to add. There is one fewer if its former holder has given its own start
-/// back since.
-pub(super) const SET_STARTS: &str = r#"
-UPDATE "idem_inbox_messages" SET crash_count = min(crash_count, ?3) + ?5, locked_until = {now} + ?4
 WHERE id = ?1 AND locked_by = ?2"#;
 
 pub(super) const EXTEND: &str = r#"

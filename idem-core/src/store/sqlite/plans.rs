@@ -29,7 +29,11 @@ fn reads_no_table(plan: &str) {
 
 #[tokio::test]
 async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts_no_more_than_these() {
-    for (text, index) in [(inbox_sql::TAKE_ORDINARY, "ordinary"), (inbox_sql::TAKE_SUSPECT, "suspect")] {
+    for (text, index) in [
+        (inbox_sql::TAKE_ORDINARY, "ordinary"),
+        (inbox_sql::TAKE_SUSPECT, "suspect"),
+        (inbox_sql::TAKE_ALONE, "suspect"),
+    ] {
         let plan = plan(text).await;
         reads_no_table(&plan);
         let inner = format!("SEARCH i USING INDEX idem_inbox_messages_{index} (handler_id=? AND <expr><?)");
@@ -56,7 +60,7 @@ async fn a_poll_and_dead_lettering_read_indexes_only() {
     let due = plan(inbox_sql::POLL_DUE).await;
     reads_no_table(&due);
     assert!(due.contains("messages_ordinary (handler_id=? AND <expr><?)"), "{due}");
-    assert_eq!(due.matches("messages_suspect (handler_id=? AND <expr><?)").count(), 2, "{due}");
+    assert_eq!(due.matches("messages_suspect (handler_id=? AND <expr><?)").count(), 3, "{due}");
     let crashed = plan(inbox_sql::DEAD_LETTER_CRASHED).await;
     reads_no_table(&crashed);
     assert!(crashed.contains("messages_suspect (handler_id=? AND <expr><?)"), "{crashed}");

@@ -8,7 +8,7 @@ use super::scenario::Scenario;
 use super::slot::{Slot, worker};
 use super::state::{Place, State};
 use super::steps::Steps;
-use super::task::{Stage, Task, Work};
+use super::task::{Lock, Stage, Task, Work};
 
 /// A slot without work receives a delivery.
 pub(super) fn receive(steps: &mut Steps<'_>, slot: Slot) {
@@ -25,7 +25,7 @@ pub(super) fn receive(steps: &mut Steps<'_>, slot: Slot) {
         steps.step(slot_name(slot), what, message, |after| {
             after.deliveries[usize::from(delivery)] = Place::Held(slot);
             let (work, stage) = (Work::Delivery(delivery), Stage::Received { stores, pruned });
-            after.tasks[usize::from(slot)] = Some(Task { work, stage });
+            after.tasks[usize::from(slot)] = Some(Task { work, stage, lock: Lock::Free });
         });
     }
 }

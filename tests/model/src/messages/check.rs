@@ -18,6 +18,7 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
         state.busy().any(|(_, task)| match task.work {
             Work::Delivery(delivery) => scenario.message_of(delivery) == message,
             Work::Row(of, _) => of == message,
+            Work::Turn(_) => false,
         })
     };
     match property {
@@ -50,6 +51,7 @@ pub(super) fn violates(scenario: &Scenario, state: &State, property: Property) -
             facts(message).discarded
                 && dead.is_some_and(|dead| !matches!(dead, Some(Reason::Conflict | Reason::TooOld)))
         }),
+        Property::Isolated => each(&|message, _, _| facts(message).charged),
         Property::KeysInOrder => each(&|message, _, _| {
             let undone = |before: u8| facts(before).effects == 0 && row(before).is_none_or(|row| row.dead.is_none());
             scenario.ordered && facts(message).effects > 0 && (0..message).any(undone)
@@ -72,13 +74,9 @@ fn miscounted(scenario: &Scenario, state: &State, property: Property) -> bool {
         Property::BreakersEnd => {
             each(&|message, copies| facts(message).breaks > MAX_BREAKS + copies + scenario.left.kills)
         }
-        // A worker that was paused may give its start back while the count of the next one is unanswered: a repeat, or
-        // the release, cannot tell whether that was before the count or behind it.
-        Property::StartsCountedOnce => each(&|message, _| {
-            let both = state.left.pauses < scenario.left.pauses && state.left.losses < scenario.left.losses;
-            let open = facts(message).open + u8::from(both);
-            row(message).is_some_and(|row| row.dead.is_none() && row.starts > open)
-        }),
+        Property::StartsCountedOnce => {
+            each(&|message, _| row(message).is_some_and(|row| row.dead.is_none() && row.starts > facts(message).open))
+        }
         Property::AttemptsCountedOnce => {
             each(&|message, _| row(message).is_some_and(|row| row.attempts > facts(message).failures))
         }

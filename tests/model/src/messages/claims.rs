@@ -5,14 +5,16 @@ use super::crash;
 use super::database::Claim;
 use super::defect::Defect;
 use super::handler::{Act, acts, effect};
+use super::isolation;
 use super::log;
 use super::names::{AGAIN, slot_name};
+use super::outage;
 use super::scenario::Handler;
-use super::slot::{Slot, slots, worker};
+use super::slot::Slot;
 use super::state::{Place, State};
 use super::steps::Steps;
 use super::storing::{committed_early, store, wait_for_row};
-use super::task::{Isolation, Stage};
+use super::task::Stage;
 
 /// The steps of a slot that works on a delivery.
 pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, delivery: u8, stage: Stage) {
@@ -29,7 +31,8 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, delivery: u8, stage: Stag
             wait_for_row(steps, slot, message);
         }
         Stage::Settling | Stage::WaitsForRow => settle(steps, slot, delivery, message),
-        Stage::Taken | Stage::Reserved { .. } | Stage::Counting { .. } | Stage::Broke => {}
+        Stage::Cut => outage::cut(steps, slot, Stage::Received { stores: true, pruned: None }, message),
+        Stage::Taken | Stage::Waiting | Stage::Broke => {}
     }
 }
 
@@ -37,7 +40,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, delivery: u8, stage: Stag
 /// it. An uncommitted insert of another transaction is waited for.
 fn claim(steps: &mut Steps<'_>, slot: Slot, message: u8, pruned: Option<u8>) {
     let (scenario, state) = (steps.world, steps.state);
-    if is_kept_out(state, slot) {
+    if isolation::is_kept_out(scenario, state, slot) {
         return;
     }
     if let Some(claim) = state.claims[scenario.key(message)] {
@@ -155,9 +158,4 @@ fn settle(steps: &mut Steps<'_>, slot: Slot, delivery: u8, message: u8) {
         after.end(slot);
         log::settled(scenario, after, delivery);
     });
-}
-
-/// Whether a suspect keeps a delivery of the slot's worker from running.
-fn is_kept_out(state: &State, slot: Slot) -> bool {
-    slots(worker(slot)).filter_map(|other| state.tasks[other]).any(|task| task.isolates() == Isolation::Everything)
 }

@@ -2,6 +2,7 @@
 //! starts. Another process takes its place.
 
 use super::database::{Holder, Row};
+use super::isolation;
 use super::log::assign;
 use super::names::{WORKER_NAMES, slot_name};
 use super::scenario::Scenario;
@@ -13,9 +14,10 @@ use super::task::Work;
 /// The handler of a message ends the process of its slot.
 pub(super) fn by_handler(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     for owner in owners(steps.world) {
-        let scenario = steps.world;
+        let (scenario, state) = (steps.world, steps.state);
         steps.step(slot_name(slot), "the handler of _ ends its process", message, |after| {
             after.facts[usize::from(message)].deaths += 1;
+            isolation::charge(state, after, slot);
             end(scenario, after, worker(slot), owner);
         });
     }
@@ -39,7 +41,7 @@ pub(super) fn from_outside(steps: &mut Steps<'_>) {
 
 /// The workers that a log may assign the partition to.
 pub(super) fn owners(scenario: &Scenario) -> std::ops::Range<u8> {
-    0..if scenario.window.is_some() { 2 } else { 1 }
+    0..if scenario.window.is_some() && scenario.workers > 1 { 2 } else { 1 }
 }
 
 fn end(scenario: &Scenario, after: &mut State, worker: usize, owner: u8) {

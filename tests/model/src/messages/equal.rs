@@ -5,7 +5,7 @@ use super::database::Holder;
 use super::scenario::Scenario;
 use super::slot::{ALL, SLOTS, Slot};
 use super::state::{Place, State};
-use super::task::{Stage, Task, Work};
+use super::task::{Lock, Stage, Task, Work};
 
 /// The state that stands for all that differ only in the names of slots and copies.
 pub(super) fn canonical(scenario: &Scenario, state: State) -> State {
@@ -48,10 +48,10 @@ fn swap(state: &mut State, first: usize, second: usize) {
 }
 
 /// A task without the names of slots and copies.
-type Rank = Option<(Work, Stage, Option<Place>)>;
+type Rank = Option<(Work, Stage, Lock, Option<Place>)>;
 
 fn rank(scenario: &Scenario, state: &State, slot: Slot) -> Rank {
-    let Task { work, stage } = state.tasks[usize::from(slot)]?;
+    let Task { work, stage, lock } = state.tasks[usize::from(slot)]?;
     let nameless = |holder: Slot| if holder == slot { 0 } else { 1 };
     Some(match work {
         Work::Delivery(delivery) => {
@@ -59,9 +59,10 @@ fn rank(scenario: &Scenario, state: &State, slot: Slot) -> Rank {
                 Place::Held(holder) => Place::Held(nameless(holder)),
                 place => place,
             };
-            (Work::Delivery(scenario.message_of(delivery)), stage, Some(place))
+            (Work::Delivery(scenario.message_of(delivery)), stage, lock, Some(place))
         }
-        Work::Row(message, _) => (work, stage, state.has_token(message, slot).then_some(Place::Held(0))),
+        Work::Row(message, _) => (work, stage, lock, state.has_token(message, slot).then_some(Place::Held(0))),
+        Work::Turn(_) => (work, stage, lock, None),
     })
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Facts {
     pub(super) breaks: u8,
     /// How often its handler failed.
     pub(super) failures: u8,
+    /// Whether its row was charged with the crash of a message from which it was to be isolated.
+    pub(super) charged: bool,
     /// Runs of its row that have begun, and have neither ended with a result nor been given back.
     pub(super) open: u8,
 }
@@ -24,6 +26,8 @@ pub(super) struct Facts {
 pub(super) struct Left {
     /// A process is killed from outside.
     pub(super) kills: u8,
+    /// A database is away for a while.
+    pub(super) outages: u8,
     /// A lease ends although its worker lives.
     pub(super) pauses: u8,
     /// A statement has no answer: it may or may not have been done.

@@ -10,9 +10,11 @@ mod defect;
 mod equal;
 mod facts;
 mod handler;
+mod isolation;
 mod log;
 mod names;
 mod operator;
+mod outage;
 mod prune;
 mod rows;
 mod scenario;
@@ -20,7 +22,6 @@ mod slot;
 mod state;
 mod steps;
 mod storing;
-mod suspects;
 mod task;
 mod traces;
 mod worlds;
@@ -35,10 +36,10 @@ use crate::search::{Model, Reach};
 
 use database::Claim;
 use facts::Facts;
-use slot::{ALL, WORKERS};
+use slot::ALL;
 use state::{DELIVERIES, Log, MESSAGES, Place, State};
 use steps::Steps;
-use task::{Stage, Work};
+use task::Work;
 
 impl Model for Scenario {
     type State = State;
@@ -48,6 +49,7 @@ impl Model for Scenario {
         Property::NothingLost,
         Property::NothingTwice,
         Property::InnocentsLive,
+        Property::Isolated,
         Property::KillersEnd,
         Property::BreakersEnd,
         Property::StartsCountedOnce,
@@ -71,6 +73,7 @@ impl Model for Scenario {
             facts: [Facts::default(); MESSAGES],
             left: self.left,
             clock: 0,
+            away: None,
         };
         for (message, _) in (0..).zip(self.messages).filter(|(_, message)| message.copies == 0) {
             first.claims[self.key(message)] = Some(Claim::undated(message));
@@ -82,24 +85,21 @@ impl Model for Scenario {
 
     fn steps(&self, state: &State, reach: &mut Reach<'_, Self>) {
         let mut steps = Steps::new(self, state, reach);
-        for slot in (0..WORKERS).filter_map(|worker| state.idle(worker)) {
+        for slot in (0..self.workers).filter_map(|worker| state.idle(worker)) {
             broker::receive(&mut steps, slot);
             rows::take(&mut steps, slot);
-            suspects::reserve(&mut steps, slot);
+            isolation::begin(&mut steps, slot);
         }
         for (slot, task) in state.busy() {
             match (task.work, task.stage) {
+                _ if outage::is_away(&steps, task) => outage::steps(&mut steps, slot, task),
                 (Work::Delivery(delivery), stage) => claims::steps(&mut steps, slot, delivery, stage),
-                (Work::Row(message, isolation), Stage::Reserved { known }) => {
-                    suspects::steps(&mut steps, slot, (message, isolation), known, false);
-                }
-                (Work::Row(message, isolation), Stage::Counting { known, .. }) => {
-                    suspects::steps(&mut steps, slot, (message, isolation), known, true);
-                }
+                (Work::Turn(isolation), _) => isolation::wait(&mut steps, slot, isolation),
                 (Work::Row(message, _), stage) => rows::steps(&mut steps, slot, message, stage),
             }
         }
-        suspects::judge(&mut steps);
+        isolation::judge(&mut steps);
+        outage::changes(&mut steps);
         broker::steps(&mut steps);
         crash::from_outside(&mut steps);
         prune::pause(&mut steps);

@@ -1,32 +1,34 @@
-//! An inbox row that is not suspect: take, run, record.
+//! An inbox row: fetch, run, record.
 
 use super::crash;
 use super::database::{Claim, Holder, Reason, Row};
 use super::defect::Defect;
 use super::handler::{Act, acts, effect, gives_up, max_breaks};
+use super::isolation;
 use super::names::{AGAIN, slot_name};
+use super::outage;
 use super::scenario::Scenario;
-use super::slot::{Slot, slots, worker};
+use super::slot::Slot;
 use super::state::State;
 use super::steps::Steps;
 use super::storing::committed_early;
-use super::task::{Isolation, Stage, Task, Work};
+use super::task::{Isolation, Lock, Stage, Task, Work};
 
-/// Takes a row that is due: one committed statement counts its start and sets token and lease. The client has made the
-/// token before, so that a take whose answer is lost is found by it, and begun.
+/// Fetches a row that is due: one committed statement counts its start and sets token and lease. The client has made the
+/// token before, so that a fetch whose answer is lost is found by it, and begun. The lock comes first, shared.
 pub(super) fn take(steps: &mut Steps<'_>, slot: Slot) {
     let (scenario, state) = (steps.world, steps.state);
-    if has_isolated_row(state, slot) {
+    if !isolation::may_fetch(scenario, state, slot) {
         return;
     }
-    for (message, row) in due(state).filter(|(_, row)| is_ordinary(scenario, row)) {
+    for (message, row) in due(scenario, state).filter(|(_, row)| is_ordinary(scenario, row)) {
         let place = usize::from(message);
         let counted = row.starts + u8::from(!scenario.has(Defect::StartsNotCounted));
         steps.step(slot_name(slot), "takes the row of _", message, |after| {
             after.rows[place] = Some(Row { starts: counted, holder: Holder::Leased(slot), ..row });
             after.facts[place].open += 1;
             let work = Work::Row(message, Isolation::Nothing);
-            after.tasks[usize::from(slot)] = Some(Task { work, stage: Stage::Taken });
+            after.tasks[usize::from(slot)] = Some(Task { work, stage: Stage::Taken, lock: Lock::Held });
         });
         if scenario.has(Defect::UnansweredTakeForgotten) && state.left.losses > 0 {
             steps.setback(slot_name(slot), "takes the row of _, and gets no answer", message, |after| {
@@ -55,7 +57,8 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage
             after.end(slot);
         }),
         Stage::CommittedEarly => committed_early(steps, slot, message, None),
-        Stage::Received { .. } | Stage::Reserved { .. } | Stage::Counting { .. } | Stage::WaitsForRow => {}
+        Stage::Cut => outage::cut(steps, slot, Stage::Broke, message),
+        Stage::Received { .. } | Stage::Waiting | Stage::WaitsForRow => {}
     }
 }
 
@@ -63,12 +66,20 @@ pub(super) fn steps(steps: &mut Steps<'_>, slot: Slot, message: u8, stage: Stage
 fn begin(steps: &mut Steps<'_>, slot: Slot, message: u8) {
     let scenario = steps.world;
     if steps.state.has_token(message, slot) {
-        steps.step(slot_name(slot), "deletes the row of _ in a transaction, and runs its handler", message, |after| {
-            if scenario.has(Defect::RowDeletedBeforeItsRun) {
-                finish(after, scenario.key(message), message);
-            }
-            after.advance(slot, Stage::Running);
-        });
+        if isolation::holds(steps, slot) {
+            steps.step(
+                slot_name(slot),
+                "deletes the row of _ in a transaction, and runs its handler",
+                message,
+                |after| {
+                    if scenario.has(Defect::RowDeletedBeforeItsRun) {
+                        finish(after, scenario.key(message), message);
+                    }
+                    after.advance(slot, Stage::Running);
+                },
+            );
+        }
+        isolation::lock_again(steps, slot, message);
         return steps.setback(slot_name(slot), "gives the row of _ back, not run", message, |after| {
             after.change(message, |row| Row { holder: Holder::Nobody, ..refund(row) });
             close(after, message);
@@ -252,18 +263,14 @@ fn close(after: &mut State, message: u8) {
 }
 
 /// The scheduled rows that nobody has a lease of, and that no transaction locks.
-pub(super) fn due(state: &State) -> impl Iterator<Item = (u8, Row)> {
+pub(super) fn due(scenario: &Scenario, state: &State) -> impl Iterator<Item = (u8, Row)> {
     (0..).zip(state.rows).filter_map(|(message, row)| Some((message, row?))).filter(|(message, row)| {
-        row.dead.is_none() && !matches!(row.holder, Holder::Leased(_)) && !state.is_locked(*message)
+        let is_away = state.away == Some(scenario.message(*message).database);
+        !is_away && row.dead.is_none() && !matches!(row.holder, Holder::Leased(_)) && !state.is_locked(*message)
     })
 }
 
 /// Whether a row may run beside others.
 pub(super) fn is_ordinary(scenario: &Scenario, row: &Row) -> bool {
     row.starts <= u8::from(scenario.has(Defect::OneStartIsOrdinary)) && row.breaks <= 1
-}
-
-/// Whether a suspect keeps other rows out of the slot's worker.
-fn has_isolated_row(state: &State, slot: Slot) -> bool {
-    slots(worker(slot)).filter_map(|other| state.tasks[other]).any(|task| task.isolates() != Isolation::Nothing)
 }

@@ -2,6 +2,7 @@
 
 use super::defect::Defect;
 use super::facts::Left;
+use super::slot::WORKERS;
 use super::state::{DELIVERIES, MESSAGES};
 
 /// How often a message may fail.
@@ -25,6 +26,8 @@ pub(crate) struct Scenario {
     pub(super) window: Option<u8>,
     /// Whether a log is handled in order.
     pub(super) ordered: bool,
+    /// How many workers there are, each a process of its own.
+    pub(super) workers: usize,
     /// The rule that is broken.
     pub(crate) defect: Option<Defect>,
 }
@@ -40,6 +43,8 @@ pub(super) struct Message {
     pub(super) copies: u8,
     /// When it is published.
     pub(super) published: u8,
+    /// The database of its worker. Each process has a worker of each database.
+    pub(super) database: u8,
 }
 
 /// The behaviour of a handler.
@@ -66,7 +71,7 @@ pub(super) enum Handler {
 impl Message {
     /// A message that is delivered once, under the key of this number.
     pub(super) const fn new(key: u8, handler: Handler) -> Self {
-        Self { key, handler, copies: 1, published: 0 }
+        Self { key, handler, copies: 1, published: 0, database: 0 }
     }
 
     pub(super) const fn copies(self, copies: u8) -> Self {
@@ -78,6 +83,10 @@ impl Message {
         Self { copies: 0, ..Self::new(key, handler) }
     }
 
+    pub(super) const fn database(self, database: u8) -> Self {
+        Self { database, ..self }
+    }
+
     pub(super) const fn published(self, published: u8) -> Self {
         Self { published, ..self }
     }
@@ -87,7 +96,7 @@ impl Scenario {
     /// A world without failures, with a broker that marks what it delivers again.
     pub(super) const fn new(name: &'static str, messages: &'static [Message], left: Left) -> Self {
         assert!(messages.len() <= MESSAGES);
-        Self { name, messages, left, window: None, ordered: false, defect: None }
+        Self { name, messages, left, window: None, ordered: false, workers: WORKERS, defect: None }
     }
 
     /// The same world with a log.
@@ -98,6 +107,11 @@ impl Scenario {
     /// The same world with a log that is handled in order.
     pub(super) const fn ordered(self, window: u8) -> Self {
         Self { window: Some(window), ordered: true, ..self }
+    }
+
+    /// The same world with one worker.
+    pub(super) const fn alone(self) -> Self {
+        Self { workers: 1, ..self }
     }
 
     /// The same world with a broken rule.

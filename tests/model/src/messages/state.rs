@@ -3,7 +3,7 @@
 use super::database::{Claim, Holder, Reason, Row};
 use super::facts::{Facts, Left};
 use super::slot::{ALL, Slot, slots};
-use super::task::{Stage, Task, Work};
+use super::task::{Lock, Stage, Task, Work};
 
 /// How many messages a scenario has at most.
 pub(super) const MESSAGES: usize = 3;
@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(super) left: Left,
     /// The clock of the database.
     pub(super) clock: u8,
+    /// The database that is away.
+    pub(super) away: Option<u8>,
 }
 
 /// Where a delivery is.
@@ -72,10 +74,14 @@ impl State {
         slots(worker).find(|slot| self.tasks[*slot].is_none()).and_then(|slot| Slot::try_from(slot).ok())
     }
 
-    /// Sets how far the task of a slot is.
+    /// Sets how far the task of a slot is. A delivery holds its lock from its begin until its outcome is written.
     pub(super) fn advance(&mut self, slot: Slot, stage: Stage) {
-        if let Some(task) = &mut self.tasks[usize::from(slot)] {
-            task.stage = stage;
+        let Some(task) = &mut self.tasks[usize::from(slot)] else { return };
+        task.stage = stage;
+        match stage {
+            Stage::Received { .. } | Stage::WaitsForRow | Stage::Settling => task.lock = Lock::Free,
+            Stage::Running => task.lock = Lock::Held,
+            _ => {}
         }
     }
 

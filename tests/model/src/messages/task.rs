@@ -7,6 +7,19 @@ pub(super) struct Task {
     pub(super) work: Work,
     /// How far it is.
     pub(super) stage: Stage,
+    /// Whether it holds its lock.
+    pub(super) lock: Lock,
+}
+
+/// Whether a task holds its lock: of its own kind of work, shared; of what it is kept apart from, exclusively.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Lock {
+    /// It has not come to that, or its outcome is written.
+    Free,
+    /// It holds it.
+    Held,
+    /// It has held it, until its database was away.
+    Lost,
 }
 
 /// A delivery or a row.
@@ -16,6 +29,8 @@ pub(super) enum Work {
     Delivery(u8),
     /// The message of the row, and how it is kept apart from other work.
     Row(u8, Isolation),
+    /// No row yet: the work is to be quiet before one is fetched.
+    Turn(Isolation),
 }
 
 /// The work that must not run beside a row, in its process.
@@ -35,15 +50,14 @@ pub(super) enum Stage {
     /// A delivery that has arrived. `stores`: it is stored before it runs. `pruned`: the pruning cutoff, where a defect
     /// reads it before the claim.
     Received { stores: bool, pruned: Option<u8> },
-    /// A row that was taken, or whose start was counted: it begins next.
+    /// A row that was fetched, with its start counted: it begins next.
     Taken,
-    /// A suspect that waits until its process is quiet, and had these starts when it was reserved.
-    Reserved { known: u8 },
-    /// The same, after the statement that counts its start has had no answer. Its process stays quiet for it, except
-    /// where a defect ends that.
-    Counting { known: u8, isolated: bool },
+    /// Waits until the work ends that is to be quiet.
+    Waiting,
     /// The transaction is open and holds the claim, and the handler runs.
     Running,
+    /// The database is away, and the handler goes on without its transaction.
+    Cut,
     /// The handler failed, and its transaction was rolled back. The failure is not written yet.
     Failed,
     /// The run of a row lost its connection. That is not written yet.
@@ -57,13 +71,11 @@ pub(super) enum Stage {
 }
 
 impl Task {
-    /// The work that it keeps out of its process. A suspect that waits for a quiet process keeps out nothing yet.
+    /// The work that it keeps out of its process: while it waits for its lock, it already lets nothing start.
     pub(super) fn isolates(self) -> Isolation {
-        match (self.work, self.stage) {
-            (_, Stage::Reserved { .. } | Stage::Counting { isolated: false, .. }) | (Work::Delivery(_), _) => {
-                Isolation::Nothing
-            }
-            (Work::Row(_, isolation), _) => isolation,
+        match (self.work, self.lock) {
+            (Work::Turn(isolation), _) | (Work::Row(_, isolation), Lock::Held) => isolation,
+            _ => Isolation::Nothing,
         }
     }
 }

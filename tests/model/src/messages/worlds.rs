@@ -4,7 +4,8 @@ use super::defect::Defect;
 use super::facts::Left;
 use super::scenario::{Handler, Message, Scenario};
 
-const NONE: Left = Left { kills: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0, again: 0 };
+const NONE: Left =
+    Left { kills: 0, outages: 0, pauses: 0, losses: 0, returns: 0, prunes: 0, orders: 0, ticks: 0, again: 0 };
 
 /// The worlds, each with the failures that make it small enough for CI, and more of them otherwise. A pause and a lost
 /// answer together may cost an innocent message a start, as a kill does, so that worlds with three kills have not both.
@@ -33,7 +34,12 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
         world("paused workers", STORED, Left { kills: 3, pauses: 2 + more, ..NONE }),
         world("paused workers without answers", STORED, Left { kills: 2, pauses: 1, losses: 1, ..NONE }),
         world("a handler that breaks its connection", BREAKER, Left { kills: 1, losses: 1, returns: more, ..NONE }),
-        world("an outage", STORED, Left { kills: 2, losses: 2, ..NONE }),
+        world("lost answers", STORED, Left { kills: 2, losses: 2, ..NONE }),
+        world("an outage", KILLER, Left { kills: 1, outages: 1, returns: more, ..NONE }),
+        world("two outages", KILLER, Left { outages: 2, returns: more, ..NONE }),
+        world("an outage beside copies of a killer", KILLER_COPIES, Left { outages: 1, losses: more, ..NONE }),
+        world("an outage of one of two databases", TWO_DATABASES, Left { outages: 1, returns: more, ..NONE }),
+        world("a failure beside killers", KILLER_BESIDE_FAILURE, Left { kills: more, pauses: 1, ..NONE }),
         world("prune", PRUNED, Left { prunes: 2, ticks: 2, kills: 1, losses: more, ..NONE }),
         world("prune beside a failure", ONCE, Left { prunes: 2, ticks: 1, kills: 1, losses: more, ..NONE }),
         world("prune beside a conflict", LATE, Left { prunes: 2, ticks: 1, kills: 1, losses: more, ..NONE }),
@@ -46,13 +52,20 @@ pub(crate) fn worlds(small: bool) -> Vec<Scenario> {
 }
 
 /// The limits of the protocol: worlds in which all rules hold and an innocent message dies, since kills from outside look
-/// like those of a handler. One kill fewer, and it lives.
+/// like those of a handler, and an outage ends the locks of what was fetched and has not begun. One kill fewer, and it
+/// lives.
 pub(crate) fn limits() -> Vec<Scenario> {
-    let world = |name, messages, kills| Scenario::new(name, messages, Left { kills, ..NONE });
+    let world = |name, messages, left| Scenario::new(name, messages, left);
     vec![
-        world("four kills from outside", STORED, 4),
-        world("three kills from outside beside a killer", KILLER, 3),
-        world("two kills from outside beside two killers", KILLERS, 2),
+        world("four kills from outside", STORED, Left { kills: 4, ..NONE }),
+        world("three kills from outside beside a killer", KILLER, Left { kills: 3, ..NONE }),
+        world("two kills from outside beside two killers", KILLERS, Left { kills: 2, ..NONE }),
+        world("a kill from outside and two outages beside a killer", KILLER, Left { kills: 1, outages: 2, ..NONE }),
+        world(
+            "a kill from outside and an outage beside copies of a killer of another database",
+            TWO_DATABASES,
+            Left { kills: 1, outages: 1, ..NONE },
+        ),
     ]
 }
 
@@ -80,10 +93,14 @@ pub(crate) fn of(defect: Defect) -> Scenario {
         Defect::UnansweredTakeForgotten => world(ONCE_ALONE, Left { losses: 1, ..NONE }),
         Defect::OneStartIsOrdinary => world(KILLER, Left { kills: 2, ..NONE }),
         Defect::SuspectBesideDirect => world(KILLER_COPIES, NONE),
-        Defect::StartCountedAtReservation => world(KILLER_COPIES, NONE),
-        Defect::RepeatedCountAdds => world(ONCE_ALONE, Left { kills: 1, losses: 1, ..NONE }),
-        Defect::CountIgnoresRefund => world(ONCE_ALONE, Left { pauses: 1, ..NONE }),
-        Defect::IsolationEndsUnanswered => world(KILLER_COPIES, Left { kills: 1, losses: 1, ..NONE }),
+        Defect::NoLock => world(KILLERS, NONE),
+        Defect::LockAfterFetch => world(KILLER_COPIES, NONE),
+        Defect::LockEndsWithTheRun => world(KILLER_BESIDE_FAILURE, kill),
+        Defect::SharedLockEndsAtTheBegin => world(KILLERS, NONE),
+        Defect::ParkedHoldsLock => world(ORDER, Left { kills: 2, ..NONE }).ordered(2).alone(),
+        Defect::UnansweredFetchUnlocked => world(KILLER_COPIES, Left { losses: 1, ..NONE }),
+        Defect::OutageEndsTheLockOfHandlers => world(KILLER_COPIES, Left { outages: 1, ..NONE }),
+        Defect::WaitsForNothing => world(KILLERS, NONE),
         Defect::FailedRefundForgotten => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
         Defect::UnansweredRefundRepeated => world(KILLS, Left { pauses: 1, losses: 1, ..NONE }),
         Defect::JudgedAtTheEndOfItsLease => world(STORED, Left { kills: 3, pauses: 1, ..NONE }),
@@ -112,6 +129,10 @@ const KILLER: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1,
 const KILLERS: &[Message] =
     &[Message::stored(0, Handler::Succeeds), Message::new(1, Handler::Kills), Message::new(2, Handler::Kills)];
 const KILLER_COPIES: &[Message] = &[Message::stored(0, Handler::Succeeds), Message::new(1, Handler::Kills).copies(4)];
+/// An innocent row, and copies of a killer whose worker has another database.
+const TWO_DATABASES: &[Message] =
+    &[Message::stored(0, Handler::Succeeds), Message::new(1, Handler::Kills).copies(3).database(1)];
+const KILLER_BESIDE_FAILURE: &[Message] = &[Message::stored(0, Handler::FailsOnce), Message::stored(1, Handler::Kills)];
 const STORED: &[Message] = &[Message::stored(0, Handler::Succeeds)];
 const KILLS: &[Message] = &[Message::stored(0, Handler::Kills)];
 const BREAKER: &[Message] = &[Message::new(0, Handler::Succeeds), Message::new(1, Handler::Breaks)];

@@ -40,16 +40,10 @@ pub(crate) enum Seen {
     Gone,
     /// The row was taken, and its start counted.
     Taken,
-    /// The row, a suspect, was reserved.
-    Reserved,
-    /// The start of a reserved row was counted.
-    Counted,
     /// The result of a run was recorded. `result`: failed or broke.
     Recorded,
     /// A taken row was given back, not run.
     GivenBack,
-    /// A reserved row was released, not run.
-    Released,
     /// The start of a row whose lease was lost was given back.
     Refunded,
     /// The row has had all its starts, and is dead.
@@ -129,11 +123,8 @@ const NAMES: &[(&str, Seen)] = &[
     ("acked", Seen::Acked),
     ("gone", Seen::Gone),
     ("taken", Seen::Taken),
-    ("reserved", Seen::Reserved),
-    ("counted", Seen::Counted),
     ("recorded", Seen::Recorded),
     ("given-back", Seen::GivenBack),
-    ("released", Seen::Released),
     ("refunded", Seen::Refunded),
     ("crashed", Seen::Crashed),
     ("replayed", Seen::Replayed),

@@ -36,7 +36,7 @@ fn a_call_and_its_completion_are_a_path() {
     accepted(&[&TAKEN, &CALLED, &KEPT, &fails, &again]);
     let dies = ["p taken starts=1", "p started", "p? committed of=row", "p? died"];
     accepted(&[&TAKEN, &CALLED, &KEPT, &dies, &["- left row=none claim=dated"]]);
-    let again = ["q reserved starts=1", "q counted", "q started", "q committed of=row"];
+    let again = ["q taken starts=2", "q started", "q committed of=row"];
     accepted(&[&TAKEN, &CALLED, &KEPT, &dies, &again]);
 }
 

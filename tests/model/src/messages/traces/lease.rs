@@ -13,9 +13,8 @@ const CUT: u64 = 2 * MILLISECOND;
 /// is gone. `None`: no worker has the row, or the lease was over when the line had its answer.
 pub(super) fn going_on(at: &At, line: &Line, message: u8) -> Option<u64> {
     let place = usize::from(message);
-    let takes = matches!(line.step, Seen::Taken | Seen::Reserved);
     let is_held = at.state.rows[place].is_some_and(|row| row.holder != Holder::Nobody);
-    let end = line.end.filter(|_| takes && is_held)?;
+    let end = line.end.filter(|_| line.step == Seen::Taken && is_held)?;
     Some(at.leased[place]).filter(|lease| end + CUT < *lease)
 }
 

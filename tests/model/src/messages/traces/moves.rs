@@ -87,7 +87,7 @@ fn free(world: &World, at: &At, step: Step, after: &State) -> Option<At> {
         next.held[delivery] = None;
         next.state.deliveries[delivery] = Place::Settled;
     } else if step.what == PAUSED {
-        let loses = |seen| matches!(seen, Seen::Taken | Seen::Reserved | Seen::Refunded | Seen::Crashed);
+        let loses = |seen| matches!(seen, Seen::Taken | Seen::Refunded | Seen::Crashed);
         at.undone(world).find(|(_, of)| loses(of.step))?;
     }
     Some(next)

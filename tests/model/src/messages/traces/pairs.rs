@@ -9,7 +9,8 @@ use crate::traces::seen::Seen;
 /// The keys of each suspect and of its neighbours.
 pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
     let mut pairs = BTreeSet::new();
-    let suspects = lines.iter().filter(|line| line.step == Seen::Reserved && !line.key.is_empty());
+    let is_suspect = |line: &&Line| line.step == Seen::Taken && line.values.starts.is_some_and(|starts| starts > 1);
+    let suspects = lines.iter().filter(is_suspect).filter(|line| !line.key.is_empty());
     for suspect in suspects {
         let until = outcome(lines, suspect);
         let beside = lines.iter().filter(|line| {
@@ -31,19 +32,19 @@ pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
 
 /// Whether a step begins work that a suspect may keep out.
 fn starts(step: Seen) -> bool {
-    matches!(step, Seen::Claimed | Seen::Started | Seen::Taken | Seen::Reserved)
+    matches!(step, Seen::Claimed | Seen::Started | Seen::Taken)
 }
 
-/// When the run of a suspect that was reserved here was over, or its process.
+/// When the run of a suspect that was fetched here was over, or its process.
 fn outcome(lines: &[Line], suspect: &Line) -> u64 {
-    let ends = |step| matches!(step, Seen::Committed | Seen::Recorded | Seen::Released | Seen::GivenBack | Seen::Died);
+    let ends = |step| matches!(step, Seen::Committed | Seen::Recorded | Seen::GivenBack | Seen::Died);
     next(lines, suspect, ends)
 }
 
 /// When the work that begins here was over, or its process.
 fn over(lines: &[Line], line: &Line) -> u64 {
     let ends = |step| {
-        let row = matches!(step, Seen::Recorded | Seen::Released | Seen::GivenBack | Seen::Refunded);
+        let row = matches!(step, Seen::Recorded | Seen::GivenBack | Seen::Refunded);
         row || matches!(step, Seen::Committed | Seen::RolledBack | Seen::EndedByHandler | Seen::Died)
     };
     next(lines, line, ends)

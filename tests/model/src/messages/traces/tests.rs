@@ -100,24 +100,23 @@ fn a_start_that_is_not_counted_is_refused() {
     let uncounted = ["p taken starts=0 attempts=0 breaks=0"];
     let refusal = refused(&[&STORED[..], &uncounted, &RUN[1..]].concat(), "7: p taken m starts=0");
     assert!(refusal.contains("takes the row of m"), "{refusal}");
-    let suspect = ["p? died", "q reserved starts=1 attempts=0 breaks=0", "q started"];
-    refused(&[&STORED[..], &RUN[..2], &suspect].concat(), "14: q started m");
+    let suspect = ["p? died", "q taken starts=1 attempts=0 breaks=0"];
+    refused(&[&STORED[..], &RUN[..2], &suspect].concat(), "12: q taken m starts=1");
 }
 
 #[test]
-fn a_suspect_is_reserved_counted_and_run() {
-    let suspect =
-        ["p? died", "q reserved starts=1 attempts=0 breaks=0", "q counted", "q started", "q committed of=row"];
+fn a_suspect_is_fetched_with_its_start_and_run() {
+    let suspect = ["p? died", "q taken starts=2 attempts=0 breaks=0", "q started", "q committed of=row"];
     accepted(&[&STORED[..], &RUN[..2], &suspect].concat());
     // A process that lives has not lost its row to a crash, but it may have been paused.
     accepted(&[&STORED[..], &RUN[..1], &suspect[1..]].concat());
-    refused(&[&STORED[..], &RUN[..2], &suspect[1..]].concat(), "11: q reserved m");
+    refused(&[&STORED[..], &RUN[..2], &suspect[1..]].concat(), "11: q taken m");
 }
 
 #[test]
 fn a_suspect_of_two_starts_has_its_process_to_itself() {
-    let twice = ["p? died", "q reserved starts=1", "q counted", "q started", "q? died"];
-    let suspect = [&STORED[..], &RUN[..2], &twice, &["r reserved starts=2", "r counted", "r started"]].concat();
+    let twice = ["p? died", "q taken starts=2", "q started", "q? died"];
+    let suspect = [&STORED[..], &RUN[..2], &twice, &["r taken starts=3", "r started"]].concat();
     let other = ["r received@j delivery=1 stores=no", "r claimed@j", "r committed@j of=claim"];
     let end = ["r committed of=row"];
     accepted(&[&suspect[..], &end, &other].concat());
@@ -125,7 +124,7 @@ fn a_suspect_of_two_starts_has_its_process_to_itself() {
     assert!(refusal.contains("the keys [\"j\", \"k\"] together"), "{refusal}");
     assert!(refusal.contains(": r claimed m"), "{refusal}");
     // One with a single start keeps out rows only.
-    let once = [&STORED[..], &RUN[..2], &twice[..4]].concat();
+    let once = [&STORED[..], &RUN[..2], &twice[..3]].concat();
     let beside = ["q received@j delivery=1 stores=no", "q claimed@j", "q committed@j of=claim"];
     accepted(&[&once[..], &beside, &["q committed of=row"]].concat());
     let row = ["q received@j delivery=1 stores=yes", "q stored@j", "q taken@j starts=1"];
@@ -137,7 +136,7 @@ fn a_suspect_of_two_starts_has_its_process_to_itself() {
 fn a_row_that_is_taken_during_a_lease_is_refused() {
     // The steps of these tests take a nanosecond.
     let taken = ["p taken starts=1 attempts=0 breaks=0 lease=1000", "p? died"];
-    let refusal = refused(&[&STORED[..], &taken, &["q reserved starts=1"]].concat(), "10: q reserved");
+    let refusal = refused(&[&STORED[..], &taken, &["q taken starts=2"]].concat(), "10: q taken");
     assert!(refusal.contains("lease of another holder"), "{refusal}");
     let given_back = ["p taken starts=1 lease=1000", "p given-back", "q taken starts=1 lease=1000"];
     accepted(&[&STORED[..], &given_back].concat());
