@@ -7,6 +7,7 @@ use std::time::Duration;
 use idem_conformance::store::{Setup, World};
 use idem_core::Postgres;
 use idem_core::store::{Claims, CommitResult, HandlerId, Transactions, TxnState};
+use sqlx::Executor as _;
 use uuid::Uuid;
 
 use crate::role::{Txn, lend, next_role, run};
@@ -102,9 +103,12 @@ async fn a_store_that_logs_in_to_a_session_in_which_a_handler_has_left_settings_
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;
     let clean = next(&store).await;
+    let mut killed = store.begin(TIMEOUT).await.unwrap();
     done(&store, run(&store, handler, "a", "SET search_path = pg_catalog; SET ROLE pg_monitor").await).await;
-    // The connection of the next transaction is another one.
-    drop(store.begin(TIMEOUT).await.unwrap());
+    // A lost connection closes all that are idle. The pooler keeps their sessions, and lends one to the next login.
+    let kill = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())";
+    lend(&mut killed).execute(kill).await.unwrap_err();
+    store.rollback(killed).await.unwrap_err();
     assert_eq!(next(&store).await, clean);
     store.ping().await.unwrap();
 }

@@ -58,8 +58,9 @@ impl Postgres {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Database`]: a statement failed, which has aborted the application's transaction. [`Error::Config`]: the
-    /// connection is in no transaction of sqlx's, or the key is empty ([`Key::stored`] returns such a one).
+    /// [`Error::Database`]: a statement failed, which has aborted the application's transaction, or that does not know the
+    /// handler, and nothing was written. [`Error::Config`]: the connection is in no transaction of sqlx's, or the key is empty
+    /// ([`Key::stored`] returns such a one).
     pub async fn claim_in(
         &self,
         connection: &mut PgConnection,
@@ -108,9 +109,9 @@ impl StoreOutbox<Postgres> {
     /// and SELECT on `outboxes`. If the future is dropped, either all or none of them are written; roll back then.
     ///
     /// # Errors
-    /// [`Error::Config`]: a message cannot be sent, or the connection is in no transaction of sqlx's, and none was written; or the store's role cannot use the tables of the
-    /// outbox, and the text names the fix. [`Error::Database`]: a statement failed, which
-    /// has aborted the application's transaction.
+    /// [`Error::Config`]: a message cannot be sent, or the connection is in no transaction of sqlx's, and none was written; or
+    /// the store's role cannot use the tables of the outbox, and the text names the fix. [`Error::Database`]: a statement failed,
+    /// which has aborted the application's transaction, or that does not know the outbox, and nothing was written.
     pub async fn stage(
         &self,
         connection: &mut PgConnection,
@@ -125,16 +126,16 @@ impl StoreOutbox<Postgres> {
         let outbox = number().await?;
         let mut staged = Staged::new(&self.store, outbox, checked(messages, self.store.0.bell.limit(outbox))?);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        let insert = &self.store.sql().stage_own;
-        let mut rows = 0;
-        for _ in 0..2 {
-            staged.move_to(number().await?);
-            let row = staged.bound(insert).persistent(false).fetch_one(&mut *connection).await.map_err(failed)?;
-            rows = row.try_get::<i64, _>(0).map_err(failed)?;
-            if rows > 0 {
-                break;
-            }
+        let mut insert = async |staged: &Staged| {
+            let query = staged.bound(&self.store.sql().stage_own).persistent(false);
+            let row = query.fetch_one(&mut *connection).await.map_err(failed)?;
+            row.try_get::<i64, _>(0).map_err(failed)
+        };
+        let mut rows = insert(&staged).await?;
+        if rows == 0 {
             self.store.0.outboxes.forget(&self.name);
+            staged.move_to(number().await?);
+            rows = insert(&staged).await?;
         }
         match rows {
             0 => Err(Error::database("could not stage messages", UNKNOWN)),

@@ -74,9 +74,9 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
 }
 
 impl Session {
-    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::clean) in it: then only what that leaves counts. A pooler
-    /// in session mode, or a trigger at the login, may have made other settings, which the first message would take away. Its
-    /// limits count nevertheless, since each transaction sets them anew.
+    /// Reads a session. `resets` says whether each message ends with [`CLEAN`](super::clean) in it: then only what that leaves
+    /// counts. A pooler in session mode, or a trigger at the login, may have made other settings, which the first message would
+    /// take away. Its limits count nevertheless, since each transaction sets them anew.
     pub(super) async fn of(conn: &mut PgConnection, resets: bool) -> Result<Self, Failure> {
         // The view pg_settings, which has the numbers without their units, made this statement take most of the time of a
         // login: each use of it formats all settings.
