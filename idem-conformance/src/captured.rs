@@ -20,7 +20,7 @@ pub struct Captured(Arc<Mutex<Vec<u8>>>);
 /// Returns the captured text and the subscriber that writes it.
 ///
 /// ```
-/// let (text, subscriber) = idem_test::captured();
+/// let (text, subscriber) = idem_conformance::captured();
 /// tracing::subscriber::with_default(subscriber, || tracing::warn!("low on disk"));
 /// assert!(text.to_string().contains("low on disk"));
 /// ```

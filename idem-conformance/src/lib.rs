@@ -4,13 +4,17 @@
 //! generates one `#[tokio::test]` per function. Each test creates a new world. A case fails by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-pub mod pipeline;
+mod captured;
 pub mod relay;
+mod server;
 pub mod sink;
 pub mod source;
 pub mod store;
 
 use std::time::Duration;
+
+pub use captured::{Captured, captured, subscribe};
+pub use server::server;
 
 /// How long a case may take. It is generous: its purpose is that a case that waits for something that never comes
 /// fails.
@@ -26,8 +30,24 @@ pub async fn run<W>(world: Option<W>, case: impl AsyncFnOnce(W)) {
 }
 
 /// Awaits something that is expected at once.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
+///
+/// # Panics
+/// Panics if it does not come within 20 seconds.
+pub async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("nothing came within 20 seconds")
+}
+
+/// Waits until something holds that is expected at once, and looks every few milliseconds.
+///
+/// # Panics
+/// Panics as [`soon`] does.
+pub async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    soon(async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 /// Generates one test per case. Each test awaits `$world`, a future of its world.
@@ -40,4 +60,22 @@ macro_rules! __suite {
             $crate::run($world.await, $crate::$suite::$case).await;
         }
     )*};
+}
+
+/// The types and the key of a handler whose messages have an `id`: `keyed_by_id!(Order, PgConnection);`. The third argument
+/// is its input, if that is not the message itself.
+#[macro_export]
+macro_rules! keyed_by_id {
+    ($message:ty, $connection:ty) => {
+        $crate::keyed_by_id!($message, $connection, $message);
+    };
+    ($message:ty, $connection:ty, $input:ty) => {
+        type Message = $message;
+        type Input = $input;
+        type Connection = $connection;
+
+        fn key(message: &$message, _: &::idem_core::Delivery) -> Result<::idem_core::Key, ::idem_core::KeyError> {
+            ::idem_core::Key::of(&message.id)
+        }
+    };
 }

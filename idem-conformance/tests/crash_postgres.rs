@@ -7,10 +7,10 @@ mod world;
 
 use std::time::Instant;
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError};
+use idem_conformance::server;
+use idem_core::{BoxError, Handler};
 use idem_test::Trial;
 use idem_test::harness::{Bench, CrashReport, FreshSchema, Phase};
-use idem_test::server;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
@@ -31,14 +31,9 @@ macro_rules! handler {
         impl Handler for $name {
             const NAME: &'static str = "book";
 
-            type Message = Paid;
-            type Input = Paid;
             type Params = ();
-            type Connection = PgConnection;
 
-            fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-                Key::of(&paid.id)
-            }
+            idem_conformance::keyed_by_id!(Paid, PgConnection);
 
             async fn handle($paid: Paid, (): (), $tx: &mut PgConnection) -> Result<(), BoxError> $body
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use idem_conformance::server;
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Postgres, Worker};
-use idem_test::server;
 use idem_test::{Broker, Publication};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};

@@ -1,11 +1,10 @@
 //! Trials with a schema of their own on PostgreSQL.
-#![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::pin::pin;
 
-use idem_core::{BoxError, Delivery, Error, Handler, Key, KeyError, Outcome, Postgres};
-use idem_test::server;
+use idem_conformance::server;
+use idem_core::{BoxError, Error, Handler, Outcome, Postgres};
 use idem_test::{Crash, Trial};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgConnectOptions;
@@ -22,14 +21,9 @@ struct Book;
 impl Handler for Book {
     const NAME: &'static str = "book";
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = ();
-    type Connection = PgConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, PgConnection);
 
     /// The URL of each test has a search path of its own.
     async fn handle(paid: Paid, (): (), tx: &mut PgConnection) -> Result<(), BoxError> {

@@ -7,17 +7,15 @@
 //! | [`provider`] | a payment provider, for tests of external calls |
 //! | [`tap`] | a source that wraps another one and overrides what a test needs |
 //! | `sink` | a sink in memory, for tests of relays |
-//! | `captured`, `subscribe`, `tapped_store`, `trace` | the log of a test; a store that wraps another one, and can write what it does |
+//! | `tapped_store`, `trace` | a store that wraps another one, and can write what it does |
 //!
 //! No test sleeps and hopes: each waits for a signal of the broker or of the store.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod broker;
-mod captured;
 pub mod harness;
 pub mod provider;
-mod server;
 mod sink;
 pub mod tap;
 #[doc(hidden)]
@@ -26,9 +24,6 @@ pub mod tapped_store;
 pub mod trace;
 
 pub use broker::{Broker, Counts, Publication, Queue};
-pub use captured::{Captured, captured, subscribe};
 pub use harness::{Crash, Trial};
-#[doc(hidden)]
-pub use server::server;
 pub use sink::{MemorySink, Reply};
 pub use tap::Tapped;

@@ -2,7 +2,6 @@
 
 use idem::Fingerprint;
 use idem::prelude::*;
-use idem_test::{Broker, Publication, captured, subscribe};
 use sqlx::SqliteConnection;
 
 #[derive(serde::Deserialize)]
@@ -27,11 +26,6 @@ fn unchecked(_: &Delivery) -> Fingerprint {
 #[idempotent(key = id, fingerprint = unchecked, natural)]
 async fn natural_unchecked(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
     Ok(())
-}
-
-#[idempotent(key = id, natural)]
-async fn refuses(_: Changed, _: &mut SqliteConnection) -> Result<(), BoxError> {
-    Err(permanent("never"))
 }
 
 #[idempotent(key = id)]
@@ -68,26 +62,4 @@ fn a_natural_handler_has_its_own_fingerprint() {
     assert!(is_natural::<natural_unchecked>());
     assert_eq!(natural_unchecked::fingerprint(&delivery), Fingerprint::none());
     assert_ne!(natural::fingerprint(&delivery), Fingerprint::none());
-}
-
-/// It is not recorded, because the dead letter of the first one has the claim.
-#[tokio::test]
-async fn the_failure_of_a_copy_is_logged() {
-    let directory = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}", directory.path().join("orders.db").display());
-    let (broker, store) = (Broker::new(), Sqlite::connect(&url).await.unwrap());
-    for _ in 0..2 {
-        broker.publish("orders", Publication::new(r#"{"id": 1}"#));
-    }
-    let (text, subscriber) = captured();
-    let _logging = subscribe(subscriber);
-    let (queue, settled) = (broker.queue("orders"), broker.clone());
-    Worker::new("billing", store, queue)
-        .handler::<refuses>()
-        .run_until(async move { settled.idle().await })
-        .await
-        .unwrap();
-    let text = text.to_string();
-    let warning = text.lines().find(|line| line.contains("WARN") && line.contains("is not recorded"));
-    assert!(warning.is_some_and(|line| line.contains("never") && line.contains("duplicate")), "{text}");
 }

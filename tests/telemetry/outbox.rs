@@ -110,8 +110,8 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
 
 #[tokio::test]
 async fn a_worker_whose_messages_nobody_relays_is_an_error_line() {
-    let (text, subscriber) = idem_test::captured();
-    let _events = idem_test::subscribe(subscriber);
+    let (text, subscriber) = idem_conformance::captured();
+    let _events = idem_conformance::subscribe(subscriber);
     let directory = tempfile::tempdir().unwrap();
     let store = Sqlite::connect(&url(&directory)).await.unwrap();
     let worker = Worker::new("shop", store, Broker::new().queue("payments")).handler::<stages>();
@@ -140,7 +140,7 @@ async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
     let provider = SdkTracerProvider::builder().build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
-    let _traces = idem_test::subscribe(tracing_subscriber::registry().with(layer));
+    let _traces = idem_conformance::subscribe(tracing_subscriber::registry().with(layer));
     let trace = |id: usize| format!("{id:032x}");
     for (batch, inbox) in [(1, false), (20, false), (1, true), (20, true)] {
         let directory = tempfile::tempdir().unwrap();

@@ -102,7 +102,7 @@ async fn run_on(
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
     let lines = Lines::default();
-    let _lines = idem_test::subscribe(tracing_subscriber::registry().with(lines.clone()));
+    let _lines = idem_conformance::subscribe(tracing_subscriber::registry().with(lines.clone()));
 
     let store = Sqlite::connect(url).await.unwrap();
     let broker = Broker::new();
@@ -211,8 +211,8 @@ async fn the_lines_of_a_handler_are_inside_the_span_of_its_message() {
         let store = Sqlite::connect(&url(&file)).await.unwrap();
         let broker = Broker::new();
         (10..30).for_each(|id| broker.publish("orders", message(&id.to_string(), false)));
-        let (text, subscriber) = idem_test::captured();
-        let _events = idem_test::subscribe(subscriber);
+        let (text, subscriber) = idem_conformance::captured();
+        let _events = idem_conformance::subscribe(subscriber);
         let processed = watch::Sender::new(0);
         let mut seen = processed.subscribe();
         let worker = Worker::new("billing", store, broker.queue("orders")).handler::<speak>();
@@ -262,8 +262,8 @@ async fn the_line_of_a_message_without_a_key_is_inside_a_span_with_its_handler()
     let store = Sqlite::connect(&url(&file)).await.unwrap();
     let broker = Broker::new();
     broker.publish("orders", Publication::new("no JSON"));
-    let (text, subscriber) = idem_test::captured();
-    let _events = idem_test::subscribe(subscriber);
+    let (text, subscriber) = idem_conformance::captured();
+    let _events = idem_conformance::subscribe(subscriber);
     let idle = broker.clone();
     let worker = Worker::new("billing", store, broker.queue("orders")).handler::<order>();
     let done = async move { idle.idle().await };
@@ -271,6 +271,29 @@ async fn the_line_of_a_message_without_a_key_is_inside_a_span_with_its_handler()
     let text = text.to_string();
     let line = text.lines().find(|line| line.contains("the message is a dead letter")).unwrap();
     assert!(line.contains(r#"idem.handler="order""#), "{line}");
+}
+
+#[idempotent(key = "id", natural)]
+async fn refuses(_: Order, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Err(permanent("never"))
+}
+
+/// It is not recorded, because the dead letter of the first one has the claim.
+#[tokio::test]
+async fn the_failure_of_a_copy_is_a_line() {
+    let file = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&file)).await.unwrap();
+    let broker = Broker::new();
+    (0..2).for_each(|_| broker.publish("orders", message("a", false)));
+    let (text, subscriber) = idem_conformance::captured();
+    let _events = idem_conformance::subscribe(subscriber);
+    let idle = broker.clone();
+    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<refuses>();
+    let done = async move { idle.idle().await };
+    timeout(Duration::from_secs(30), worker.run_until(done)).await.unwrap().unwrap();
+    let text = text.to_string();
+    let warning = text.lines().find(|line| line.contains("WARN") && line.contains("is not recorded"));
+    assert!(warning.is_some_and(|line| line.contains("never") && line.contains("duplicate")), "{text}");
 }
 
 #[tokio::test]

@@ -22,9 +22,9 @@ const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 /// for outages to last. Cargo runs one program after another, and the processor was idle for nine tenths of most.
 const WAITING: [&str; 3] = ["idem-adapters", "tests/faults", "xtask/services"];
 
-/// The directory of the package whose tests compute most, and some of which measure time. They run when most tests that
+/// The directories of the packages whose tests compute most, and some of which measure time. They run when most tests that
 /// wait have ended.
-const LAST: &str = "idem-conformance";
+const LAST: [&str; 2] = ["idem-conformance", "tests/pipeline"];
 
 /// Builds all tests and runs them with these variables, then those of the documentation. Beside the tests that wait,
 /// `checks` run first. A failure ends only its own program.
@@ -62,11 +62,15 @@ pub(crate) fn run_all(env: &[(&str, String)], checks: impl FnOnce() -> Result<()
 }
 
 fn is_last(program: &Program) -> bool {
-    program.package == root().join(LAST)
+    is_in(program, &LAST)
 }
 
 fn waits(program: &Program) -> bool {
-    WAITING.iter().any(|dir| program.package.starts_with(root().join(dir)))
+    is_in(program, &WAITING)
+}
+
+fn is_in(program: &Program, dirs: &[&str]) -> bool {
+    dirs.iter().any(|dir| program.package.starts_with(root().join(dir)))
 }
 
 /// Runs one program after another. Returns those that failed, with their failed tests.
@@ -112,8 +116,10 @@ mod tests {
             assert!(package.is_dir(), "{dir}");
             assert!(waits(&Program { executable: PathBuf::new(), package }));
         }
-        let last = Program { executable: PathBuf::new(), package: root().join(LAST) };
-        assert!(is_last(&last) && last.package.is_dir() && !waits(&last));
+        for dir in LAST {
+            let last = Program { executable: PathBuf::new(), package: root().join(dir) };
+            assert!(is_last(&last) && last.package.is_dir() && !waits(&last), "{dir}");
+        }
     }
 
     #[test]

@@ -86,8 +86,8 @@ mod tests {
 
     /// The examples that tests run, because they need a server, a signal or arguments.
     const RUN_BY_TESTS: &[(&str, &str)] = &[
-        ("service", "tests/workers.rs"),
-        ("operator", "tests/operator.rs"),
+        ("service", "tests/pipeline/tests/workers.rs"),
+        ("operator", "tests/pipeline/tests/operator.rs"),
         ("rabbitmq", "tests/faults/tests/faults/example.rs"),
         ("ordering_rabbitmq", "tests/faults/tests/faults/example.rs"),
         ("nats", "tests/faults/tests/faults/example.rs"),

@@ -117,7 +117,7 @@ mod tests {
             let (key, time) = (key.map(<[u8]>::to_vec), Timestamp::CreateTime(1));
             OwnedMessage::new(None, key, "orders".to_owned(), time, 2, 7, None)
         };
-        let (text, subscriber) = idem_test::captured();
+        let (text, subscriber) = idem_conformance::captured();
         tracing::subscriber::with_default(subscriber, || {
             for (order, key) in [
                 (DeliveryOrder::Partition, None),

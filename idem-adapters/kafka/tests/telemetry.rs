@@ -14,7 +14,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 #[tokio::test]
 async fn a_partition_that_is_stalled_is_an_error_in_the_log_and_counted() {
     let Some(world) = World::with(2).await else { return };
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let recorder = DebuggingRecorder::new();
     let metrics = recorder.snapshotter();

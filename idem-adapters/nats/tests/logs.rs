@@ -11,7 +11,7 @@ use idem_core::Source;
 #[tokio::test]
 async fn a_consumer_without_room_for_a_second_worker_is_named_with_the_cure() {
     let Some(world) = World::new().await else { return };
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     for (pending, is_named) in [(7, true), (8, false), (-1, false)] {
         world.consumer(|config| config.max_ack_pending = pending).await;

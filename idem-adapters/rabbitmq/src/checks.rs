@@ -65,7 +65,7 @@ mod tests {
         let options = RabbitMq::options("amqp://u:s3ntinel@h").consumer_timeout(Duration::from_secs(60));
         let config = options.config().unwrap();
         for (seconds, warned) in [(30, false), (31, true)] {
-            let (text, subscriber) = idem_test::captured();
+            let (text, subscriber) = idem_conformance::captured();
             let options = SubscribeOptions::new("billing", 1).with_handler_timeout(Duration::from_secs(seconds));
             tracing::subscriber::with_default(subscriber, || check(&config, "orders", "orders on h", &options))
                 .unwrap();

@@ -189,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_blocked_connection_is_warned_about() {
-        let (text, subscriber) = idem_test::captured();
+        let (text, subscriber) = idem_conformance::captured();
         let guard = tracing::subscriber::set_default(subscriber);
         let events = [Event::Connected, Event::ConnectionBlocked("low on disk".to_owned())];
         report(futures_util::stream::iter(events), "here".to_owned(), || {}).await;

@@ -10,7 +10,7 @@ use common::World;
 #[tokio::test]
 async fn a_classic_queue_is_a_warning_with_what_is_given_up() {
     let Some(world) = World::empty().await else { return };
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     world.declare("classic", &[]).await;
     world.rabbit().await.classic_queue(&world.queue).await.unwrap();

@@ -11,7 +11,7 @@ use lapin::types::AMQPValue;
 #[tokio::test]
 async fn a_clean_start_logs_no_error() {
     let Some(world) = World::empty().await else { return };
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     // The server reports an argument by refusing a declaration without it.
     let arguments = [

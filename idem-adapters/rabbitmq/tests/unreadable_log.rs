@@ -11,7 +11,7 @@ use idem_core::{Acker, Source};
 #[tokio::test]
 async fn a_message_that_lapin_cannot_read_is_named_by_errors_in_the_log() {
     let Some(world) = World::new().await else { return };
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let mut queue = world.open(4).await;
     world.publish_unreadable(&["x"]).await;

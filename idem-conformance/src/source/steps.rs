@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{Acker, Delivery, Settled, Source, SubscribeOptions};
 
-use crate::soon;
+use crate::{soon, until};
 
 use super::world::World;
 
@@ -40,12 +40,7 @@ pub(super) async fn take<S: Source>(source: &mut S) -> Delivery {
 
 /// Waits until the broker counts `ready` messages as ready: a count may trail the broker's replies.
 pub(super) async fn until_ready<W: World>(world: &W, ready: usize) {
-    soon(async {
-        while world.ready().await != ready {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(async || world.ready().await == ready).await;
 }
 
 /// The broker's ready count for this many waiting and unsettled messages.

@@ -8,7 +8,7 @@ use tracing::instrument::WithSubscriber as _;
 
 use super::stage::{Stage, committed, register};
 use super::world::{Setup, World};
-use idem_test::captured;
+use crate::captured;
 
 const RETENTION: Duration = Duration::from_secs(3600);
 

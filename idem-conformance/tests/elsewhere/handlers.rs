@@ -6,10 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_conformance::store::World;
-use idem_core::{
-    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, Outbox,
-    State,
-};
+use idem_core::{BoxError, CallError, Called, CalledBy, External, Found, Handler, OutboundKey, Outbox, State};
 use idem_test::provider::Provider;
 use serde::{Deserialize, Serialize};
 
@@ -112,14 +109,9 @@ pub(super) struct Pays<C>(PhantomData<fn() -> C>);
 impl<C: External<Message = Order, Answer = String>> Handler for Pays<C> {
     const NAME: &'static str = "pays";
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Shop>, CalledBy<C>);
-    type Connection = Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, Connection);
 
     async fn handle(order: Order, (State(shop), called): Self::Params, tx: &mut Connection) -> Result<(), BoxError> {
         let Called(number) = called.into_called();
@@ -133,14 +125,9 @@ pub(super) struct PaysItself;
 impl Handler for PaysItself {
     const NAME: &'static str = "pays";
 
-    type Message = Order;
-    type Input = Order;
     type Params = State<Shop>;
-    type Connection = Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, Connection);
 
     async fn handle(order: Order, State(shop): State<Shop>, tx: &mut Connection) -> Result<(), BoxError> {
         let reply = shop.bank.charge(None, &order.id.to_string()).await?;
@@ -154,14 +141,9 @@ pub(super) struct HandsOver<H>(PhantomData<fn() -> H>);
 impl<H: Handler<Message = Order>> Handler for HandsOver<H> {
     const NAME: &'static str = "hands_over";
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Shop>, Outbox);
-    type Connection = Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, Connection);
 
     async fn handle(order: Order, (State(shop), outbox): Self::Params, tx: &mut Connection) -> Result<(), BoxError> {
         shop.send_receipt(&order, tx).await?;
@@ -176,14 +158,9 @@ pub(super) struct Books<const OUTSIDE: bool>;
 impl<const OUTSIDE: bool> Handler for Books<OUTSIDE> {
     const NAME: &'static str = "books";
 
-    type Message = Order;
-    type Input = Order;
     type Params = State<Shop>;
-    type Connection = Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, Connection);
 
     async fn handle(order: Order, State(shop): State<Shop>, tx: &mut Connection) -> Result<(), BoxError> {
         if OUTSIDE {
@@ -201,14 +178,9 @@ pub(super) struct Publishes;
 impl Handler for Publishes {
     const NAME: &'static str = "publishes";
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Shop>, Outbox);
-    type Connection = Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, Connection);
 
     async fn handle(order: Order, (State(shop), outbox): Self::Params, tx: &mut Connection) -> Result<(), BoxError> {
         shop.send_receipt(&order, tx).await?;

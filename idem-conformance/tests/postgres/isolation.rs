@@ -1,9 +1,9 @@
 //! The isolation of handlers, beside the database's default.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use idem_conformance::captured;
 use idem_conformance::store::{Setup, World};
 use idem_core::store::postgres::Isolation;
-use idem_test::captured;
 use tracing::instrument::WithSubscriber;
 
 use crate::world::PostgresWorld;

@@ -40,14 +40,9 @@ pub(crate) struct Good;
 impl Handler for Good {
     const NAME: &'static str = "paid";
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = State<Shop>;
-    type Connection = SqliteConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, SqliteConnection);
 
     async fn handle(paid: Paid, _: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
         if paid.amount < 0 {
@@ -106,14 +101,9 @@ pub(crate) struct Bad;
 impl Handler for Bad {
     const NAME: &'static str = "paid";
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = State<Shop>;
-    type Connection = SqliteConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, SqliteConnection);
 
     async fn handle(paid: Paid, State(shop): State<Shop>, _: &mut SqliteConnection) -> Result<(), BoxError> {
         shop.outside.fetch_add(paid.amount, SeqCst);
@@ -129,14 +119,9 @@ pub(crate) struct Remembers;
 impl Handler for Remembers {
     const NAME: &'static str = "paid";
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = State<Shop>;
-    type Connection = SqliteConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, SqliteConnection);
 
     async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
         if shop.remember(&paid) { Good::handle(paid, State(shop), tx).await } else { Ok(()) }
@@ -149,14 +134,9 @@ pub(crate) struct Fails;
 impl Handler for Fails {
     const NAME: &'static str = "paid";
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = State<Shop>;
-    type Connection = SqliteConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, SqliteConnection);
 
     async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
         let is_new = shop.remember(&paid);
@@ -171,14 +151,9 @@ pub(crate) struct Commits;
 impl Handler for Commits {
     const NAME: &'static str = "paid";
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = State<Shop>;
-    type Connection = SqliteConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, SqliteConnection);
 
     async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
         sqlx::query("COMMIT").execute(&mut *tx).await?;
@@ -217,14 +192,9 @@ impl Handler for Routed {
     const NAME: &'static str = "routed";
     const EVENT: Option<&'static str> = Some("orders.*.paid");
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = State<Shop>;
-    type Connection = SqliteConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, SqliteConnection);
 
     async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
         Good::handle(paid, shop, tx).await

@@ -1,6 +1,6 @@
 //! Handlers that say `natural`, and what they are tried with.
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outbox, State, permanent};
+use idem_core::{BoxError, Handler, Outbox, State, permanent};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
@@ -38,14 +38,9 @@ impl Handler for Natural {
     const NAME: &'static str = "balance";
     const NATURAL: bool = true;
 
-    type Message = Balance;
-    type Input = Balance;
     type Params = State<Booking>;
-    type Connection = SqliteConnection;
 
-    fn key(balance: &Balance, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&balance.id)
-    }
+    idem_conformance::keyed_by_id!(Balance, SqliteConnection);
 
     async fn handle(event: Balance, State(booking): Self::Params, tx: &mut SqliteConnection) -> Result<(), BoxError> {
         let known = match booking {
@@ -89,14 +84,9 @@ impl Handler for Announces {
     const NAME: &'static str = "announces";
     const NATURAL: bool = true;
 
-    type Message = Paid;
-    type Input = Paid;
     type Params = (State<Announcing>, Outbox);
-    type Connection = SqliteConnection;
 
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
+    idem_conformance::keyed_by_id!(Paid, SqliteConnection);
 
     async fn handle(
         paid: Paid,

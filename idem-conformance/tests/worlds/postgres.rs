@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use idem_conformance::server;
 use idem_conformance::store::{End, Features, Setup, World};
 use idem_core::store::postgres::PostgresOptions;
 use idem_core::{BoxError, Error, Postgres};
-use idem_test::server;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 use uuid::Uuid;
 

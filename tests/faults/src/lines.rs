@@ -21,7 +21,7 @@ impl Lines {
     pub fn count() -> (Self, DefaultGuard) {
         let lines = Self::default();
         let subscriber = tracing_subscriber::registry().with(lines.clone().with_filter(LevelFilter::DEBUG));
-        (lines, idem_test::subscribe(subscriber))
+        (lines, idem_conformance::subscribe(subscriber))
     }
 
     /// How many lines had this level or a more severe one.

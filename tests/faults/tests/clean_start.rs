@@ -6,7 +6,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_starts_works_and_ends_without_a_warning_on_each_broker() {
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     subscriber.init();
     works_and_ends::<RabbitMq>().await;
     works_and_ends::<Nats>().await;

@@ -6,9 +6,10 @@ use idem_core::store::{Operator, Replayed};
 use idem_core::{Reason, ReplayWindow, RetryPolicy, Worker};
 use tracing::instrument::WithSubscriber;
 
-use crate::soon;
-use crate::store::{Setup, World};
-use idem_test::{Publication, captured};
+use idem_conformance::captured;
+use idem_conformance::soon;
+use idem_conformance::store::{Setup, World};
+use idem_test::Publication;
 
 use super::line::Line;
 use super::orders::{Act, Order, Orders};

@@ -8,8 +8,8 @@ use idem_core::store::StoreError;
 use idem_core::{BoxError, Delivery, Error, Health, Source, SubscribeOptions};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Tapped;
 use idem_test::tap::Tap;
 
@@ -66,12 +66,7 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
     soon(line.queue.delivered(1)).await;
     assert_eq!(soon(line.queue.given_back()).await, 3);
     let health = shown.borrow().clone().unwrap();
-    soon(async {
-        while health.broker() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(async || !health.broker()).await;
     // Nothing is taken from a broker while the database is known to be unavailable.
     let held = line.queue.counts().deliveries;
     away.asked(3).await;
@@ -145,12 +140,7 @@ pub async fn a_source_that_refuses_to_open_again_is_an_error_until_it_is_repaire
     let source = Tapped::new(line.queue.clone(), Deleted { opened: false, repaired: repaired.clone() });
     let worker = line.start_at(source, Settings { health: Some(shown.clone()), ..Settings::default() });
     let health = soon(shown.subscribe().wait_for(Option::is_some)).await.unwrap().clone().unwrap();
-    soon(async {
-        while health.unsubscribed().is_none_or(|why| why != "the queue was deleted") {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(async || health.unsubscribed().is_some_and(|why| why == "the queue was deleted")).await;
     assert!(!health.is_ready());
     repaired.store(true, Relaxed);
     line.publish(Order::ok("a"));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use idem_core::Worker;
 use idem_core::store::StoreError;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::crashes::{crash_on, schedule};
 use super::faulty::Do;
@@ -30,12 +30,7 @@ pub async fn a_backlog_pauses_consumption_until_it_is_published<W: World>(world:
     }
     staging.0.outcomes(2).await;
     let health = health.borrow().clone().unwrap();
-    soon(async {
-        while health.unrelayed().is_none_or(|why| !why.contains("more than 3 messages")) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || health.unrelayed().is_some_and(|why| why.contains("more than 3 messages"))).await;
     assert!(!health.is_ready());
     for id in ["c", "d", "e"] {
         staging.publish("Staging", Order::ok(id));
@@ -98,12 +93,7 @@ pub async fn a_missing_relay_is_told_while_the_outbox_is_counted<W: World>(world
     let hook = |method: &'static str, _: &[u8]| if method == "outbox_stats" { Do::Hang } else { Do::Work };
     let worker = staging.start_over(hook, settings);
     let health = health.borrow().clone().unwrap();
-    soon(async {
-        while health.unrelayed().is_none_or(|why| !why.contains("no relay")) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || health.unrelayed().is_some_and(|why| why.contains("no relay"))).await;
     worker.stop().await;
 }
 
@@ -117,21 +107,11 @@ pub async fn a_full_outbox_does_not_stop_suspects<W: World>(world: W) {
     let worker = line.run_until_stopped(worker.handler::<Stages<W>>().handler::<Orders<W>>(), settings);
     let health = health.borrow().clone().unwrap();
     staging.publish("Staging", Order::ok("a"));
-    soon(async {
-        while health.unrelayed().is_none_or(|why| !why.contains("more than 0 messages")) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || health.unrelayed().is_some_and(|why| why.contains("more than 0 messages"))).await;
     let handler = schedule(line, "billing", Order::ok("suspect")).await;
     crash_on(line, handler, 1, Duration::ZERO).await;
     schedule(line, "billing", Order::ok("ordinary")).await;
-    soon(async {
-        while line.effects("suspect").await == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || line.effects("suspect").await != 0).await;
     assert_eq!(line.desk.runs("ordinary"), 0);
     worker.stop().await;
 }

@@ -1,6 +1,6 @@
 //! Batch handlers, which take all new messages at once.
 
-use crate::store::World;
+use idem_conformance::store::World;
 
 use super::line::Line;
 use super::orders::{Act, Order};

@@ -6,8 +6,8 @@ use idem_core::store::{ClaimState, Claims, Identity, Transactions};
 use idem_core::{Codec, DecodeError, Delivery, Fingerprint, HasConnection, Json, Key, Reason};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::soon;
+use idem_conformance::store::{Setup, World};
 use idem_test::Tapped;
 use idem_test::harness::Crash;
 

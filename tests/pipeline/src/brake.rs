@@ -7,8 +7,8 @@ use idem_core::{BoxError, Delivery, Handler, Health, Key, KeyError, Worker};
 
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 
 use super::line::Line;
@@ -86,12 +86,7 @@ pub async fn a_paused_worker_consumes_again_after_a_restart<W: World>(world: W) 
     worker.stop().await;
     let dead = line.dead().await.len();
     let worker = line.start_with(limited());
-    soon(async {
-        while line.dead().await.len() == dead {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || line.dead().await.len() != dead).await;
     worker.stop().await;
 }
 

@@ -1,11 +1,10 @@
 //! Processes that end before, in and behind an external call.
 
-use std::time::Duration;
 
 use idem_core::Reason;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 
 use super::orders::Act;
@@ -45,12 +44,7 @@ pub async fn a_crash_in_the_call_repeats_it_under_its_key<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::Hang]);
     let worker = paying.start();
-    soon(async {
-        while paying.provider().charged("a") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || paying.provider().charged("a") != 0).await;
     worker.crash().await;
     paying.time_passes(MINUTE).await;
     let worker = paying.start();
@@ -99,12 +93,7 @@ pub async fn a_call_that_never_has_a_result_is_dead_as_crashed<W: World>(world: 
     paying.0.world.run(&format!("UPDATE {inbox} SET crash_count = 10")).await;
     paying.time_passes(MINUTE).await;
     let worker = paying.start();
-    soon(async {
-        while paying.0.dead().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || !paying.0.dead().await.is_empty()).await;
     let dead = paying.0.one_dead().await;
     assert_eq!((dead.reason, paying.counts("a").await.1), (Some(Reason::Crashed), 0));
     paying.0.inbox().replay(dead.id).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::RetryPolicy;
 
-use crate::store::World;
+use idem_conformance::store::World;
 use idem_test::provider::Fault;
 
 use super::paying::Paying;

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use idem_core::Reason;
 use idem_core::store::{Replayed, Resolution};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 
 use super::paying::{MINUTE, Paying, attempts};
@@ -75,21 +75,11 @@ pub async fn a_begun_call_that_nobody_can_be_asked_about_is_unresolved<W: World>
     paying.publish("busy", [Fault::Busy]);
     let worker = paying.start();
     paying.completed("busy").await;
-    soon(async {
-        while paying.0.dead().await.len() < 3 || paying.provider().charged("crashed") == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.dead().await.len() >= 3 && paying.provider().charged("crashed") != 0).await;
     worker.crash().await;
     paying.time_passes(MINUTE).await;
     let worker = paying.start();
-    soon(async {
-        while paying.0.dead().await.len() < 4 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.dead().await.len() >= 4).await;
     worker.stop().await;
     let dead = paying.0.dead().await;
     assert!(dead.iter().all(|row| row.reason == Some(Reason::Unresolved)), "{dead:?}");
@@ -113,12 +103,7 @@ pub async fn a_lost_answer_is_got_under_the_same_key<W: World>(world: W) {
         paying.publish(id, [fault]);
     }
     let worker = paying.start();
-    soon(async {
-        while paying.0.scheduled().await.iter().filter(|row| row.attempts == 1).count() < 4 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.scheduled().await.iter().filter(|row| row.attempts == 1).count() >= 4).await;
     for (id, _) in lost {
         assert_eq!(paying.counts(id).await.1, 1, "{id} is not repeated before its lease has ended");
     }
@@ -263,19 +248,9 @@ pub async fn a_question_without_an_answer_is_unresolved<W: World>(world: W) {
         paying.publish(id, [Fault::LoseAnswer]);
     }
     let worker = paying.start_with(attempts(2));
-    soon(async {
-        while paying.0.scheduled().await.iter().filter(|row| row.attempts == 1).count() < 4 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.scheduled().await.iter().filter(|row| row.attempts == 1).count() >= 4).await;
     paying.time_passes(MINUTE).await;
-    soon(async {
-        while paying.0.dead().await.len() < 4 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.dead().await.len() >= 4).await;
     worker.stop().await;
     for row in paying.0.dead().await {
         let questions = if row.error.contains("does not know it") { 1 } else { 2 };

@@ -1,12 +1,11 @@
 //! An event of several handlers, of which one makes an external call, or each.
 
 use std::marker::PhantomData;
-use std::time::Duration;
 
-use idem_core::{BoxError, CalledBy, Delivery, Handler, Key, KeyError, State, Worker};
+use idem_core::{BoxError, CalledBy, Handler, State, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 
 use super::call_keys::{POSITION, order_at};
@@ -23,14 +22,9 @@ impl<W: World> Handler for Ships<W> {
     const NAME: &'static str = "ships";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = State<Desk>;
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, State(desk): State<Desk>, tx: &mut W::Connection) -> Result<(), BoxError> {
         desk.write::<W>(&[&format!("shipped {}", order.id)], tx).await
@@ -44,14 +38,9 @@ impl<W: World> Handler for PaysTax<W> {
     const NAME: &'static str = "pays tax";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, CalledBy<Pay<true, true>>);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         desk.write::<W>(&[&format!("tax of {}", order.id)], tx).await
@@ -67,12 +56,7 @@ pub async fn a_message_of_several_handlers_calls_for_one_of_them<W: World>(world
     let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
     let worker = worker.handler::<Pays<W, true, true>>().handler::<Ships<W>>().fan_out();
     let worker = paying.0.run_until_stopped(worker, Settings::default());
-    soon(async {
-        while paying.0.effects("shipped a").await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.effects("shipped a").await != 0).await;
     assert_eq!(paying.counts("a").await.2, 0, "it has shipped before it is paid");
     paying.provider().release();
     paying.completed("a").await;
@@ -90,12 +74,7 @@ pub async fn each_handler_of_a_message_calls_under_its_own_key<W: World>(world: 
     let worker = worker.handler::<Pays<W, true, true>>().handler::<PaysTax<W>>().fan_out();
     let worker = paying.0.run_until_stopped(worker, Settings::default());
     paying.completed("a").await;
-    soon(async {
-        while paying.0.effects("tax of a").await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.effects("tax of a").await != 0).await;
     worker.stop().await;
     let keys = paying.provider().requests("a");
     assert_eq!((keys.len(), paying.provider().charged("a")), (2, 2), "{keys:?}");

@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Key, KeyError, Reason, State, Worker};
+use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Key, Reason, State, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::desk::Desk;
@@ -49,14 +49,9 @@ impl<W: World> Handler for Renamed<W> {
     const NAME: &'static str = "renamed";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Delivery, CalledBy<Pay<true, true>>);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, params: Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         Pays::<W, true, true>::handle(order, params, tx).await

@@ -10,11 +10,11 @@ use idem_core::{Codec, Json, Worker};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{Captured, captured, subscribe};
+use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 use idem_test::tapped_store::{Over, TappedStore};
-use idem_test::{Captured, captured, subscribe};
 
 use super::faulty::{Do, Faulty};
 use super::orders::Order;
@@ -51,12 +51,7 @@ pub(super) fn lines(log: &Captured, part: &str) -> Vec<String> {
 
 /// Waits until a line contains this.
 async fn told(log: &Captured, part: &str) {
-    soon(async {
-        while lines(log, part).is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || !lines(log, part).is_empty()).await;
 }
 
 /// Asserts that the first line that contains `parts[0]` is a warning, and contains the others.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 use idem_test::provider::Fault;
 
 use super::faulty::Do;
@@ -29,12 +29,7 @@ pub async fn a_call_that_was_due_long_ago_is_made_by_a_worker_that_runs<W: World
     paying.time_passes(Duration::from_secs(3600)).await;
     paying.completed("a").await;
     let before = of_all.load(Relaxed);
-    soon(async {
-        while of_all.load(Relaxed) == before {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || of_all.load(Relaxed) != before).await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     let (takes, of_all) = (takes.load(Relaxed), of_all.load(Relaxed));

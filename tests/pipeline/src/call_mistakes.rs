@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::{
-    Batch, BoxError, CallError, CalledBy, Delivery, External, Handler, Input, Key, KeyError, OutboundKey, Outbox,
-    Param, State, Worker,
+    Batch, BoxError, CallError, CalledBy, External, Handler, Input, OutboundKey, Outbox, Param, State, Worker,
 };
 
-use crate::store::World;
+use idem_conformance::store::World;
 
 use super::desk::Desk;
 use super::line::Line;
@@ -47,14 +46,9 @@ impl<W: World, I: Input<Order>, P: Param, const NATURAL: bool> Handler for Calls
     const NAME: &'static str = "calls";
     const NATURAL: bool = NATURAL;
 
-    type Message = Order;
-    type Input = I;
     type Params = P;
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection, I);
 
     async fn handle(_: I, _: P, _: &mut W::Connection) -> Result<(), BoxError> {
         Ok(())

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use idem_core::store::Replayed;
 use idem_core::{
-    BoxError, CallError, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, Reason, RetryPolicy,
-    State, Worker,
+    BoxError, CallError, CalledBy, External, Found, Handler, Key, OutboundKey, Reason, RetryPolicy, State, Worker,
 };
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 use idem_test::provider::Fault;
 
 use super::desk::Desk;
@@ -51,14 +50,9 @@ impl<W: World> Handler for PaysElsewhere<W> {
     const NAME: &'static str = "pays";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, CalledBy<PayElsewhere>);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         desk.write::<W>(&[&format!("{} elsewhere", order.id)], tx).await
@@ -79,12 +73,7 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     paying.time_passes(2 * hour).await;
     let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
     let worker = paying.0.run_until_stopped(worker.handler::<PaysElsewhere<W>>(), Settings::default());
-    soon(async {
-        while paying.0.dead().await.len() < 2 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.dead().await.len() >= 2).await;
     worker.stop().await;
     for row in paying.0.dead().await {
         let reason = if row.answer.is_some() { Reason::Permanent } else { Reason::Unresolved };
@@ -118,12 +107,7 @@ pub async fn a_call_that_gets_a_key_or_loses_it_goes_on_with_none_in_doubt<W: Wo
         paying.publish(id, [Fault::Hang]);
         let start_now = if keyed { start::<W, true, true> } else { start::<W, false, true> };
         let worker = start_now(&paying.0);
-        soon(async {
-            while paying.provider().charged(id) == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
+        until(async || paying.provider().charged(id) != 0).await;
         worker.crash().await;
         paying.time_passes(Duration::from_secs(3600)).await;
         let start_later = if keyed { start::<W, false, true> } else { start::<W, true, true> };
@@ -132,12 +116,7 @@ pub async fn a_call_that_gets_a_key_or_loses_it_goes_on_with_none_in_doubt<W: Wo
             let is_dead = paying.0.dead().await.iter().any(|row| row.identity.key == Key::of(id).unwrap());
             is_dead || paying.counts(id).await.2 > 0
         };
-        soon(async {
-            while !is_over().await {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until(is_over).await;
         worker.stop().await;
         assert_eq!((paying.counts(id).await, paying.0.desk.runs(&format!("question {id}"))), ((1, 1, 0), 0), "{id}");
     }

@@ -5,12 +5,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{
-    BoxError, CallError, CalledBy, Delivery, External, Handler, Key, KeyError, OutboundKey, Reason, State, Worker,
-};
+use idem_core::{BoxError, CallError, CalledBy, External, Handler, Key, OutboundKey, Reason, State, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 use idem_test::Publication;
 
 use super::call_keys::{POSITION, comes, forget, order_at, rename};
@@ -47,14 +45,9 @@ impl<W: World> Handler for Captures<W> {
     const NAME: &'static str = "pays";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, CalledBy<Capture>);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         desk.write::<W>(&[&format!("{} captured", order.id)], tx).await
@@ -111,12 +104,7 @@ pub async fn a_conflict_that_is_replayed_under_another_key_is_charged<W: World>(
     assert_eq!(conflict.reason, Some(Reason::Conflict));
     let second = Key::of("a, the second").unwrap();
     assert_eq!(paying.0.inbox().replay_as(conflict.id, &second).await.unwrap(), Replayed::Due);
-    soon(async {
-        while paying.counts("a").await.2 < 2 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.counts("a").await.2 >= 2).await;
     worker.stop().await;
     is_charged_twice(&paying);
 }

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use idem_core::{BoxError, CallError, CalledBy, Delivery, External, Found, Handler, Key, KeyError, State, Worker};
+use idem_core::{BoxError, CallError, CalledBy, External, Found, Handler, State, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 
 use super::desk::Desk;
 use super::orders::Order;
@@ -53,14 +53,9 @@ impl<W: World> Handler for Pauses<W> {
     const NAME: &'static str = "pauses";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, CalledBy<Pause>);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         desk.write::<W>(&[&format!("{} paid", order.id)], tx).await
@@ -74,12 +69,7 @@ pub async fn a_call_that_was_paused_beyond_its_lease_sends_nothing<W: World>(wor
     paying.publish("a", []);
     let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
     let worker = paying.0.run_until_stopped(worker.handler::<Pauses<W>>(), Settings::default());
-    soon(async {
-        while paying.0.desk.runs("pause") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.desk.runs("pause") != 0).await;
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;
     // It waits for the first call.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use idem_core::store::{Replayed, StoreError};
 use idem_core::{Key, Reason};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 
 use super::faulty::Do;
@@ -107,12 +107,7 @@ pub async fn a_message_that_cannot_be_called_for_is_not_in_doubt<W: World>(world
     soon(paying.0.queue.idle()).await;
     worker.crash().await;
     let worker = paying.start_with(Settings { max_payload: 2, ..Settings::default() });
-    soon(async {
-        while paying.0.dead().await.len() < 2 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.dead().await.len() >= 2).await;
     worker.stop().await;
     for row in paying.0.dead().await {
         assert_eq!((row.reason, row.called_at), (Some(Reason::TooLarge), None));

@@ -4,12 +4,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{
-    BoxError, CallError, CalledBy, Delivery, External, Handler, Key, KeyError, OutboundKey, Reason, State, Worker,
-};
+use idem_core::{BoxError, CallError, CalledBy, External, Handler, OutboundKey, Reason, State, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 use idem_test::provider::Fault;
 
 use super::desk::Desk;
@@ -45,14 +43,9 @@ impl<W: World> Handler for PaysMore<W> {
     const NAME: &'static str = "pays";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, CalledBy<PayMore>);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         desk.write::<W>(&[&format!("{} more", order.id)], tx).await
@@ -70,12 +63,7 @@ pub async fn another_request_of_a_call_in_doubt_charges_nothing<W: World>(world:
     paying.time_passes(MINUTE).await;
     let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
     let worker = paying.0.run_until_stopped(worker.handler::<PaysMore<W>>(), Settings::default());
-    soon(async {
-        while paying.0.dead().await.is_empty() && paying.counts("a").await.2 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || !paying.0.dead().await.is_empty() || paying.counts("a").await.2 != 0).await;
     worker.stop().await;
     assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 1, 0)));
     let dead = paying.0.one_dead().await;

@@ -6,8 +6,8 @@ use idem_core::store::{ClaimState, Claims, CommitResult, Identity, InboxRows, Ne
 use idem_core::{Delivery, Fingerprint, Key, Reason, Relay, Worker};
 use uuid::Uuid;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 use idem_test::{MemorySink, Publication};
 
@@ -65,12 +65,7 @@ pub async fn a_full_outbox_keeps_calls_waiting<W: World>(world: W) {
     let worker = line.run_until_stopped(worker, settings);
     let health = health.borrow().clone().unwrap();
     line.publish_raw(Publication::from(Order::ok("staged")).event_type("Staging"));
-    soon(async {
-        while health.unrelayed().is_none_or(|why| !why.contains("more than 0 messages")) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || health.unrelayed().is_some_and(|why| why.contains("more than 0 messages"))).await;
     keep(line, "pays", &Order::ok("a"), Some(Uuid::new_v4())).await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(paying.counts("a").await.1, 0);
@@ -115,12 +110,7 @@ pub async fn a_suspect_that_needs_the_process_to_itself_waits_for_calls<W: World
     assert_eq!(line.desk.runs("suspect"), 0);
     paying.provider().release();
     paying.completed("a").await;
-    soon(async {
-        while line.effects("suspect").await == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || line.effects("suspect").await != 0).await;
     worker.stop().await;
     assert_eq!((paying.provider().charged("a"), line.effects("suspect").await), (1, 1));
 }

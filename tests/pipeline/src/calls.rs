@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use idem_core::store::{Replayed, Resolution};
 use idem_core::{Reason, RetryPolicy, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 use idem_test::provider::Fault;
 
@@ -63,12 +63,8 @@ pub async fn each_of_many_messages_is_charged_once<W: World>(world: W) {
     }
     let worker = paying.start_with(Settings { calls: 8, ..Settings::default() });
     soon(paying.0.queue.idle()).await;
-    soon(async {
-        while (0..40).any(|n| paying.0.desk.runs(&n.to_string()) == 0) || !paying.0.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    until(async || (0..40).all(|n| paying.0.desk.runs(&n.to_string()) != 0) && paying.0.scheduled().await.is_empty())
+        .await;
     worker.stop().await;
     for n in 0..40 {
         let id = n.to_string();
@@ -122,24 +118,14 @@ pub async fn a_completion_that_fails_keeps_its_answer<W: World>(world: W) {
     paying.publish_order(order("a", &[Act::Fail, Act::Panic, Act::Rollback]).by_attempt(), []);
     paying.publish_order(order("b", &[Act::Fail, Act::Fail, Act::Ok]).by_attempt(), []);
     let worker = paying.start_with(attempts(4));
-    soon(async {
-        while paying.0.dead().await.is_empty() || paying.counts("b").await.2 == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || !paying.0.dead().await.is_empty() && paying.counts("b").await.2 != 0).await;
     assert_eq!(paying.counts("b").await, (1, 1, 1));
     let dead = paying.0.one_dead().await;
     assert_eq!((dead.reason, dead.answer.is_some()), (Some(Reason::RolledBack), true));
     assert_eq!(paying.counts("a").await, (1, 1, 0));
     let runs = paying.0.desk.runs("a");
     assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
-    soon(async {
-        while paying.0.desk.runs("a") == runs || paying.0.dead().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.desk.runs("a") != runs && !paying.0.dead().await.is_empty()).await;
     worker.stop().await;
     assert_eq!(paying.counts("a").await, (1, 1, 0), "a replay completes, and calls nobody");
 }
@@ -154,12 +140,7 @@ pub async fn a_completion_that_commits_keeps_its_answer<W: World>(world: W) {
     assert_eq!((dead.reason, dead.answer.is_some()), (Some(Reason::Committed), true));
     assert_eq!((dead.call_name.as_deref(), dead.called_at.is_some()), (Some("pay"), true));
     assert_eq!(paying.0.inbox().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
-    soon(async {
-        while !paying.0.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.scheduled().await.is_empty()).await;
     worker.stop().await;
     let (charged, requested, completed) = paying.counts("a").await;
     assert_eq!((charged, requested), (1, 1), "nobody is called again");
@@ -189,12 +170,7 @@ pub async fn the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt<W: World>(wo
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::Hang]);
     let worker = paying.start_with(Settings { drain: Duration::from_millis(50), ..attempts(1) });
-    soon(async {
-        while paying.provider().charged("a") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || paying.provider().charged("a") != 0).await;
     worker.stop().await;
     let row = paying.0.scheduled().await.remove(0);
     assert_eq!((row.attempts, row.calls, row.answer.is_none()), (0, Some(0), true));
@@ -287,12 +263,7 @@ pub async fn a_message_that_was_not_called_runs_in_a_version_without_the_call<W:
     worker.crash().await;
     let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
     let worker = paying.0.run_until_stopped(worker.handler::<PaysItself<W>>(), Settings::default());
-    soon(async {
-        while paying.0.desk.runs("a") == 0 || !paying.0.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || paying.0.desk.runs("a") != 0 && paying.0.scheduled().await.is_empty()).await;
     worker.stop().await;
     assert_eq!((paying.provider().charged("a"), paying.0.dead().await.len()), (1, 0));
 }

@@ -10,8 +10,9 @@
 #[macro_export]
 macro_rules! pipeline_suite {
     ($world:ty, inbox) => {
-        $crate::__pipeline_in_every_mode!($crate::pipeline::Mode::<$world>::in_inbox());
-        $crate::__suite! { $crate::pipeline::Mode::<$world>::in_inbox(), pipeline:
+        $crate::__pipeline_in_every_mode!($crate::Mode::<$world>::in_inbox());
+        $crate::__calls_that_fail!($crate::Mode::<$world>::in_inbox());
+        $crate::__suite! { $crate::Mode::<$world>::in_inbox();
             an_order_refuses_the_inbox
             // batches
             a_copy_in_a_batch_is_a_duplicate
@@ -23,56 +24,20 @@ macro_rules! pipeline_suite {
             the_leases_of_a_batch_are_extended
             stored_messages_run_without_a_poll
             a_drain_releases_what_waits_to_be_stored_at_once
-            // external calls: what happens at a failure
-            a_crash_before_the_call_repeats_it_under_its_key
-            a_crash_in_the_call_repeats_it_under_its_key
-            a_lost_answer_is_got_under_the_same_key
-            a_begun_call_without_a_key_is_asked_about
-            a_begun_call_that_nobody_can_be_asked_about_is_unresolved
-            a_call_without_effect_ends_no_doubt_about_an_earlier_one
-            a_stored_error_ends_the_attempts
-            a_call_that_outlives_its_lease_charges_once
-            a_call_that_was_paused_beyond_its_lease_sends_nothing
-            a_key_that_is_too_old_is_asked_about
-            a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
-            a_message_of_a_backup_from_before_its_call_has_the_same_key
-            a_message_of_a_backup_from_before_its_questions_is_charged_once
-            a_message_that_comes_again_behind_a_restored_backup_is_charged_once
-            a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
-            another_message_with_the_key_of_a_pruned_claim_is_charged
-            a_question_without_an_answer_is_unresolved
-            an_answer_over_the_limit_is_dead_and_is_asked_for_again
-            an_operator_gives_the_answer
-            another_request_of_a_call_in_doubt_charges_nothing
         }
     };
     ($world:ty, batch) => {
-        $crate::__pipeline_in_every_mode!($crate::pipeline::Mode::<$world>::in_batches());
-        $crate::__suite! { $crate::pipeline::Mode::<$world>::in_batches(), pipeline:
+        $crate::__pipeline_in_every_mode!($crate::Mode::<$world>::in_batches());
+        $crate::__batches_of_any_handlers!($crate::Mode::<$world>::in_batches());
+        $crate::__suite! { $crate::Mode::<$world>::in_batches();
             // together
-            a_failure_in_a_batch_costs_one_more_round
             a_race_that_a_handler_loses_by_itself_costs_one_more_round
-            nobody_is_charged_for_an_error_that_was_swallowed_before
-            nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
-            a_rollback_in_a_batch_harms_no_other_message
-            a_rollback_and_begin_in_a_batch_harms_no_other_message
-            a_rollback_and_a_write_in_a_batch_harm_no_other_message
-            a_rollback_and_an_error_in_a_batch_harm_no_other_message
-            a_rollback_in_a_batch_handler_harms_no_other_message
-            a_commit_in_a_batch_handler_harms_no_other_message
             copies_and_conflicts_in_a_batch_are_known
-            batches_that_deadlock_get_through
-            a_crash_of_a_batch_loses_and_doubles_nothing
             the_leases_of_what_runs_together_are_extended
             the_leases_of_what_waits_to_run_alone_are_extended
             a_batch_lingers_for_what_comes
             a_batch_handler_gets_what_is_new
-            a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone
             a_batch_refuses_an_order
-            // failures
-            the_messages_of_a_failing_batch_run_one_after_another
-            // options of one handler
-            in_a_batch_each_handler_has_its_own_timeout
             // unrecorded
             a_failure_that_is_not_recorded_yet_runs_in_no_batch
             // refusals
@@ -91,39 +56,24 @@ macro_rules! pipeline_suite {
         }
     };
     ($world:ty, inbox batch) => {
-        $crate::__pipeline_in_every_mode!($crate::pipeline::Mode::<$world>::in_inbox_batches());
-        $crate::__suite! { $crate::pipeline::Mode::<$world>::in_inbox_batches(), pipeline:
+        $crate::__pipeline_in_every_mode!($crate::Mode::<$world>::in_inbox_batches());
+        $crate::__suite! { $crate::Mode::<$world>::in_inbox_batches();
             // hangs
             a_row_that_hangs_keeps_no_memory_from_others
             rows_are_taken_by_their_size
         }
     };
     ($world:ty, natural) => {
-        $crate::__pipeline_of_natural_handlers!($crate::pipeline::Mode::<$world, true>::natural());
+        $crate::__cases_of_any_handlers!($crate::Mode::<$world, true>::natural());
     };
     ($world:ty, natural batch) => {
-        $crate::__pipeline_of_natural_handlers!($crate::pipeline::Mode::<$world, true>::natural_batches());
-        $crate::__suite! { $crate::pipeline::Mode::<$world, true>::natural_batches(), pipeline:
-            // together
-            a_failure_in_a_batch_costs_one_more_round
-            nobody_is_charged_for_an_error_that_was_swallowed_before
-            nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
-            a_rollback_in_a_batch_harms_no_other_message
-            a_rollback_and_begin_in_a_batch_harms_no_other_message
-            a_rollback_and_a_write_in_a_batch_harm_no_other_message
-            a_rollback_and_an_error_in_a_batch_harm_no_other_message
-            a_rollback_in_a_batch_handler_harms_no_other_message
-            a_commit_in_a_batch_handler_harms_no_other_message
-            batches_that_deadlock_get_through
-            a_crash_of_a_batch_loses_and_doubles_nothing
-            a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone
-            the_messages_of_a_failing_batch_run_one_after_another
-            in_a_batch_each_handler_has_its_own_timeout
-        }
+        $crate::__cases_of_any_handlers!($crate::Mode::<$world, true>::natural_batches());
+        $crate::__batches_of_any_handlers!($crate::Mode::<$world, true>::natural_batches());
     };
     ($world:ty) => {
-        $crate::__pipeline_in_every_mode!($crate::pipeline::Mode::<$world>::single());
-        $crate::__suite! { $crate::pipeline::Mode::<$world>::single(), pipeline:
+        $crate::__pipeline_in_every_mode!($crate::Mode::<$world>::single());
+        $crate::__calls_that_fail!($crate::Mode::<$world>::single());
+        $crate::__suite! { $crate::Mode::<$world>::single();
             // duplicates
             a_duplicate_of_a_processed_message_needs_no_second_look
             // external calls
@@ -133,29 +83,11 @@ macro_rules! pipeline_suite {
             each_handler_of_a_message_calls_under_its_own_key
             a_drain_waits_for_calls
             the_end_of_the_shutdown_timeout_leaves_a_call_in_doubt
-            an_answer_over_the_limit_is_dead_and_is_asked_for_again
-            an_operator_gives_the_answer
             a_call_is_not_taken_over_by_another_one
             a_call_that_gets_a_key_or_loses_it_goes_on_with_none_in_doubt
-            another_request_of_a_call_in_doubt_charges_nothing
             a_call_that_cannot_be_made_refuses_the_start
-            a_crash_before_the_call_repeats_it_under_its_key
-            a_crash_in_the_call_repeats_it_under_its_key
-            a_begun_call_without_a_key_is_asked_about
             a_call_is_asked_about_after_a_while
             a_replay_of_a_call_without_a_key_calls_nobody
-            a_begun_call_that_nobody_can_be_asked_about_is_unresolved
-            a_lost_answer_is_got_under_the_same_key
-            a_call_without_effect_ends_no_doubt_about_an_earlier_one
-            a_stored_error_ends_the_attempts
-            a_call_that_outlives_its_lease_charges_once
-            a_key_that_is_too_old_is_asked_about
-            a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
-            a_message_of_a_backup_from_before_its_call_has_the_same_key
-            a_message_of_a_backup_from_before_its_questions_is_charged_once
-            a_message_that_comes_again_behind_a_restored_backup_is_charged_once
-            a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
-            another_message_with_the_key_of_a_pruned_claim_is_charged
             another_copy_of_a_message_calls_under_another_key
             another_message_without_a_position_is_charged
             a_conflict_that_is_replayed_under_another_key_is_charged
@@ -167,9 +99,7 @@ macro_rules! pipeline_suite {
             a_handler_under_a_name_that_another_one_has_left_calls_under_other_keys
             a_handler_with_another_call_calls_under_other_keys
             a_copy_whose_namespaces_were_deleted_calls_under_other_keys
-            a_question_without_an_answer_is_unresolved
             a_call_that_never_has_a_result_is_dead_as_crashed
-            a_call_that_was_paused_beyond_its_lease_sends_nothing
             a_result_whose_record_gets_no_answer_is_reported
             an_answer_whose_record_gets_no_answer_is_used
             calls_whose_take_gets_no_answer_are_made_once
@@ -210,7 +140,6 @@ macro_rules! pipeline_suite {
             // numbers of handlers that have changed under a worker
             a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing
             a_worker_ends_when_its_handler_has_got_another_number
-            // natural handlers
             // natural handlers in an order
             a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages
             a_natural_message_in_an_order_has_a_claim
@@ -228,6 +157,60 @@ macro_rules! pipeline_suite {
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane
             // unprepared
             a_delivery_whose_codec_prepares_keeps_its_place
+        }
+    };
+}
+
+/// Generates the cases of external calls that fail, or whose process ends, which depend on how a message is stored.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __calls_that_fail {
+    ($world:expr) => {
+        $crate::__suite! { $world;
+            a_crash_before_the_call_repeats_it_under_its_key
+            a_crash_in_the_call_repeats_it_under_its_key
+            a_lost_answer_is_got_under_the_same_key
+            a_begun_call_without_a_key_is_asked_about
+            a_begun_call_that_nobody_can_be_asked_about_is_unresolved
+            a_call_without_effect_ends_no_doubt_about_an_earlier_one
+            a_stored_error_ends_the_attempts
+            a_call_that_outlives_its_lease_charges_once
+            a_call_that_was_paused_beyond_its_lease_sends_nothing
+            a_key_that_is_too_old_is_asked_about
+            a_key_that_is_too_old_is_unresolved_where_nobody_can_be_asked
+            a_message_of_a_backup_from_before_its_call_has_the_same_key
+            a_message_of_a_backup_from_before_its_questions_is_charged_once
+            a_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            a_local_message_that_comes_again_behind_a_restored_backup_is_charged_once
+            another_message_with_the_key_of_a_pruned_claim_is_charged
+            a_question_without_an_answer_is_unresolved
+            an_answer_over_the_limit_is_dead_and_is_asked_for_again
+            an_operator_gives_the_answer
+            another_request_of_a_call_in_doubt_charges_nothing
+        }
+    };
+}
+
+/// Generates the cases of batches that also run where all handlers are natural.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __batches_of_any_handlers {
+    ($world:expr) => {
+        $crate::__suite! { $world;
+            a_failure_in_a_batch_costs_one_more_round
+            nobody_is_charged_for_an_error_that_was_swallowed_before
+            nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
+            a_rollback_in_a_batch_harms_no_other_message
+            a_rollback_and_begin_in_a_batch_harms_no_other_message
+            a_rollback_and_a_write_in_a_batch_harm_no_other_message
+            a_rollback_and_an_error_in_a_batch_harm_no_other_message
+            a_rollback_in_a_batch_handler_harms_no_other_message
+            a_commit_in_a_batch_handler_harms_no_other_message
+            batches_that_deadlock_get_through
+            a_crash_of_a_batch_loses_and_doubles_nothing
+            a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone
+            the_messages_of_a_failing_batch_run_one_after_another
+            in_a_batch_each_handler_has_its_own_timeout
         }
     };
 }

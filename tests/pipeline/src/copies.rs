@@ -5,8 +5,8 @@ use std::time::Duration;
 use idem_core::store::{ClaimState, Claims, Identity, Transactions};
 use idem_core::{DeliveryOrder, Fingerprint, Key};
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::soon;
+use idem_conformance::store::{Setup, World};
 use idem_test::Publication;
 
 use super::line::Line;

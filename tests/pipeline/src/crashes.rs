@@ -9,14 +9,14 @@ use idem_core::store::{
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::store::{Setup, World};
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 use idem_test::harness::{Crash, Trial};
 
 use super::desk::Desk;
 use super::line::Line;
-use super::long_outages::{row_becomes, until};
+use super::long_outages::row_becomes;
 use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
 
@@ -158,9 +158,9 @@ pub async fn a_suspect_that_waits_is_left_when_the_worker_drains<W: World>(world
         worker.stop().await;
         return;
     }
-    until(|| gate.keeps_out_rows()).await;
+    until(async || gate.keeps_out_rows()).await;
     let stopping = tokio::spawn(worker.stop());
-    until(|| !gate.keeps_out_rows()).await;
+    until(async || !gate.keeps_out_rows()).await;
     let row = row_becomes(&line, "suspect", |_| true).await;
     assert_eq!((row.crash_count, row.locked_by, line.desk.runs("suspect")), (1, left, 0));
     line.desk.go.send_replace(true);

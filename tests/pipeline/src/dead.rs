@@ -2,7 +2,7 @@
 
 use idem_core::{Headers, Reason};
 
-use crate::store::World;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::line::Line;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use idem_core::{BoxError, Outbox};
 use tokio::sync::watch;
 
-use crate::store::World;
+use idem_conformance::store::World;
 use idem_test::provider::Provider;
 
 /// The state that handlers and test share.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 
 use super::line::Line;
 use super::orders::{Act, Order};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_core::{Acker, BoxError, Delivery, Reason, RetryPolicy, Settled};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Tapped;
 use idem_test::tap::{AckTap, Tap};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use idem_core::store::Transactions;
 use idem_core::{HasConnection, Key, Reason};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -21,12 +21,7 @@ fn hasty() -> Settings {
 
 /// The message of a handler that commits is dead, whatever the handler does after its COMMIT.
 async fn is_dead<W: World>(line: &Line<W>, id: &str) {
-    soon(async {
-        while line.dead().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    until(async || !line.dead().await.is_empty()).await;
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.identity.key), (Some(Reason::Committed), Key::of(id).unwrap()));
     // Where COMMIT is refused, an uncharged run in a batch came before the charged one.
@@ -88,19 +83,9 @@ async fn among_others<W: World>(line: &Line<W>, round: usize, order: Order, dead
     line.publish(order);
     others[5..].iter().for_each(|other| line.publish(other.clone()));
     let worker = line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..hasty() });
-    soon(async {
-        while line.dead().await.len() < dead || !line.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    until(async || line.dead().await.len() >= dead && line.scheduled().await.is_empty()).await;
     soon(line.queue.idle()).await;
-    soon(async {
-        while !line.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    until(async || line.scheduled().await.is_empty()).await;
     worker.stop().await;
     for other in &others {
         assert_eq!(line.effects(&other.id).await, 1, "{}", other.id);
@@ -218,12 +203,7 @@ async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::
 
 /// Waits until some transaction waits for another one, or until none does.
 pub(super) async fn waits<W: World>(line: &Line<W>, any: bool) {
-    soon(async {
-        while (line.world.waiting().await != Some(0)) != any {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || (line.world.waiting().await != Some(0)) == any).await;
 }
 
 /// A failure that cannot be recorded at once: only the recording is retried, never the handler. The delivery is held

@@ -6,8 +6,8 @@ use idem_core::store::Replayed;
 use idem_core::{BoxError, CloudEvent, Delivery, Handler, Key, KeyError, Reason, State, Worker, permanent};
 use serde_json::json;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::desk::Desk;

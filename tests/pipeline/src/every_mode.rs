@@ -1,14 +1,14 @@
-//! The list of the cases of the suite that run in every mode.
+//! The lists of the cases of the suite that run in every mode.
 
-/// Generates these cases. Each test awaits `$world`, a future of its world in one mode.
+/// Generates all of these cases. Each test awaits `$world`, a future of its world in one mode.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __pipeline_in_every_mode {
     ($world:expr) => {
-        $crate::__natural_cases_in_every_mode!($world);
-        $crate::__suite! { $world, pipeline:
+        $crate::__natural_cases!($world);
+        $crate::__cases_of_any_handlers!($world);
+        $crate::__suite! { $world;
             // duplicates
-            a_message_is_processed_and_acked
             a_duplicate_is_acked_and_not_handled
             copies_at_once_are_handled_once
             copies_at_two_workers_are_handled_once
@@ -18,7 +18,6 @@ macro_rules! __pipeline_in_every_mode {
             a_message_that_fails_beside_another_of_its_key_is_not_lost
             two_consumers_each_have_their_effect
             never_acks_before_commit
-            redelivered_messages_are_stored_before_they_run
             a_redelivered_message_is_stored_while_no_lane_is_free
             // external calls: the storage of a message and its completion depend on the mode, and the call between them does not
             a_message_calls_once_and_completes_with_the_answer
@@ -33,42 +32,18 @@ macro_rules! __pipeline_in_every_mode {
             a_crash_behind_the_call_repeats_it_under_its_key
             a_crash_in_the_completion_calls_nobody_again
             // failures
-            an_error_rolls_back_and_schedules
             an_error_that_panics_is_a_failure_of_its_message
-            a_panic_rolls_back_and_schedules
-            a_handler_timeout_rolls_back_and_schedules
-            a_panic_as_a_late_handler_is_dropped_is_its_failure
             a_handler_that_never_waits_ends_at_its_timeout
-            retries_end_as_exhausted_after_five_attempts
-            a_permanent_error_is_dead_at_once
             an_error_that_names_a_time_is_retried_after_it
-            a_swallowed_error_is_a_failure
             a_rollback_by_the_handler_is_dead_without_effect
             a_rollback_and_begin_before_an_error_is_retried_without_effect
-            a_rollback_harms_no_neighbour
             a_nested_transaction_that_never_began_is_retried_and_harms_no_neighbour
             a_commit_by_the_handler_is_dead_and_its_effect_stands
-            a_commit_by_the_handler_in_a_retry_is_dead_as_well
-            a_nested_transaction_is_allowed
-            a_lost_race_is_retried_in_place
-            lost_races_without_end_are_a_failure
-            a_message_that_breaks_its_connection_is_given_up_and_others_go_on
             // endings
             a_commit_before_the_handler_timeout_is_dead
             a_commit_before_the_connection_is_lost_is_dead
             a_commit_before_a_loss_that_is_ignored_is_dead
             a_commit_before_the_end_of_the_patience_is_dead
-            a_commit_harms_no_other_message
-            a_commit_that_is_not_looked_at_harms_no_other_message
-            a_write_behind_a_commit_never_exists
-            a_commit_that_is_cut_off_harms_no_other_message
-            a_commit_on_a_connection_that_is_lost_harms_no_other_message
-            a_transaction_that_its_handler_prepared_is_rolled_back
-            a_table_that_a_handler_leaves_hides_nothing_from_the_others
-            a_handler_checks_its_constraints_among_others
-            a_statement_that_outlives_its_handler_is_charged_once
-            a_failure_is_recorded_again_and_the_handler_not_run_again
-            a_drain_releases_a_failure_that_is_not_recorded
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
             an_unrepresentable_message_is_dead_and_kept
@@ -242,12 +217,10 @@ macro_rules! __pipeline_in_every_mode {
             // drain
             a_drain_finishes_what_runs_and_releases_the_rest
             a_drain_releases_what_waits_for_a_lane_at_once
-            the_end_of_the_patience_rolls_back_and_releases
             a_lost_broker_is_opened_again
             a_broker_that_refuses_is_tried_again
             // crashes
             every_way_to_deliver_has_one_effect
-            a_message_that_kills_its_process_is_dead_as_crashed
             a_crash_while_a_row_runs_has_one_effect
             a_row_with_one_start_runs_alone_among_rows
             direct_deliveries_go_on_beside_a_row_with_one_start
@@ -269,6 +242,81 @@ macro_rules! __pipeline_in_every_mode {
             rows_whose_take_has_no_answer_run_beside_no_suspect
             // fleet
             one_process_of_two_goes_quiet_for_a_suspect
+        }
+    };
+}
+
+/// Generates the cases that also run where all handlers are natural.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __cases_of_any_handlers {
+    ($world:expr) => {
+        $crate::__suite! { $world;
+            // duplicates
+            a_message_is_processed_and_acked
+            redelivered_messages_are_stored_before_they_run
+            // failures
+            an_error_rolls_back_and_schedules
+            a_panic_rolls_back_and_schedules
+            a_handler_timeout_rolls_back_and_schedules
+            a_panic_as_a_late_handler_is_dropped_is_its_failure
+            retries_end_as_exhausted_after_five_attempts
+            a_permanent_error_is_dead_at_once
+            a_swallowed_error_is_a_failure
+            a_rollback_harms_no_neighbour
+            a_commit_by_the_handler_in_a_retry_is_dead_as_well
+            a_nested_transaction_is_allowed
+            a_lost_race_is_retried_in_place
+            lost_races_without_end_are_a_failure
+            a_message_that_breaks_its_connection_is_given_up_and_others_go_on
+            // endings
+            a_commit_harms_no_other_message
+            a_commit_that_is_not_looked_at_harms_no_other_message
+            a_write_behind_a_commit_never_exists
+            a_commit_that_is_cut_off_harms_no_other_message
+            a_commit_on_a_connection_that_is_lost_harms_no_other_message
+            a_transaction_that_its_handler_prepared_is_rolled_back
+            a_table_that_a_handler_leaves_hides_nothing_from_the_others
+            a_handler_checks_its_constraints_among_others
+            a_statement_that_outlives_its_handler_is_charged_once
+            a_failure_is_recorded_again_and_the_handler_not_run_again
+            a_drain_releases_a_failure_that_is_not_recorded
+            // drain
+            the_end_of_the_patience_rolls_back_and_releases
+            // crashes
+            a_message_that_kills_its_process_is_dead_as_crashed
+        }
+    };
+}
+
+/// Generates the cases of natural handlers. Each test awaits `$world`, a future of its world in one mode.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __natural_cases {
+    ($world:expr) => {
+        $crate::__suite! { $world;
+            // natural handlers
+            a_copy_of_a_natural_message_runs_again
+            a_natural_message_leaves_no_claim
+            an_upsert_that_compares_versions_keeps_the_newest_one
+            a_natural_message_that_fails_runs_from_the_inbox
+            a_copy_of_a_natural_message_that_waits_in_the_inbox_is_counted
+            another_payload_under_a_natural_key_is_no_conflict
+            a_natural_message_is_never_too_old
+            a_natural_batch_handler_that_stages_refuses_the_start
+            whether_a_natural_handler_has_run_before_is_reported_to_the_source
+            a_natural_message_has_claims_where_several_handlers_take_it
+            a_redelivered_natural_message_is_stored_before_it_runs
+            a_natural_handler_that_commits_is_dead_and_its_effect_stands
+            a_natural_handler_that_commits_harms_no_other
+            a_natural_handler_that_ends_its_transaction_beside_duplicates_is_found_out
+            a_natural_message_that_is_cut_off_is_never_lost
+            a_commit_beside_natural_messages_loses_nothing_that_they_have_staged
+            a_copy_of_a_message_that_ran_without_a_claim_is_new_once_its_handler_has_claims
+            no_message_is_too_old_for_a_handler_that_has_only_run_without_claims
+            a_natural_handler_that_stages_needs_the_retention_as_others_do
+            // what a worker says of them at its start
+            a_natural_handler_that_stages_is_warned_of_what_it_stages_for_late_copies
         }
     };
 }

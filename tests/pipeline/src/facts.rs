@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use idem_core::store::Replayed;
 use idem_core::{BoxError, Delivery, Handler, Headers, Key, KeyError, State, Worker, permanent};
 
-use crate::store::World;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::desk::Desk;
@@ -119,6 +119,6 @@ async fn run<W: World>(line: &Line<W>, outcomes: usize) {
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let worker = line.run_until_stopped(worker.handler::<Witness<W>>(), Settings::default());
     line.outcomes(outcomes).await;
-    crate::soon(line.queue.idle()).await;
+    idem_conformance::soon(line.queue.idle()).await;
     worker.stop().await;
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::{Reason, RetryPolicy};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -279,12 +279,7 @@ pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W
     }
     soon(line.queue.idle()).await;
     // A settled message may only be stored.
-    soon(async {
-        while !line.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || line.scheduled().await.is_empty()).await;
     worker.stop().await;
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.lost_connections), (Some(Reason::BrokeConnection), 0, 10));

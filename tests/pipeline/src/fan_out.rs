@@ -12,7 +12,7 @@ use idem_core::{
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::soon;
+use idem_conformance::soon;
 use idem_test::tapped_store::{Over, TappedStore};
 use idem_test::{Publication, Queue};
 
@@ -24,7 +24,7 @@ use super::orders::{Act, Orders};
 use super::routes::Routed;
 use super::schemas::{Answer, Registry};
 use super::settings::Settings;
-use crate::store::World;
+use idem_conformance::store::World;
 
 /// An order as the second handler sees it.
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 use idem_core::{HandlerOptions, Worker};
 
-use crate::store::World;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::line::Line;
@@ -38,7 +38,7 @@ impl<W: World> Handing<W> {
     pub(super) async fn run_with(&self, settings: Settings, outcomes: usize) -> Vec<String> {
         let worker = self.start(settings);
         self.0.outcomes(outcomes).await;
-        crate::soon(self.0.queue.idle()).await;
+        idem_conformance::soon(self.0.queue.idle()).await;
         worker.stop().await;
         let mut outcomes = self.0.outcomes(outcomes).await;
         outcomes.sort();

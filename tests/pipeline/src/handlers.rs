@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, State, permanent};
 
-use crate::store::World;
+use idem_conformance::store::World;
 
 use super::desk::Desk;
 use super::orders::{Act, Order, Orders, end};
@@ -19,14 +19,9 @@ impl<W: World> Handler for BatchHandler<W> {
     const EVENT: Option<&'static str> = Some("Batched");
     const NATURAL: bool = W::NATURAL;
 
-    type Message = Order;
-    type Input = Batch<Order>;
     type Params = State<Desk>;
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection, Batch<Order>);
 
     async fn handle(orders: Batch<Order>, State(desk): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
@@ -52,14 +47,9 @@ impl<W: World> Handler for NaturalOrders<W> {
     const EVENT: Option<&'static str> = Some("Natural");
     const NATURAL: bool = true;
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Delivery, Extracted);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, params: Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         Orders::<W>::handle(order, params, tx).await

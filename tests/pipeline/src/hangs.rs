@@ -5,8 +5,8 @@ use std::time::Duration;
 use idem_core::Delivery;
 use idem_core::store::Claims;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 
 use super::crashes::schedule_delivery;
 use super::line::Line;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::{DeliveryOrder, RetryPolicy, Source, SubscribeOptions};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 
 use super::line::Line;
@@ -52,12 +52,7 @@ async fn again<W: World>(line: &Line<W>, orders: impl IntoIterator<Item = Order>
 
 /// Waits until this message has begun `runs` times.
 pub(super) async fn runs<W: World>(line: &Line<W>, id: &str, runs: usize) {
-    soon(async {
-        while line.desk.runs(id) < runs {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || line.desk.runs(id) >= runs).await;
 }
 
 /// Waits a while. There is no signal that something will not begin; anything that could has begun by then.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::World;
+use idem_conformance::store::World;
 
 use super::line::Line;
 use super::orders::{Act, Order};

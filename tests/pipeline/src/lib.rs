@@ -1,6 +1,7 @@
 //! The suite for the pipeline: the guarantees of a worker, over each store, with the in-process broker.
 //!
 //! Its world is that of the store suite.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod ages;
 mod away;
@@ -52,9 +53,7 @@ mod long_outages;
 mod looks;
 mod mode;
 mod natural;
-mod natural_cases;
 mod natural_fan_out;
-mod natural_modes;
 mod natural_order;
 mod natural_starts;
 mod neighbours;
@@ -89,7 +88,6 @@ mod unrecorded;
 mod unregistered;
 mod watched;
 
-pub use super::store::World;
 pub use ages::*;
 pub use away::*;
 pub use backlog::*;
@@ -125,6 +123,8 @@ pub use fan_out::*;
 pub use fleet::*;
 pub use handovers::*;
 pub use hangs::*;
+pub use idem_conformance::run;
+pub use idem_conformance::store::World;
 pub use key_order::*;
 pub use leases::*;
 pub use local::*;
@@ -157,3 +157,15 @@ pub use unanswered::*;
 pub use unprepared::*;
 pub use unrecorded::*;
 pub use unregistered::*;
+
+/// Generates one test per case. Each test awaits `$world`, a future of its world.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __suite {
+    ($world:expr; $($case:ident)*) => {$(
+        #[::tokio::test(flavor = "multi_thread")]
+        async fn $case() {
+            $crate::run($world.await, $crate::$case).await;
+        }
+    )*};
+}

@@ -7,8 +7,8 @@ use idem_core::store::{Filter, Page, Row};
 use idem_core::{Codec, Delivery, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker};
 use tokio::sync::{oneshot, watch};
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::soon;
+use idem_conformance::store::{Setup, World};
 use idem_test::tapped_store::{Over, TappedStore};
 use idem_test::{Broker, Publication, Queue};
 

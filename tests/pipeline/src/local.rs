@@ -5,7 +5,8 @@ use std::time::Duration;
 use idem_core::store::{ClaimState, Claims, Identity, Replayed, Transactions};
 use idem_core::{Fingerprint, HandlerOptions, Key, RetryPolicy, Worker};
 
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 use idem_test::Publication;
 
 use super::handing::Handing;
@@ -101,7 +102,7 @@ pub async fn each_of_many_messages_hands_over_once<W: World>(world: W) {
     let failing = (0..60).filter(|n| n % 7 == 3).count();
     // The shared ones hand over one message together.
     handing.0.outcomes(60 + failing + 60 + 10 + 1).await;
-    crate::soon(handing.0.queue.idle()).await;
+    idem_conformance::soon(handing.0.queue.idle()).await;
     worker.stop().await;
     for n in 0..60 {
         assert_eq!(handing.0.effects(&format!("receipt {n}")).await, 1, "{n}");
@@ -245,13 +246,8 @@ pub async fn what_is_handed_over_and_delivered_at_once_runs_once<W: World>(world
     let retry = RetryPolicy::new().max_attempts(1);
     let worker = handing.start(Settings { retry, concurrency: 4, ..Settings::default() });
     handing.0.outcomes(2 * number).await;
-    crate::soon(handing.0.queue.idle()).await;
-    crate::soon(async {
-        while !handing.0.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    idem_conformance::soon(handing.0.queue.idle()).await;
+    until(async || handing.0.scheduled().await.is_empty()).await;
     worker.stop().await;
     assert_eq!(handing.0.dead().await.len(), 0);
     for n in 0..number {

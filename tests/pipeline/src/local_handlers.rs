@@ -6,7 +6,7 @@ use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, Outbox, State
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::store::World;
+use idem_conformance::store::World;
 
 use super::desk::Desk;
 use super::orders::{Act, Order, Orders};
@@ -35,14 +35,9 @@ impl<W: World> Handler for Hands<W> {
     const NAME: &'static str = "hands";
     const EVENT: Option<&'static str> = Some("Handing");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Delivery, Outbox);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(
         order: Order,
@@ -88,14 +83,9 @@ impl<W: World> Handler for HandsBatch<W> {
     const NAME: &'static str = "hands_batch";
     const EVENT: Option<&'static str> = Some("HandingBatch");
 
-    type Message = Order;
-    type Input = Batch<Order>;
     type Params = (State<Desk>, Outbox);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection, Batch<Order>);
 
     async fn handle(
         orders: Batch<Order>,
@@ -121,14 +111,9 @@ impl<W: World> Handler for Receives<W> {
     const NAME: &'static str = "receives";
     const EVENT: Option<&'static str> = Some("Receipt");
 
-    type Message = Receipt;
-    type Input = Receipt;
     type Params = (State<Desk>, Delivery);
-    type Connection = W::Connection;
 
-    fn key(receipt: &Receipt, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&receipt.id)
-    }
+    idem_conformance::keyed_by_id!(Receipt, W::Connection);
 
     async fn handle(
         receipt: Receipt,

@@ -9,8 +9,8 @@ use idem_core::Health;
 use idem_core::store::{Row, StoreError};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::store::{Setup, World};
+use idem_conformance::{soon, until};
 
 use super::crashes::{crash_on, never_runs, schedule, suspect_for};
 use super::faulty::Do;
@@ -89,12 +89,7 @@ impl Silent {
     /// Waits until the worker knows whether its database is available.
     async fn knows(&self, is_available: bool) {
         let health = self.health.borrow().clone().unwrap();
-        soon(async {
-            while health.database() != is_available {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
+        until(async || health.database() == is_available).await;
     }
 }
 
@@ -104,16 +99,6 @@ pub(super) async fn suspect_alone<W: World>(neighbour: &Line<W>, settings: Setti
     let worker = neighbour.start_with(settings);
     soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     worker
-}
-
-/// Waits until this is so.
-pub(super) async fn until(is_so: impl Fn() -> bool) {
-    soon(async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
 }
 
 /// Waits until the row with this key is in this state.
@@ -174,7 +159,7 @@ pub async fn a_batch_calls_no_more_handlers_once_a_suspect_waits<W: World>(world
     suspect_for(&neighbour, 2, Duration::ZERO).await;
     let gate = settings.gate.clone().unwrap();
     let beside = neighbour.start_with(settings);
-    until(|| gate.keeps_out_direct()).await;
+    until(async || gate.keeps_out_direct()).await;
     never_runs(&neighbour, "suspect").await;
     line.desk.go.send_replace(true);
     soon(neighbour.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
@@ -209,12 +194,7 @@ pub async fn a_batch_that_is_put_off_gives_its_connection_to_the_suspect<W: Worl
     silent.go_away().await;
     let beside = line.start_at(line.broker.queue("other"), Settings { consumer: "shipping", ..settings });
     let counted = format!("SELECT count(*) FROM {} WHERE crash_count = 3", line.world.own("inbox_messages"));
-    soon(async {
-        while line.world.number(&counted).await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || line.world.number(&counted).await != 0).await;
     silent.come_back();
     silent.knows(true).await;
     silent.open();

@@ -7,8 +7,8 @@ use idem_core::store::Claims;
 use idem_core::{Delivery, Worker};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::tapped_store::{Over, StoreTap, TappedStore};
 
 use super::crashes::{schedule, schedule_later};

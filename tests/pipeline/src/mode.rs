@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{BoxError, Error};
 
-use crate::store::{End, Features, Setup, World};
+use idem_conformance::store::{End, Features, Setup, World};
 
 /// How many messages run together in the modes with batches.
 const BATCH: usize = 16;

@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::Operator;
-use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, Outbox, Reason, Worker};
+use idem_core::{Batch, BoxError, Handler, Outbox, Reason, Worker};
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::store::{Setup, World};
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 
 use super::line::Line;
@@ -100,14 +100,9 @@ impl<W: World> Handler for StagesNaturally<W> {
     const NAME: &'static str = "stages_naturally";
     const NATURAL: bool = true;
 
-    type Message = Order;
-    type Input = Batch<Order>;
     type Params = Outbox;
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection, Batch<Order>);
 
     async fn handle(_: Batch<Order>, _: Outbox, _: &mut W::Connection) -> Result<(), BoxError> {
         Ok(())
@@ -170,12 +165,7 @@ pub async fn a_natural_handler_that_commits_harms_no_other<W: World>(world: W) {
         line.publish_natural(Order::new(&format!("{act:?}"), &[act]));
         line.publish_natural(Order::ok(&format!("last {act:?}")));
         soon(line.queue.idle()).await;
-        soon(async {
-            while line.dead().await.len() < dead || !line.scheduled().await.is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        until(async || line.dead().await.len() >= dead && line.scheduled().await.is_empty()).await;
     }
     worker.stop().await;
     for act in [Act::Commit, Act::CommitBegin, Act::CommitFail, Act::Rollback, Act::RollbackBegin] {
@@ -200,12 +190,7 @@ pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_fo
             line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..Settings::default() });
         known();
         line.publish_natural(Order::new(&format!("{act:?}"), &[act]));
-        soon(async {
-            while line.dead().await.len() == dead {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        until(async || line.dead().await.len() != dead).await;
         soon(line.queue.idle()).await;
         worker.stop().await;
     }
@@ -229,12 +214,7 @@ pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W)
             line.desk.go.send_replace(true);
         }
         let worker = line.start_with(hasty.clone());
-        soon(async {
-            while line.dead().await.len() < dead {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        until(async || line.dead().await.len() >= dead).await;
         soon(line.queue.idle()).await;
         worker.stop().await;
         assert_eq!(

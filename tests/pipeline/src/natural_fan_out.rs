@@ -1,12 +1,11 @@
 //! Natural handlers of which several take one event, and of which one takes it alone.
 
 use std::marker::PhantomData;
-use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, Worker};
+use idem_core::{BoxError, Handler, State, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 
 use super::desk::Desk;
@@ -23,14 +22,9 @@ impl<W: World, const ALONE: bool> Handler for Audits<W, ALONE> {
     const EVENT: Option<&'static str> = Some(if ALONE { "Alone" } else { "Natural" });
     const NATURAL: bool = true;
 
-    type Message = Order;
-    type Input = Order;
     type Params = State<Desk>;
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, State(desk): State<Desk>, tx: &mut W::Connection) -> Result<(), BoxError> {
         let name = format!("{} {}", Self::NAME, order.id);
@@ -58,12 +52,7 @@ pub async fn a_natural_message_has_claims_where_several_handlers_take_it<W: Worl
         line.publish_natural(Order::ok("a"));
         line.publish_raw(Publication::from(Order::ok("b")).event_type("Alone"));
         soon(line.queue.idle()).await;
-        soon(async {
-            while !line.scheduled().await.is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        until(async || line.scheduled().await.is_empty()).await;
     }
     worker.stop().await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("audits a")), (1, 1));

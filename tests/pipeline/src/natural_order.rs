@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use idem_core::DeliveryOrder;
 use idem_core::store::Operator;
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::soon;
+use idem_conformance::store::{Setup, World};
 
 use super::key_order::{a_while, hurry, keyed, ordered, patient, rest_are_done};
 use super::line::Line;

@@ -3,9 +3,10 @@
 use idem_core::{ReplayWindow, Worker};
 use tracing::instrument::WithSubscriber;
 
-use crate::soon;
-use crate::store::World;
-use idem_test::{Publication, captured};
+use idem_conformance::captured;
+use idem_conformance::soon;
+use idem_conformance::store::World;
+use idem_test::Publication;
 
 use super::line::Line;
 use super::once::{NATURAL, Once};

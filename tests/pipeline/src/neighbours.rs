@@ -7,8 +7,8 @@ use std::time::Duration;
 use idem_core::SuspectLock;
 use idem_core::store::StoreError;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::crashes::{crash_on, never_runs, schedule, suspect_for};
 use super::faulty::Do;
@@ -65,12 +65,7 @@ async fn failing_suspect<W: World>(line: &Line<W>) {
 }
 
 pub(super) async fn has_effect<W: World>(line: &Line<W>, id: &str) {
-    soon(async {
-        while line.effects(id).await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || line.effects(id).await != 0).await;
 }
 
 /// Publishes messages until one does not start, because a suspect waits. Returns its id.

@@ -1,13 +1,12 @@
 //! The recipe of the guide on natural handlers: an upsert that compares versions.
 
 use std::marker::PhantomData;
-use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, Worker};
+use idem_core::{BoxError, Handler, State, Worker};
 use serde::{Deserialize, Serialize};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 
 use super::line::Line;
@@ -33,14 +32,9 @@ impl<W: World> Handler for Keeps<W> {
     const NAME: &'static str = "keeps";
     const NATURAL: bool = true;
 
-    type Message = Changed;
-    type Input = Changed;
     type Params = State<Table>;
-    type Connection = W::Connection;
 
-    fn key(changed: &Changed, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&changed.id)
-    }
+    idem_conformance::keyed_by_id!(Changed, W::Connection);
 
     async fn handle(
         changed: Changed,
@@ -74,12 +68,7 @@ pub async fn an_upsert_that_compares_versions_keeps_the_newest_one<W: World>(wor
     };
     let is_settled = async || {
         soon(line.queue.idle()).await;
-        soon(async {
-            while !line.scheduled().await.is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        until(async || line.scheduled().await.is_empty()).await;
     };
     let is_kept = async |order: i64, version: i64, status: &str| {
         let row = format!("id = {order} AND version = {version} AND status = '{status}'");

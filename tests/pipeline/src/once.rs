@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::Operator;
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outbox, Reason, ReplayWindow, State, Worker};
+use idem_core::{BoxError, Handler, Key, Outbox, Reason, ReplayWindow, State, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 
 use super::desk::Desk;
@@ -32,14 +32,9 @@ impl<W: World, const KIND: u8> Handler for Once<W, KIND> {
     const NAME: &'static str = "once";
     const NATURAL: bool = KIND != CLAIMING;
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Outbox);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, (State(desk), outbox): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         let run = desk.run(&order.id);
@@ -69,12 +64,7 @@ async fn run<W: World, const KIND: u8>(
     orders.into_iter().for_each(|order| line.publish_raw(Publication::from(order)));
     let worker = worker::<W, KIND>(line, settings);
     soon(line.queue.idle()).await;
-    soon(async {
-        while line.dead().await.len() < dead || !line.scheduled().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    until(async || line.dead().await.len() >= dead && line.scheduled().await.is_empty()).await;
     worker.stop().await;
 }
 

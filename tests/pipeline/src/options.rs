@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use idem_core::{BoxError, Delivery, HandlerOptions, NoHandlers, RetryPolicy, Source, SubscribeOptions, Worker};
 
-use crate::soon;
+use idem_conformance::soon;
 use idem_test::tap::Tap;
 use idem_test::{Publication, Queue, Tapped};
 
@@ -16,7 +16,7 @@ use super::orders::Order;
 use super::orders::{Act, Orders};
 use super::schemas::{Answer, BACKWARDS, Registry};
 use super::settings::Settings;
-use crate::store::World;
+use idem_conformance::store::World;
 
 /// Shorter than the time that [`Act::Lasts`] takes.
 const SHORT: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent, retry_after};
 use serde::{Deserialize, Serialize};
 
-use crate::store::{End, World};
+use idem_conformance::store::{End, World};
 use idem_test::Publication;
 
 use super::desk::Desk;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_core::{Outgoing, Worker};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::orders::{Act, Order};
 use super::settings::Settings;
@@ -108,12 +108,7 @@ pub async fn a_message_over_the_limit_of_the_relay_is_a_failure<W: World>(world:
     let relay = idem_core::Relay::new("billing", staging.0.store.clone(), sink.clone());
     let health = relay.health();
     let relay = tokio::spawn(relay.run_until(std::future::pending()));
-    soon(async {
-        while !health.is_ready() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(async || health.is_ready()).await;
     staging.publish("Staging", Order::ok("large"));
     staging.publish("Staging", Order::ok("small"));
     staging.run(6).await;
@@ -248,12 +243,7 @@ pub async fn a_worker_without_a_relay_is_unready<W: World>(world: W) {
     let (settings, health) = watched(2);
     let worker = staging.start(Settings { relay_patience: Duration::from_millis(600), ..settings });
     let health = health.borrow().clone().unwrap();
-    soon(async {
-        while health.unrelayed().is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || health.unrelayed().is_some()).await;
     assert!(!health.is_ready() && health.broker() && health.database());
     assert!(health.unrelayed().unwrap().contains("Relay::new(\"billing\""), "{:?}", health.unrelayed());
     staging.publish("Staging", Order::ok("a"));

@@ -5,8 +5,8 @@ use idem_core::store::StoreError;
 use idem_core::{BackgroundTasks, BoxError, Delivery, Error, Reason, RetryPolicy, Source, SubscribeOptions};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 use idem_test::tap::{Tap, Tapped};
 

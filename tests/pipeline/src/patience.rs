@@ -5,12 +5,11 @@ use std::time::Duration;
 use idem_core::store::{Filter, Operator, Page};
 use idem_core::{Key, SuspectLock};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::crashes::{schedule, suspect_for};
 use super::line::Line;
-use super::long_outages::until;
 use super::orders::{Act, Order};
 use super::settings::Settings;
 
@@ -36,7 +35,7 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
     // Due only now that the other message runs.
     let (table, due, id) = (line.world.own("inbox_messages"), W::due_earlier(hour), row().await.id);
     line.world.run(&format!("UPDATE {table} SET {due} WHERE id = {id}")).await;
-    until(|| gate.keeps_out_rows()).await;
+    until(async || gate.keeps_out_rows()).await;
     schedule(&line, "billing", Order::ok("other")).await;
     assert_eq!(line.outcomes(1).await, ["processed"]);
     assert_eq!((line.effects("other").await, line.desk.runs("suspect"), row().await.crash_count), (1, 0, 1));

@@ -6,8 +6,8 @@ use idem_core::store::Row;
 use idem_core::{RetryPolicy, Worker};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::provider::{Fault, Provider};
 use idem_test::tapped_store::{Over, TappedStore};
 
@@ -120,12 +120,7 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
 
     /// Waits until the order was completed.
     pub(super) async fn completed(&self, id: &str) {
-        soon(async {
-            while self.counts(id).await.2 == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until(async || self.counts(id).await.2 != 0).await;
     }
 
     /// Waits until a row is in this state.
@@ -143,12 +138,7 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
 
     /// Waits for the only dead letter.
     pub(super) async fn dead(&self) -> Row {
-        soon(async {
-            while self.0.dead().await.is_empty() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        until(async || !self.0.dead().await.is_empty()).await;
         self.0.one_dead().await
     }
 

@@ -4,12 +4,11 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, Outbox,
-    State,
+    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, OutboundKey, Outbox, State,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::store::World;
+use idem_conformance::store::World;
 
 use super::desk::Desk;
 use super::orders::{Act, Order, end};
@@ -84,14 +83,9 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Handler for Pays<W, KEYED, A
     const NAME: &'static str = "pays";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Delivery, CalledBy<Pay<KEYED, ASKS>>);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(
         order: Order,
@@ -120,14 +114,9 @@ impl<W: World> Handler for PaysItself<W> {
     const NAME: &'static str = "pays";
     const EVENT: Option<&'static str> = Some("Order");
 
-    type Message = Order;
-    type Input = Order;
     type Params = State<Desk>;
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, State(desk): State<Desk>, _: &mut W::Connection) -> Result<(), BoxError> {
         desk.run(&order.id);
@@ -143,14 +132,9 @@ impl<W: World> Handler for Starts<W> {
     const NAME: &'static str = "starts";
     const EVENT: Option<&'static str> = Some("Start");
 
-    type Message = Order;
-    type Input = Order;
     type Params = Outbox;
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, outbox: Outbox, _: &mut W::Connection) -> Result<(), BoxError> {
         outbox.local::<Pays<W, true, true>>(&order)?;

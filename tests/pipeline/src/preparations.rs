@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::DeliveryOrder;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::crashes::schedule_delivery;

@@ -1,7 +1,7 @@
 //! Races that a message loses by itself, at the commit of its batch.
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 
 use super::line::Line;
 use super::orders::{Act, Order};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use idem_core::store::{StoreError, Transactions};
 use idem_core::{BoxError, Delivery, HasConnection, Source, SubscribeOptions};
 
-use crate::soon;
-use crate::store::{Setup, World};
+use idem_conformance::store::{Setup, World};
+use idem_conformance::{soon, until};
 use idem_test::tap::{Tap, Tapped};
 
 use super::faulty::Do;
@@ -158,12 +158,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
     let (settings, shown) = watched(8);
     let worker = line.start_over(hook, settings);
     let health = shown.borrow().clone().unwrap();
-    soon(async {
-        while tries.load(SeqCst) == 0 || health.is_ready() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    until(async || tries.load(SeqCst) != 0 && !health.is_ready()).await;
     let mut ready = 0;
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -205,12 +200,7 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
         line.publish(Order::ok(&n.to_string()));
     }
     line.outcomes(if line.world.inbox() { 21 } else { 22 }).await;
-    soon(async {
-        while line.effects("breaker").await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || line.effects("breaker").await != 0).await;
     watched.was_always_ready();
     assert!(pings.load(SeqCst) > 0 && !paused.load(SeqCst), "it was asked, and nothing stood still meanwhile");
     worker.stop().await;

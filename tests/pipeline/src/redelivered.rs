@@ -1,13 +1,12 @@
 //! Redelivered messages: they must not wait before they are stored, since a broker may drop them after a few more
 //! deliveries.
 
-use std::time::Duration;
 
 use idem_core::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 use idem_test::tap::{AckTap, Tap, Tapped};
 
 use super::line::Line;
@@ -29,7 +28,7 @@ pub async fn a_redelivered_message_is_stored_while_no_lane_is_free<W: World>(wor
     line.desk.go.send_replace(true);
     go.send_replace(true);
     let claims = line.world.own("processed_messages");
-    until(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
+    counts(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
     worker.stop().await;
     assert_eq!((line.effects("a").await, line.effects("redelivered").await), (1, 1));
 }
@@ -44,7 +43,7 @@ pub async fn an_ack_that_is_never_answered_ends<W: World>(world: W) {
     let worker =
         line.start_at(Tapped::new(line.queue.clone(), source), Settings { concurrency: 1, ..Settings::default() });
     let claims = line.world.own("processed_messages");
-    until(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
+    counts(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
     worker.stop().await;
     drop(never);
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
@@ -53,16 +52,12 @@ pub async fn an_ack_that_is_never_answered_ends<W: World>(world: W) {
 /// Waits until the redelivered message has a claim.
 pub(super) async fn stored<W: World>(line: &Line<W>) {
     let claims = line.world.own("processed_messages");
-    until(line, 1, &format!("SELECT count(*) FROM {claims} WHERE length(key) = {}", "redelivered".len())).await;
+    counts(line, 1, &format!("SELECT count(*) FROM {claims} WHERE length(key) = {}", "redelivered".len())).await;
 }
 
-pub(super) async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
-    soon(async {
-        while line.world.number(query).await != number {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+/// Waits until the query returns this number.
+async fn counts<W: World>(line: &Line<W>, number: i64, query: &str) {
+    until(async || line.world.number(query).await == number).await;
 }
 
 /// Hands out one delivery more than asked for, may mark all after the first as redelivered, and delays the ack of the

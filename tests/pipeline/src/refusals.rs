@@ -8,8 +8,8 @@ use idem_core::DeliveryOrder;
 use idem_core::store::StoreError;
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::faulty::Do;

@@ -3,7 +3,7 @@
 use idem_core::Key;
 use idem_core::store::Replayed;
 
-use crate::store::World;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::line::Line;

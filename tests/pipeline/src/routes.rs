@@ -2,9 +2,10 @@
 
 use std::marker::PhantomData;
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Reason, State, Worker};
+use idem_core::{BoxError, Delivery, Handler, Reason, State, Worker};
 
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::until;
 use idem_test::Publication;
 
 use super::desk::Desk;
@@ -82,14 +83,9 @@ impl<W: World, const N: usize> Handler for Routed<W, N> {
     const NAME: &'static str = ["paid", "sent", "refunds", "others", "one", "odd"][N];
     const EVENT: Option<&'static str> = PATTERNS[N];
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Delivery);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(
         order: Order,
@@ -121,7 +117,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     let three = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 2>>();
     let running = line.run_until_stopped(three.route_by_subject(), Settings::default());
     let mut outcomes = line.outcomes(8).await;
-    crate::soon(line.queue.idle()).await;
+    idem_conformance::soon(line.queue.idle()).await;
     running.stop().await;
     outcomes.sort();
     let (unknown, processed) = ("dead: unknown type", "processed");
@@ -140,10 +136,8 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     let rest = worker().handler::<Routed<W, 3>>().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>();
     let rest = rest.handler::<Routed<W, 2>>().route_by_subject();
     let running = line.run_until_stopped(rest, Settings::default());
-    crate::soon(async {
-        while line.effects("others d").await + line.effects("others e").await + line.effects("others f").await < 3 {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
+    until(async || {
+        line.effects("others d").await + line.effects("others e").await + line.effects("others f").await >= 3
     })
     .await;
     running.stop().await;

@@ -4,7 +4,7 @@ use idem_core::Error;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::soon;
+use idem_conformance::soon;
 
 /// A running worker.
 pub(super) struct Running {

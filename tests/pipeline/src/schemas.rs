@@ -9,8 +9,8 @@ use idem_core::{BoxError, Codec, DecodeError, Delivery, Headers, PrepareError, R
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::line::Line;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::RetryPolicy;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -19,12 +19,7 @@ pub async fn a_handler_that_never_waits_ends_at_its_timeout<W: World>(world: W) 
     let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
     let settings = Settings { handler_timeout: Duration::from_secs(2), retry: late, ..Settings::default() };
     let worker = line.start_with(settings);
-    soon(async {
-        while line.desk.runs("spins") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(async || line.desk.runs("spins") != 0).await;
     line.publish(Order::ok("x"));
     line.publish(Order::ok("y"));
     let mut outcomes = line.outcomes(3).await;

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use idem_core::store::{LaneLook, OutboxRead, OutboxRow, OutboxRows};
-use idem_core::{
-    Batch, BoxError, Delivery, Extract, Extraction, Handler, Key, KeyError, Outbox, Outgoing, Param, State, Worker,
-};
+use idem_core::{Batch, BoxError, Delivery, Extract, Extraction, Handler, Outbox, Outgoing, Param, State, Worker};
 use uuid::Uuid;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 use idem_test::tapped_store::{Over, TappedStore};
 
@@ -32,14 +30,9 @@ impl<W: World> Handler for Stages<W> {
     const NAME: &'static str = "stages";
     const EVENT: Option<&'static str> = Some("Staging");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Delivery, Outbox);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(
         order: Order,
@@ -92,14 +85,9 @@ impl<W: World> Handler for StagesBatch<W> {
     const NAME: &'static str = "stages_batch";
     const EVENT: Option<&'static str> = Some("StagingBatch");
 
-    type Message = Order;
-    type Input = Batch<Order>;
     type Params = (State<Desk>, Outbox, Audited);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection, Batch<Order>);
 
     async fn handle(
         orders: Batch<Order>,
@@ -136,14 +124,9 @@ impl<W: World> Handler for StagesUndeclared<W> {
     const NAME: &'static str = "stages_undeclared";
     const EVENT: Option<&'static str> = Some("Staging");
 
-    type Message = Order;
-    type Input = Order;
     type Params = (Undeclared,);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(order: Order, (outbox,): Self::Params, _: &mut W::Connection) -> Result<(), BoxError> {
         outbox.0.publish("orders.paid", &order.id)?;

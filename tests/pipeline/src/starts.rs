@@ -7,8 +7,8 @@ use idem_core::store::{InboxRows, RowKind, RowResult, StoreError, TakeLimit};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::crashes::{never_runs, schedule, suspect_for};
 use super::faulty::Do;
@@ -74,12 +74,7 @@ pub async fn a_refund_that_fails_is_repeated_until_it_may_be_written<W: World>(w
     let taken_again =
         line.store.take(&handlers, RowKind::Suspect, limit, Uuid::new_v4(), hour).await.unwrap().remove(0);
     open.send_replace(true);
-    soon(async {
-        while line.scheduled().await[0].crash_count > 1 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || line.scheduled().await[0].crash_count <= 1).await;
     assert!(line.store.record_result(&taken_again, &RowResult::GivenBack { due: Duration::ZERO }).await.unwrap());
     assert_eq!(line.outcomes(1).await, ["processed"]);
     worker.stop().await;

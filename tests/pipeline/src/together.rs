@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::{DeliveryOrder, Reason};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::harness::Crash;
 
 use super::crashes::{order, trial};

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, PartitionKey, Reason, Source, State, Subject, Worker};
 
-use crate::store::World;
+use idem_conformance::store::World;
 use idem_test::tap::Tap;
 use idem_test::{Publication, Tapped};
 
@@ -92,7 +92,7 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let worker = line.run_until_stopped(worker.handler::<Deletions<W>>(), Settings::default());
     let mut outcomes = line.outcomes(7).await;
-    crate::soon(line.queue.idle()).await;
+    idem_conformance::soon(line.queue.idle()).await;
     worker.stop().await;
     outcomes.sort();
     let processed = "processed";

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use idem_core::DeliveryOrder;
 use idem_core::store::StoreError;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 use idem_test::Publication;
 
 use super::faulty::Do;
@@ -45,12 +45,7 @@ async fn costs_no_lane<W: World>(world: W, method: &'static str, bad: Order) {
     assert_eq!((counts.unsettled, counts.redeliveries, line.effects("bad").await), (1, 0, 0), "{counts:?}");
     lost.store(false, SeqCst);
     soon(line.queue.idle()).await;
-    soon(async {
-        while line.effects("bad").await == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    until(async || line.effects("bad").await != 0).await;
     worker.stop().await;
     assert_eq!((line.effects("bad").await, line.queue.counts().redeliveries), (1, 0));
 }

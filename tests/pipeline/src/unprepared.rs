@@ -7,8 +7,8 @@ use std::time::Duration;
 use idem_core::store::Replayed;
 use idem_core::{Codec, DecodeError, Delivery, Json, PrepareError, Reason, SuspectLock};
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::soon;
+use idem_conformance::store::World;
 use idem_test::Publication;
 
 use super::crashes::{crash_on, schedule_delivery};

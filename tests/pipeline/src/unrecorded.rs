@@ -7,8 +7,8 @@ use idem_core::store::{Claims, StoreError, Transactions};
 use idem_core::{Delivery, HasConnection, Reason, RetryPolicy};
 use tokio::sync::watch;
 
-use crate::soon;
-use crate::store::World;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
 
 use super::crashes::{schedule, schedule_delivery};
 use super::endings::waits;
@@ -38,12 +38,7 @@ async fn processed<W: World>(line: &Line<W>, ids: &[&str]) {
 }
 
 async fn are_dead<W: World>(line: &Line<W>, number: usize) {
-    soon(async {
-        while line.dead().await.len() < number {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    until(async || line.dead().await.len() >= number).await;
     for row in line.dead().await {
         assert_eq!((row.reason, row.attempts), (Some(Reason::Committed), 1));
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use idem_core::store::{Claims, Filter, Operator, Page, SEEN_RECENTLY, StoreError};
 use idem_core::{HandlerOptions, Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
-use tracing::instrument::WithSubscriber;
 
-use crate::soon;
-use crate::store::World;
-use idem_test::{Publication, Queue, captured};
+use idem_conformance::captured;
+use idem_conformance::store::World;
+use idem_conformance::{soon, until};
+use idem_test::{Publication, Queue};
 
 use super::faulty::Do;
 use super::line::Line;
@@ -258,12 +258,7 @@ pub async fn a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing<
     line.store.register("shipping", &["orders", "refunds"]).await.unwrap();
     gate.send_replace(true);
     let registered = format!("SELECT count(*) FROM {handlers} WHERE name = 'orders' AND consumer = 'billing'");
-    soon(async {
-        while line.world.number(&registered).await == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until(async || line.world.number(&registered).await != 0).await;
     worker.stop().await;
     line.publish(Order::ok("a"));
     line.runs_to(once(), &["duplicate"]).await;

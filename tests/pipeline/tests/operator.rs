@@ -46,7 +46,7 @@ struct World {
 
 impl World {
     async fn new() -> Option<Self> {
-        let (server, example) = (idem_test::server("DATABASE_URL")?, example()?);
+        let (server, example) = (idem_conformance::server("DATABASE_URL")?, example()?);
         let database = format!("idem_operator_{}", uuid::Uuid::new_v4().simple());
         let mut admin = PgConnection::connect(&server).await.unwrap();
         admin.execute(AssertSqlSafe(format!("CREATE DATABASE {database}"))).await.unwrap();

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use idem_conformance::captured;
 use idem_conformance::store::{Setup, World};
 use idem_core::store::{ClaimState, Claims, CommitResult, Identity, Operator, Transactions};
 use idem_core::{Fingerprint, Key, Outgoing, Postgres, Relay};
-use idem_test::captured;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tracing::instrument::WithSubscriber;
 
@@ -14,7 +14,7 @@ use world::PgBouncerWorld;
 
 #[path = "worlds/careless.rs"]
 mod careless;
-#[path = "worlds/postgres.rs"]
+#[path = "../../../idem-conformance/tests/worlds/postgres.rs"]
 mod direct;
 #[path = "worlds/pgbouncer.rs"]
 mod world;
@@ -35,7 +35,7 @@ mod store {
 }
 
 mod pipeline {
-    idem_conformance::pipeline_suite!(super::world::PgBouncerWorld);
+    idem_pipeline::pipeline_suite!(super::world::PgBouncerWorld);
 }
 
 #[tokio::test]
@@ -75,25 +75,12 @@ async fn sessions_that_are_read_only_are_no_warning() {
 }
 
 mod batch {
-    use idem_conformance::pipeline::{self, Mode};
-
-    macro_rules! cases {
-        ($world:expr, $($name:ident)*) => {$(
-            #[tokio::test]
-            async fn $name() {
-                if let Some(world) = $world.await {
-                    pipeline::$name(world).await;
-                }
-            }
-        )*};
-    }
-
     mod read_only {
-        use super::{Mode, pipeline};
+        use idem_pipeline::Mode;
+
         use crate::world::PgBouncerWorld;
 
-        cases! {
-            Mode::<PgBouncerWorld>::in_batches(),
+        idem_pipeline::__suite! { Mode::<PgBouncerWorld>::in_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -117,11 +104,11 @@ mod batch {
 
     /// The sessions may write outside of idem's transactions, so a handler's own writes after its ROLLBACK remain.
     mod writable {
-        use super::{Mode, pipeline};
+        use idem_pipeline::Mode;
+
         use crate::world::PgBouncerWorld;
 
-        cases! {
-            Mode::<PgBouncerWorld<true>>::in_batches(),
+        idem_pipeline::__suite! { Mode::<PgBouncerWorld<true>>::in_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -145,11 +132,11 @@ mod batch {
 
     /// The same sessions, for messages that were stored first.
     mod stored {
-        use super::{Mode, pipeline};
+        use idem_pipeline::Mode;
+
         use crate::world::PgBouncerWorld;
 
-        cases! {
-            Mode::<PgBouncerWorld<true>>::in_inbox_batches(),
+        idem_pipeline::__suite! { Mode::<PgBouncerWorld<true>>::in_inbox_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             a_write_behind_a_rollback_runs_at_most_twice
@@ -161,21 +148,11 @@ mod batch {
 /// The writable world: the sessions of a pooler may write outside of idem's transactions, so what is staged behind the
 /// end of a transaction could be committed at once.
 mod writable {
+    use idem_conformance::store::World;
+
     use crate::world::PgBouncerWorld;
-    use idem_conformance::store::{self, World};
 
-    macro_rules! cases {
-        ($($name:ident)*) => {$(
-            #[tokio::test]
-            async fn $name() {
-                if let Some(world) = PgBouncerWorld::<true>::make().await {
-                    store::$name(world).await;
-                }
-            }
-        )*};
-    }
-
-    cases! {
+    idem_conformance::__suite! { PgBouncerWorld::<true>::make(), store:
         staged_messages_are_committed_with_the_claim_and_in_order
         nothing_staged_survives_a_transaction_that_its_handler_ended
         local_messages_are_stored_as_deliveries_are

@@ -8,27 +8,27 @@ mod ended;
 mod outdated;
 #[path = "postgres/tenants.rs"]
 mod tenants;
-#[path = "worlds/postgres.rs"]
+#[path = "../../../idem-conformance/tests/worlds/postgres.rs"]
 mod world;
 
-idem_conformance::pipeline_suite!(world::PostgresWorld);
+idem_pipeline::pipeline_suite!(world::PostgresWorld);
 
 mod inbox {
-    idem_conformance::pipeline_suite!(super::world::PostgresWorld, inbox);
+    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, inbox);
 }
 
 mod batch {
-    idem_conformance::pipeline_suite!(super::world::PostgresWorld, batch);
+    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, batch);
 }
 
 mod inbox_batch {
-    idem_conformance::pipeline_suite!(super::world::PostgresWorld, inbox batch);
+    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, inbox batch);
 }
 
 mod natural {
-    idem_conformance::pipeline_suite!(super::world::PostgresWorld, natural);
+    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, natural);
 }
 
 mod natural_batch {
-    idem_conformance::pipeline_suite!(super::world::PostgresWorld, natural batch);
+    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, natural batch);
 }

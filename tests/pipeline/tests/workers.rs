@@ -140,7 +140,6 @@ async fn a_service_that_is_asked_to_end_finishes_what_runs() {
     }
 }
 
-#[cfg(feature = "postgres")]
 mod connections {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -178,7 +177,7 @@ mod connections {
 
     #[tokio::test]
     async fn three_workers_take_turns_with_three_connections() {
-        let Some(url) = idem_test::server("DATABASE_URL") else { return };
+        let Some(url) = idem_conformance::server("DATABASE_URL") else { return };
         let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
         let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
         let mut workers = Workers::new();
@@ -187,7 +186,7 @@ mod connections {
             let worker = Worker::new(name, store.clone(), broker.queue(name)).state(calls.clone()).handler::<slow>();
             workers = workers.add(worker);
         }
-        let (text, subscriber) = idem_test::captured();
+        let (text, subscriber) = idem_conformance::captured();
         let idle = broker.clone();
         let run = workers.run_until(async move { idle.idle().await }).with_subscriber(subscriber);
         timeout(LIMIT, run).await.unwrap().unwrap();
@@ -207,7 +206,7 @@ mod connections {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_lease_is_extended_while_handlers_have_all_connections_but_one() {
-        let Some(url) = idem_test::server("DATABASE_URL") else { return };
+        let Some(url) = idem_conformance::server("DATABASE_URL") else { return };
         let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
         let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
         (1..=4).for_each(|id| broker.publish_json("slower", &Event { id }).unwrap());

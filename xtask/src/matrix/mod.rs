@@ -27,7 +27,7 @@ const SUITES: [(&str, &str); 4] = [
     ("adapters", "test -- -p idem-rabbitmq -p idem-nats -p idem-kafka"),
     (
         "stores",
-        "test -- -p idem-core -p idem-conformance --test postgres_store --test store_postgres --test pipeline_postgres",
+        "test -- -p idem-core -p idem-conformance -p idem-pipeline --test postgres_store --test store_postgres --test pipeline_postgres",
     ),
     ("faults", "test -- -p idem-faults"),
     ("demo", "demo --all --small"),

@@ -274,7 +274,7 @@ async fn a_setting_that_deletes_unhandled_records_is_warned_about() {
     let Some(world) = World::empty().await else { return };
     let settings = [("retention.ms", "60000"), ("retention.bytes", "1000000"), ("cleanup.policy", "compact,delete")];
     world.create(1, &settings).await;
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     let _guard = tracing::subscriber::set_default(subscriber);
     world.open(1).await;
     let log = text.to_string();

@@ -111,7 +111,7 @@ async fn windows_that_are_too_small_for_what_the_worker_wants_in_flight_are_warn
     for (window, options, warns) in
         [(3, subscribe_options(8), true), (4, subscribe_options(8), false), (3, order, false), (3, ahead, false)]
     {
-        let (text, subscriber) = idem_test::captured();
+        let (text, subscriber) = idem_conformance::captured();
         let guard = tracing::subscriber::set_default(subscriber);
         let mut topic = world.topic().await.window(window);
         topic.subscribe(options).await.unwrap();
@@ -124,7 +124,7 @@ async fn windows_that_are_too_small_for_what_the_worker_wants_in_flight_are_warn
         topic.close().await;
     }
     // A batch of a hundred in each of 16 tasks, with the default window.
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     let guard = tracing::subscriber::set_default(subscriber);
     let mut topic = world.topic().await;
     topic.subscribe(subscribe_options(3200)).await.unwrap();

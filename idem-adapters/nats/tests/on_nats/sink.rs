@@ -242,7 +242,7 @@ async fn a_stream_whose_confirm_is_worth_nothing_is_warned_about() {
     let set = |config: &mut Config| (config.retention, config.no_ack) = (RetentionPolicy::Interest, true);
     world.make(set).await;
     let sink = world.nats().await.jetstream(format!("{}.", world.stream));
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     let guard = tracing::subscriber::set_default(subscriber);
     sink.open().await.unwrap();
     drop(guard);

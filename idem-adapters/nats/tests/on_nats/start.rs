@@ -134,7 +134,7 @@ async fn the_replay_window_is_the_age_limit_of_the_stream() {
 async fn a_limit_that_deletes_unhandled_messages_is_named_and_so_is_what_it_has_deleted() {
     let Some(world) = World::empty().await else { return };
     world.make(|config| config.max_messages = 2).await;
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     let _guard = tracing::subscriber::set_default(subscriber);
     let mut stream = world.open(1).await;
     stream.close().await;
@@ -166,7 +166,7 @@ async fn a_recreated_stream_is_an_error_in_the_log() {
     let mut stream = world.open(1).await;
     world.delete().await;
     world.make(|_| {}).await;
-    let (text, subscriber) = idem_test::captured();
+    let (text, subscriber) = idem_conformance::captured();
     let _guard = tracing::subscriber::set_default(subscriber);
     stream.subscribe(subscribe_options(1)).await.unwrap();
     let log = text.to_string();

@@ -129,8 +129,8 @@ async fn a_worker_that_is_dropped_in_the_middle_leaves_no_open_transaction() {
 async fn a_message_that_is_cut_off_while_the_database_is_silent_is_named_in_the_log() {
     let Some(url) = variable("DATABASE_URL") else { return };
     // All tasks run on this thread.
-    let (text, subscriber) = idem_test::captured();
-    let _logging = idem_test::subscribe(subscriber);
+    let (text, subscriber) = idem_conformance::captured();
+    let _logging = idem_conformance::subscribe(subscriber);
     let (world, relay) = (World::at(&url).await, Relay::start(&url).await);
     let store = Postgres::options(relay.address(&world.url)).schema(&world.schema).connect().await.unwrap();
     let queue = world.broker.queue("orders");

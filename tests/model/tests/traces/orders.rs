@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use idem_conformance::store::World;
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, permanent};
+use idem_core::{BoxError, Delivery, Handler, State, permanent};
 use idem_test::Publication;
 use serde::{Deserialize, Serialize};
 
@@ -78,14 +78,9 @@ pub(crate) struct Orders<W>(PhantomData<fn() -> W>);
 impl<W: World> Handler for Orders<W> {
     const NAME: &'static str = "orders";
 
-    type Message = Order;
-    type Input = Order;
     type Params = (State<Desk>, Delivery);
-    type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&order.id)
-    }
+    idem_conformance::keyed_by_id!(Order, W::Connection);
 
     async fn handle(
         order: Order,

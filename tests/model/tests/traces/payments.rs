@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_conformance::store::World;
-use idem_core::{
-    BoxError, CallError, Called, CalledBy, Delivery, External, Found, Handler, Key, KeyError, OutboundKey, State,
-};
+use idem_core::{BoxError, CallError, Called, CalledBy, External, Found, Handler, OutboundKey, State};
 use idem_test::harness::TracedCall;
 use idem_test::provider::Provider;
 use serde::{Deserialize, Serialize};
@@ -83,14 +81,9 @@ pub(crate) struct Pays<W, const KEYED: bool>(PhantomData<fn() -> W>);
 impl<W: World, const KEYED: bool> Handler for Pays<W, KEYED> {
     const NAME: &'static str = "pays";
 
-    type Message = Bill;
-    type Input = Bill;
     type Params = (State<Till>, CalledBy<TracedCall<Pay<KEYED>>>);
-    type Connection = W::Connection;
 
-    fn key(bill: &Bill, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&bill.id)
-    }
+    idem_conformance::keyed_by_id!(Bill, W::Connection);
 
     async fn handle(bill: Bill, (State(till), called): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
         let Called(number) = called.into_called();

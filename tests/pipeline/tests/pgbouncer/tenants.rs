@@ -1,7 +1,7 @@
 //! Row-level security behind the pooler, which may have set the tenant itself.
 
+use idem_conformance::captured;
 use idem_conformance::store::{Setup, World};
-use idem_test::captured;
 use sqlx::{Connection, PgConnection, raw_sql};
 use tracing::instrument::WithSubscriber;
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outcome, RetryPolicy, State, Worker};
+use idem_core::{BoxError, Delivery, Handler, Outcome, RetryPolicy, State, Worker};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
 use sqlx::encode::IsNull;
@@ -61,14 +61,9 @@ macro_rules! handler {
         impl Handler for $name {
             const NAME: &'static str = $is;
 
-            type Message = Opened;
-            type Input = Opened;
             type Params = State<Schema>;
-            type Connection = PgConnection;
 
-            fn key(opened: &Opened, _: &Delivery) -> Result<Key, KeyError> {
-                Key::of(&opened.id)
-            }
+            idem_conformance::keyed_by_id!(Opened, PgConnection);
 
             async fn handle(_: Opened, State($schema): State<Schema>, $tx: &mut PgConnection) -> Result<(), BoxError> {
                 $work.await.map_err(NotRead)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Postgres, State, Worker};
+use idem_core::{BoxError, Handler, Postgres, State, Worker};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
@@ -29,14 +29,9 @@ struct Pay;
 impl Handler for Pay {
     const NAME: &'static str = "pay";
 
-    type Message = Payment;
-    type Input = Payment;
     type Params = State<Payments>;
-    type Connection = PgConnection;
 
-    fn key(payment: &Payment, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&payment.id)
-    }
+    idem_conformance::keyed_by_id!(Payment, PgConnection);
 
     async fn handle(payment: Payment, State(table): State<Payments>, tx: &mut PgConnection) -> Result<(), BoxError> {
         if let Some(tenant) = payment.tenant {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_conformance::store::World;
 use idem_core::store::{Filter, Page};
-use idem_core::{BoxError, Delivery, Handler, Inbox, Key, KeyError, Postgres, Reason, State, Worker};
+use idem_core::{BoxError, Handler, Inbox, Postgres, Reason, State, Worker};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -27,14 +27,9 @@ struct Pay;
 impl Handler for Pay {
     const NAME: &'static str = "pay";
 
-    type Message = Payment;
-    type Input = Payment;
     type Params = State<Effects>;
-    type Connection = PgConnection;
 
-    fn key(payment: &Payment, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&payment.id)
-    }
+    idem_conformance::keyed_by_id!(Payment, PgConnection);
 
     async fn handle(payment: Payment, State(table): State<Effects>, tx: &mut PgConnection) -> Result<(), BoxError> {
         let insert = format!("INSERT INTO {} VALUES ($1)", table.0);

@@ -26,7 +26,7 @@ pub(crate) const SHORT: Duration = Duration::from_secs(1);
 pub(crate) const KEPT: Duration = Duration::from_secs(3);
 
 pub(crate) fn url() -> Option<String> {
-    idem_test::server("NATS_URL")
+    idem_conformance::server("NATS_URL")
 }
 
 /// The stream of one test, and a client to inspect it.
