@@ -36,6 +36,7 @@ macro_rules! source_suite {
             a_stale_ack_settles_nothing_else
             a_stale_release_brings_back_nothing_else
             drain_releases_what_is_buffered_and_lets_in_flight_settle
+            draining_and_closing_what_was_never_opened_does_nothing
             two_sources_share_the_work
             next_is_cancel_safe
             lag_is_what_waits_at_the_broker

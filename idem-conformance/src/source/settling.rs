@@ -43,7 +43,10 @@ pub async fn release_brings_it_back<W: World>(world: W) {
         source = open(&world, 1).await;
     }
 
-    assert_eq!(take(&mut source).await.payload().as_ref(), b"back");
+    let again = take(&mut source).await;
+    assert_eq!(again.payload().as_ref(), b"back");
+    // How often the broker has delivered it is not the attempt.
+    assert_eq!((again.redelivered(), again.attempt()), (W::FEATURES.redelivered, 1));
     nothing_comes(&mut source).await;
 }
 
@@ -92,6 +95,8 @@ pub async fn drain_releases_what_is_buffered_and_lets_in_flight_settle<W: World>
     let (_, acked) = next(&mut source).await;
     let (_, released) = next(&mut source).await;
     soon(source.drain()).await;
+    assert!(soon(source.next()).await.is_err(), "the subscription has ended");
+    assert!(acked.is_live() && released.is_live());
     until_ready(&world, if W::FEATURES.counts_released { counted::<W>(2, 2) } else { 0 }).await;
 
     ack(acked).await;
@@ -106,4 +111,12 @@ pub async fn drain_releases_what_is_buffered_and_lets_in_flight_settle<W: World>
     }
     left.sort_unstable();
     assert_eq!(left, [1, 2, 3]);
+}
+
+/// A worker that cannot subscribe ends like any other.
+pub async fn draining_and_closing_what_was_never_opened_does_nothing<W: World>(world: W) {
+    let mut source = world.source().await;
+    soon(source.drain()).await;
+    soon(source.close()).await;
+    assert!(soon(source.next()).await.is_err());
 }

@@ -143,7 +143,7 @@ pub async fn replay_as_moves_a_conflict_to_another_key<W: World>(world: W) {
 
     assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::NotFound);
     let row = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!((row.id, row.identity.clone()), (id, stage.message("a-2", "another")));
+    assert_eq!((row.id, row.reason, row.identity.clone()), (id, None, stage.message("a-2", "another")));
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &row).await.unwrap());
     committed(stage.commit(txn).await);

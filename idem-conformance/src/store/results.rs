@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, MAX_BREAKS, Row, RowKind, RowResult};
+use idem_core::store::{InboxRows, MAX_BREAKS, Operator, Replayed, Row, RowKind, RowResult};
 
 use super::stage::{LEASE, Stage};
 use super::world::World;
@@ -121,9 +121,17 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     }
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     let dead = stage.one_dead().await;
-    assert_eq!((dead.reason, dead.lost_connections), (Some(Reason::BrokeConnection), MAX_BREAKS));
-    assert!(dead.died_at.is_some());
+    assert_eq!(
+        (dead.reason, dead.lost_connections, dead.crash_count, dead.error.as_str()),
+        (Some(Reason::BrokeConnection), MAX_BREAKS, 0, "it broke")
+    );
+    assert!(dead.died_at.unwrap() >= dead.created_at);
     assert!(stage.is_waiting("a").await);
+
+    assert_eq!(stage.store.replay("billing", dead.id, false).await.unwrap(), Replayed::Due);
+    let row = stage.take_one(RowKind::Suspect).await;
+    assert!(stage.store.record_result(&row, &broke()).await.unwrap());
+    assert_eq!(stage.one_scheduled().await.id, dead.id, "a replayed row has breaks left");
 }
 
 /// A row that did not run is as it was before it was taken.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Row, RowKind, RowResult, Transactions};
+use idem_core::store::{
+    CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Operator, Replayed, Row, RowKind, RowResult, Transactions,
+};
 
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
@@ -160,6 +162,11 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     }
     stage.rows_earlier(LEASE * 10).await;
     assert_eq!(dead_letter().await.len(), 0, "only four starts are a crash");
+
+    assert_eq!(stage.store.replay("billing", dead.id, false).await.unwrap(), Replayed::Due);
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "a replayed row runs as a suspect");
+    let row = stage.take_one(RowKind::Suspect).await;
+    assert_eq!((row.id, row.crash_count), (dead.id, 1), "its starts are counted anew");
 }
 
 /// Each of them is read, to be reported. A worker whose rows have crashed together asks again.

@@ -122,7 +122,8 @@ pub async fn a_commit_that_is_refused_writes_nothing<W: World>(world: W) {
     stage.effect(&mut txn, "a").await;
     stage.execute(&mut txn, &format!("INSERT INTO {children} (parent) VALUES (1)")).await.unwrap();
     let committed = stage.commit(txn).await;
-    assert!(matches!(committed, CommitResult::Refused(_)), "{committed:?}");
+    let CommitResult::Refused(error) = committed else { panic!("{committed:?}") };
+    assert!(error.to_string().to_lowercase().contains("foreign key"), "{error}");
     assert_eq!((stage.effects("a").await, stage.existing_claim("a").await), (0, None));
     stage.process("a").await;
 }

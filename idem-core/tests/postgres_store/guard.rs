@@ -189,19 +189,6 @@ async fn nested_transactions_commit_roll_back_and_drop_inside_the_claims() {
 }
 
 #[tokio::test]
-async fn a_nested_transaction_left_open_is_rolled_back_with_the_claim() {
-    let Some(mut world) = world().await else { return };
-    let mut txn = world.claimed("left").await;
-    let mut inner = handler_connection(&mut txn).begin().await.unwrap();
-    effect(&world.schema, &mut inner).await;
-    drop(inner);
-    world.store.rollback(txn).await.unwrap();
-    assert_eq!((world.claims().await, world.effects().await), (0, 0));
-    the_store_goes_on(&mut world).await;
-    world.end().await;
-}
-
-#[tokio::test]
 async fn a_connection_killed_in_the_handler_is_lost_at_rollback_and_unknown_at_commit() {
     let Some(mut world) = world().await else { return };
     for commit in [true, false] {
@@ -232,20 +219,6 @@ async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed()
     assert!(matches!(answer, CommitResult::Swallowed), "{answer:?}");
     let txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_started_row_is_guarded_as_a_claim_is() {
-    let Some(mut world) = world().await else { return };
-    world.schedule("row", Ok(std::time::Duration::ZERO)).await;
-    let row = world.take(idem_core::store::RowKind::Ordinary, 1).await.remove(0);
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut txn, &row).await.unwrap());
-    raw(&mut txn, "ROLLBACK").await;
-    let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, CommitResult::RolledBack), "{answer:?}");
-    assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 1);
     world.end().await;
 }
 

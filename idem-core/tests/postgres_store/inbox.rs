@@ -1,12 +1,9 @@
 //! Rows that run while others look at them, and behaviour specific to PostgreSQL's locks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use idem_core::store::{
-    ClaimState, Claimed, Claims, CommitResult, DueRows, Filter, InboxRows, Operator, Page, Replayed, RowKind,
-    RowResult, TakeLimit, Transactions,
-};
-use idem_core::{Error, Fingerprint, Inbox, Key, Reason};
+use idem_core::store::{Claims, DueRows, InboxRows, Operator, RowKind, RowResult, TakeLimit, Transactions};
+use idem_core::{Error, Fingerprint, Inbox, Key};
 
 use crate::world::{DEADLINE, LEASE, World, world};
 
@@ -68,27 +65,6 @@ async fn a_suspect_behind_a_running_one_is_taken() {
 }
 
 #[tokio::test]
-async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
-    let Some(world) = world().await else { return };
-    world.schedule("slow", Ok(NOW)).await;
-    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
-    let mut run = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut run, &row).await.unwrap());
-    let mut duplicate = world.store.begin(DEADLINE).await.unwrap();
-    let begun = Instant::now();
-    let identity = world.identity("slow");
-    let claimed = world.store.claim(&mut duplicate, &identity, ClaimState::Processed).await.unwrap();
-    assert!(matches!(claimed, Claimed::Found(Some(_))), "{claimed:?}");
-    let existing_claim =
-        world.store.existing_claim(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
-    assert_eq!((existing_claim.fingerprint, existing_claim.age), (identity.fingerprint, None));
-    assert!(begun.elapsed() < Duration::from_millis(900), "it waited for the run: {:?}", begun.elapsed());
-    world.store.rollback(duplicate).await.unwrap();
-    assert!(matches!(world.store.commit(run).await, CommitResult::Done));
-    world.end().await;
-}
-
-#[tokio::test]
 async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     let Some(mut world) = world().await else { return };
     world.schedule("lost", Ok(NOW)).await;
@@ -137,91 +113,6 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
     assert_eq!(ids.len(), 400);
     ids.dedup();
     assert_eq!(ids.len(), 400);
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_row_taken_without_an_answer_is_found_by_its_token() {
-    let Some(world) = world().await else { return };
-    world.schedule("a", Ok(NOW)).await;
-    world.schedule("b", Ok(NOW)).await;
-    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
-    let found = world.store.rows_by_token(row.locked_by.unwrap()).await.unwrap();
-    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [row.id]);
-    assert!(world.store.rows_by_token(uuid::Uuid::new_v4()).await.unwrap().is_empty());
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_replayed_crash_runs_as_a_suspect_with_no_start() {
-    let Some(world) = world().await else { return };
-    for reason in [Reason::Crashed, Reason::BrokeConnection] {
-        world.schedule(reason.as_str(), Err(reason)).await;
-        let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
-        assert_eq!((dead.len(), dead[0].reason), (1, Some(reason)));
-        assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
-        assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::NotFound);
-        assert!(world.take(RowKind::Ordinary, 1).await.is_empty());
-        let row = world.take(RowKind::Suspect, 1).await.remove(0);
-        assert_eq!((row.crash_count, row.reason, row.died_at), (1, None, None));
-        let done = RowResult::Dead { reason: Reason::Permanent, error: "done".into() };
-        assert!(world.store.record_result(&row, &done).await.unwrap());
-        assert!(world.store.discard("billing", row.id).await.unwrap());
-    }
-    world.end().await;
-}
-
-#[tokio::test]
-async fn the_tenth_break_is_the_last() {
-    let Some(world) = world().await else { return };
-    world.schedule("breaker", Ok(NOW)).await;
-    for breaks in 1..=10 {
-        let kind = if breaks <= 2 { RowKind::Ordinary } else { RowKind::Suspect };
-        let row = world.take(kind, 1).await.remove(0);
-        assert_eq!((row.lost_connections, row.crash_count), (breaks - 1, 1));
-        assert!(
-            world
-                .store
-                .record_result(&row, &RowResult::Broke { due: NOW, error: format!("break {breaks}") })
-                .await
-                .unwrap()
-        );
-    }
-    assert!(world.take(RowKind::Suspect, 1).await.is_empty());
-    let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap().remove(0);
-    assert_eq!(
-        (dead.reason, dead.lost_connections, dead.error.as_str()),
-        (Some(Reason::BrokeConnection), 10, "break 10")
-    );
-    assert!(dead.died_at.unwrap() >= dead.created_at);
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_conflict_is_replayed_only_under_an_unused_key() {
-    let Some(mut world) = world().await else { return };
-    world.process("taken").await;
-    let identity =
-        idem_core::store::Identity { fingerprint: idem_core::Fingerprint::of(b"another"), ..world.identity("taken") };
-    let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
-    let row = idem_core::store::NewRow::new(&identity, &delivery, Err(Reason::Conflict));
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.insert(&mut txn, &row).await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-    let id = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap()[0].id;
-    let key = |key: &str| Key::of(key).unwrap();
-    assert_eq!(world.store.replay("billing", id, true).await.unwrap(), Replayed::NeedsKey);
-    assert_eq!(world.store.replay_as("billing", id, &key("taken")).await.unwrap(), Replayed::KeyTaken);
-    assert_eq!(world.store.replay_as("shipping", id, &key("free")).await.unwrap(), Replayed::NotFound);
-    assert_eq!(world.store.replay_as("billing", id, &key("free")).await.unwrap(), Replayed::Due);
-    assert_eq!(world.store.replay_as("billing", id, &key("freer")).await.unwrap(), Replayed::NotFound);
-    assert_eq!(world.claims().await, 2);
-    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
-    assert_eq!((&row.identity.key, row.identity.fingerprint), (&key("free"), identity.fingerprint));
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut txn, &row).await.unwrap());
-    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-    assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NULL").await, 0);
     world.end().await;
 }
 

@@ -3,12 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use idem_core::Fingerprint;
-use idem_core::store::{Claims, CommitResult, InboxRows, RowKind, TakeLimit, Transactions};
+use idem_core::store::{Claims, CommitResult, InboxRows, Transactions};
 use sqlx::Connection;
-use uuid::Uuid;
 
-use crate::world::{LONG, World, lent, run};
+use crate::world::{World, lent, run};
 
 /// A handler that runs these statements, ignores their results, and returns `Ok`.
 async fn abuse(world: &World, statements: &[&'static str]) -> CommitResult {
@@ -23,25 +21,9 @@ async fn abuse(world: &World, statements: &[&'static str]) -> CommitResult {
 }
 
 #[tokio::test]
-async fn rollback_by_the_handler_is_found_and_nothing_of_it_stands() {
-    let world = World::new().await;
-    let statements = ["INSERT INTO effects VALUES (1)", "ROLLBACK", "INSERT INTO effects VALUES (2)"];
-    assert!(matches!(abuse(&world, &statements).await, CommitResult::RolledBack));
-    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
-}
-
-#[tokio::test]
 async fn commit_by_the_handler_is_refused_and_nothing_of_it_stands() {
     let world = World::new().await;
     let statements = ["INSERT INTO effects VALUES (1)", "COMMIT", "INSERT INTO effects VALUES (2)"];
-    assert!(matches!(abuse(&world, &statements).await, CommitResult::CommitRefused));
-    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
-}
-
-#[tokio::test]
-async fn commit_and_begin_by_the_handler_are_found_and_nothing_stands() {
-    let world = World::new().await;
-    let statements = ["INSERT INTO effects VALUES (1)", "COMMIT", "BEGIN", "INSERT INTO effects VALUES (2)"];
     assert!(matches!(abuse(&world, &statements).await, CommitResult::CommitRefused));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
 }
@@ -103,22 +85,6 @@ async fn nothing_stands_that_is_sent_behind_a_commit_which_the_handler_does_not_
 }
 
 #[tokio::test]
-async fn rollback_and_begin_by_the_handler_are_found() {
-    let world = World::new().await;
-    let statements = ["INSERT INTO effects VALUES (1)", "ROLLBACK", "BEGIN", "INSERT INTO effects VALUES (2)"];
-    assert!(matches!(abuse(&world, &statements).await, CommitResult::RolledBack));
-    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
-}
-
-#[tokio::test]
-async fn rollback_begin_and_commit_by_the_handler_leave_nothing() {
-    let world = World::new().await;
-    let statements = ["ROLLBACK", "BEGIN", "INSERT INTO effects VALUES (2)", "COMMIT"];
-    assert!(matches!(abuse(&world, &statements).await, CommitResult::RolledBack));
-    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
-}
-
-#[tokio::test]
 async fn a_swallowed_insert_or_rollback_is_found_and_what_the_handler_wrote_after_it_does_not_stand() {
     let world = World::new().await;
     let statements = [
@@ -140,14 +106,6 @@ async fn a_swallowed_full_database_leaves_the_transaction_whole() {
     run(&mut txn, "INSERT INTO effects VALUES (2)").await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 2));
-}
-
-#[tokio::test]
-async fn a_swallowed_ordinary_error_leaves_the_transaction_whole() {
-    let world = World::new().await;
-    let statements = ["INSERT INTO effects VALUES (1)", "INSERT INTO effects VALUES (1)", "NONSENSE"];
-    assert!(matches!(abuse(&world, &statements).await, CommitResult::Done));
-    assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1));
 }
 
 #[tokio::test]
@@ -173,31 +131,6 @@ async fn a_copy_that_another_process_took_over_after_the_rollback_is_not_taken_f
 }
 
 #[tokio::test]
-async fn the_guard_stands_over_a_run_from_the_inbox_too() {
-    let world = World::new().await;
-    for end in ["ROLLBACK", "COMMIT"] {
-        let identity = world.store(end, Ok(Duration::ZERO)).await;
-        let rows_taken = world
-            .store
-            .take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LONG)
-            .await
-            .unwrap();
-        let [row] = rows_taken.as_slice() else { panic!("{rows_taken:?}") };
-        assert_eq!(row.identity, identity);
-        let mut txn = world.store.begin(LONG).await.unwrap();
-        assert!(world.store.start(&mut txn, row).await.unwrap());
-        let _ = run(&mut txn, end).await;
-        match (end, world.store.commit(txn).await) {
-            ("ROLLBACK", CommitResult::RolledBack) | ("COMMIT", CommitResult::CommitRefused) => {}
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(world.dated(end).await, Some(false));
-        assert_eq!(world.count("idem_inbox_messages").await, 1);
-        world.sql("DELETE FROM idem_inbox_messages").await;
-    }
-}
-
-#[tokio::test]
 async fn a_handler_that_ended_its_transaction_and_then_failed_leaves_a_clean_connection() {
     let world = World::new().await;
     for statements in ["ROLLBACK", "ROLLBACK; BEGIN; INSERT INTO effects VALUES (1)", "COMMIT; BEGIN"] {
@@ -207,20 +140,6 @@ async fn a_handler_that_ended_its_transaction_and_then_failed_leaves_a_clean_con
         world.process(&format!("after {statements}")).await;
     }
     assert_eq!(world.count("effects").await, 0);
-}
-
-#[tokio::test]
-async fn a_deferred_constraint_is_refused_at_commit_with_nothing_written() {
-    let world = World::new().await;
-    world.sql("CREATE TABLE child (id INTEGER REFERENCES effects (id) DEFERRABLE INITIALLY DEFERRED)").await;
-    let mut txn = world.claimed("k").await;
-    run(&mut txn, "INSERT INTO child VALUES (7)").await.unwrap();
-    let committed = world.store.commit(txn).await;
-    assert!(
-        matches!(&committed, CommitResult::Refused(error) if error.to_string().contains("FOREIGN KEY")),
-        "{committed:?}"
-    );
-    assert_eq!((world.dated("k").await, world.count("child").await), (None, 0));
 }
 
 #[tokio::test]
@@ -241,15 +160,3 @@ const LENGTHY: &str =
 /// Runs for hours.
 pub(crate) const ENDLESS: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n WHERE i < 0";
-
-#[tokio::test]
-async fn a_key_of_255_bytes_with_nul_and_an_empty_fingerprint_is_a_claim_like_any_other() {
-    let world = World::new().await;
-    let key = "\0é".repeat(85);
-    let mut identity = world.identity(&key);
-    identity.fingerprint = Fingerprint::none();
-    let mut txn = world.store.begin(LONG).await.unwrap();
-    world.store.claim(&mut txn, &identity, idem_core::store::ClaimState::Processed).await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-    assert_eq!(world.dated(&key).await, Some(true));
-}

@@ -39,18 +39,6 @@ async fn nested_commit_rollback_drop_and_error_leave_the_claim_alone() {
 }
 
 #[tokio::test]
-async fn a_nested_commit_commits_nothing_before_ours() {
-    let world = World::new().await;
-    let mut txn = world.claimed("k").await;
-    let mut nested = lent(&mut txn).begin().await.unwrap();
-    insert(&mut nested, 1).await.unwrap();
-    nested.commit().await.unwrap();
-    assert_eq!(world.count("effects").await, 0);
-    world.store.rollback(txn).await.unwrap();
-    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
-}
-
-#[tokio::test]
 async fn a_nested_transaction_that_was_left_open_goes_with_ours() {
     let world = World::new().await;
     for (key, commit, effects) in [("a", false, 0), ("b", true, 1), ("c", true, 2)] {

@@ -285,26 +285,6 @@ async fn a_setting_that_deletes_unhandled_records_is_warned_about() {
 }
 
 #[tokio::test]
-async fn a_dropped_next_loses_no_delivery() {
-    let Some(world) = World::new().await else { return };
-    let mut topic = world.open(1).await;
-    for n in 0..50 {
-        let payload = n.to_string();
-        let (_, (delivery, acker)) = tokio::join!(world.publish(&payload), async {
-            loop {
-                tokio::select! {
-                    biased;
-                    delivery = topic.next() => break delivery.unwrap(),
-                    () = tokio::task::yield_now() => {}
-                }
-            }
-        });
-        assert_eq!(delivery.payload(), &payload);
-        acker.ack().await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn a_static_member_comes_back_to_its_partitions() {
     let Some(world) = World::new().await else { return };
     let topic = async || options(&world.brokers).connect().await.unwrap().topic(&world.topic).await.unwrap();

@@ -96,15 +96,6 @@ async fn a_source_that_was_dropped_gives_everything_back() {
 }
 
 #[tokio::test]
-async fn draining_and_closing_what_was_never_opened_does_nothing() {
-    let Some(world) = World::new().await else { return };
-    let mut topic = world.topic().await;
-    topic.drain().await;
-    topic.close().await;
-    loss(&mut topic).await;
-}
-
-#[tokio::test]
 async fn an_ack_while_draining_is_committed_by_the_close() {
     let Some(world) = World::new().await else { return };
     for payload in ["a", "b"] {

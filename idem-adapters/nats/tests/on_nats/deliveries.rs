@@ -8,21 +8,6 @@ use async_nats::header::NATS_MESSAGE_ID;
 use idem_core::{Acker, DeliveryOrder, Settled, Source};
 
 #[tokio::test]
-async fn the_payload_arrives_unchanged() {
-    let Some(world) = World::new().await else { return };
-    let mut stream = world.open(1).await;
-    let binary: Vec<u8> = (0..=255).collect();
-    for payload in [vec![], binary, vec![b'x'; (1 << 20) + 1]] {
-        world.publish(&payload).await;
-        let (delivery, acker) = next(&mut stream).await;
-        assert!(*delivery.payload() == payload, "{delivery:?}");
-        assert!(!delivery.is_tombstone());
-        assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
-    }
-    stream.close().await;
-}
-
-#[tokio::test]
 async fn a_deleted_key_is_a_tombstone() {
     let Some(world) = World::new().await else { return };
     let mut stream = world.open(1).await;

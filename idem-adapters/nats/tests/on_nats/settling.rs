@@ -46,19 +46,6 @@ async fn an_unconfirmed_ack_is_only_sent() {
 }
 
 #[tokio::test]
-async fn a_released_message_comes_back_at_once_as_redelivered() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
-    assert_eq!(acker.release().await.unwrap(), Settled::Confirmed);
-    let (delivery, _acker) = next(&mut stream).await;
-    assert_eq!(delivery.payload(), "x");
-    // The server's delivery count is not the attempt.
-    assert_eq!((delivery.redelivered(), delivery.attempt()), (true, 1));
-}
-
-#[tokio::test]
 async fn unsettled_deliveries_are_redelivered_after_the_close_and_cannot_be_settled() {
     let Some(world) = World::new().await else { return };
     world.publish("a").await;
@@ -85,21 +72,6 @@ async fn a_delivery_outlives_a_source_that_was_dropped() {
     let (_, acker) = next(&mut stream).await;
     drop(stream);
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
-}
-
-#[tokio::test]
-async fn no_more_than_the_bound_is_unsettled() {
-    let Some(world) = World::new().await else { return };
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
-    let mut stream = world.open(2).await;
-    let (first, _second) = (next(&mut stream).await, next(&mut stream).await);
-    nothing_for(&mut stream, Duration::from_millis(100)).await;
-    assert_eq!(world.info().await.num_ack_pending, 2);
-    first.1.ack().await.unwrap();
-    let _third = next(&mut stream).await;
-    world.until(2, 2).await;
 }
 
 #[tokio::test]
@@ -151,13 +123,4 @@ async fn a_drained_source_asks_for_nothing_more() {
         world.publish("x").await;
     }
     assert_eq!((world.info().await.num_pending, world.info().await.num_ack_pending), (20, 0));
-}
-
-#[tokio::test]
-async fn draining_and_closing_what_was_never_opened_does_nothing() {
-    let Some(world) = World::new().await else { return };
-    let mut stream = world.source().await;
-    stream.drain().await;
-    stream.close().await;
-    loss(&mut stream).await;
 }

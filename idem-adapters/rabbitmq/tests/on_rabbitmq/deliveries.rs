@@ -10,20 +10,6 @@ use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, ExchangeKind};
 
 #[tokio::test]
-async fn the_payload_arrives_unchanged() {
-    let Some(world) = World::new().await else { return };
-    let mut queue = world.open(1).await;
-    let binary: Vec<u8> = (0..=255).collect();
-    for payload in [vec![], binary, vec![b'x'; (1 << 20) + 1]] {
-        world.publish(&payload).await;
-        let (delivery, acker) = next(&mut queue).await;
-        assert!(*delivery.payload() == payload, "{delivery:?}");
-        assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
-    }
-    queue.close().await;
-}
-
-#[tokio::test]
 async fn headers_and_properties_arrive_unchanged() {
     let Some(world) = World::new().await else { return };
     let mut headers = FieldTable::default();
@@ -136,19 +122,6 @@ async fn an_acked_message_is_gone() {
 }
 
 #[tokio::test]
-async fn a_released_message_comes_back_at_once_as_redelivered() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut queue = world.open(1).await;
-    let (_, acker) = next(&mut queue).await;
-    assert_eq!(acker.release().await.unwrap(), Settled::Sent);
-    let (delivery, _) = next(&mut queue).await;
-    assert_eq!(delivery.payload(), "x");
-    // The broker's count does not count attempts.
-    assert_eq!((delivery.redelivered(), delivery.attempt()), (true, 1));
-}
-
-#[tokio::test]
 async fn a_message_that_was_dropped_comes_back_after_the_close() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
@@ -175,74 +148,11 @@ async fn a_source_that_was_dropped_gives_everything_back() {
 }
 
 #[tokio::test]
-async fn no_more_than_the_bound_is_unsettled() {
-    let Some(world) = World::new().await else { return };
-    for n in 0..5 {
-        world.publish(n.to_string()).await;
-    }
-    let mut queue = world.open(2).await;
-    let (first, _second) = (next(&mut queue).await, next(&mut queue).await);
-    world.until_ready(3).await;
-    first.1.ack().await.unwrap();
-    let _third = next(&mut queue).await;
-    world.until_ready(2).await;
-}
-
-#[tokio::test]
 async fn no_limit_at_all_is_refused() {
     let Some(world) = World::new().await else { return };
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
     let error = queue.subscribe(subscribe_options(0)).await.unwrap_err().to_string();
     assert!(error.contains("set it to at least 1"), "{error}");
-}
-
-#[tokio::test]
-async fn draining_releases_what_is_buffered_and_leaves_the_rest_to_be_acked() {
-    let Some(world) = World::new().await else { return };
-    for n in 0..4 {
-        world.publish(n.to_string()).await;
-    }
-    let mut queue = world.open(4).await;
-    let (first, second) = (next(&mut queue).await, next(&mut queue).await);
-    world.until_ready(0).await;
-    queue.drain().await;
-    world.until_ready(2).await;
-    loss(&mut queue).await;
-    assert!(first.1.is_live());
-    assert_eq!(first.1.ack().await.unwrap(), Settled::Sent);
-    assert_eq!(second.1.release().await.unwrap(), Settled::Sent);
-    world.until_ready(3).await;
-    queue.close().await;
-    world.until_ready(3).await;
-}
-
-#[tokio::test]
-async fn draining_and_closing_what_was_never_opened_does_nothing() {
-    let Some(world) = World::new().await else { return };
-    let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
-    queue.drain().await;
-    queue.close().await;
-    loss(&mut queue).await;
-}
-
-#[tokio::test]
-async fn a_dropped_next_loses_no_delivery() {
-    let Some(world) = World::new().await else { return };
-    let mut queue = world.open(1).await;
-    for n in 0..50 {
-        let payload = n.to_string();
-        let (_, (delivery, acker)) = tokio::join!(world.publish(&payload), async {
-            loop {
-                tokio::select! {
-                    biased;
-                    delivery = queue.next() => break delivery.unwrap(),
-                    () = tokio::task::yield_now() => {}
-                }
-            }
-        });
-        assert_eq!(delivery.payload(), &payload);
-        acker.ack().await.unwrap();
-    }
 }
 
 #[tokio::test]
