@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod captured;
+mod proxy;
 pub mod relay;
 mod server;
 pub mod sink;
@@ -14,6 +15,7 @@ pub mod store;
 use std::time::Duration;
 
 pub use captured::{Captured, captured, subscribe};
+pub use proxy::{Proxy, authority};
 pub use server::server;
 
 /// How long a case may take. It is generous: its purpose is that a case that waits for something that never comes
@@ -27,6 +29,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub async fn run<W>(world: Option<W>, case: impl AsyncFnOnce(W)) {
     let Some(world) = world else { return };
     tokio::time::timeout(LIMIT, case(world)).await.expect("the case waits for something that does not come");
+}
+
+/// All texts of an error and its sources, by `Display` and `Debug`.
+pub fn texts(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
 }
 
 /// Awaits something that is expected at once.

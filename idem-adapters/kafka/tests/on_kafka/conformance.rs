@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::common;
 use crate::common::options;
-use crate::common::relay::Relay;
+use crate::common::relay;
+use idem_conformance::Proxy;
 use idem_conformance::source::{Features, World};
 use idem_kafka::{GroupProtocol, Kafka, Topic};
 use idem_test::Publication;
@@ -15,7 +16,7 @@ use rdkafka::producer::FutureRecord;
 /// `BY_BROKERS`, the protocol of KIP-848.
 struct Partitioned<const BY_BROKERS: bool> {
     world: common::World,
-    relay: Relay,
+    relay: Proxy,
     partitions: AtomicI32,
     published: AtomicI32,
 }
@@ -43,7 +44,7 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
 
     async fn make() -> Option<Self> {
         let world = common::World::new().await?;
-        let relay = Relay::start(&world.brokers).await;
+        let relay = relay::start(&world.brokers).await;
         Some(Self { world, relay, partitions: AtomicI32::new(1), published: AtomicI32::new(0) })
     }
 
@@ -82,11 +83,11 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
 
     async fn source(&self) -> Topic {
         if BY_BROKERS {
-            let options = Kafka::options(self.relay.broker()).property("topic.metadata.refresh.interval.ms", "300");
+            let options = Kafka::options(self.relay.address()).property("topic.metadata.refresh.interval.ms", "300");
             let topic = options.connect().await.unwrap().topic(&self.world.topic).await.unwrap();
             return topic.group(&self.world.group).group_protocol(GroupProtocol::Consumer);
         }
-        let kafka = options(&self.relay.broker()).connect().await.unwrap();
+        let kafka = options(self.relay.address()).connect().await.unwrap();
         kafka.topic(&self.world.topic).await.unwrap().group(&self.world.group)
     }
 

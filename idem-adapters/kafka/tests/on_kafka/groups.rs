@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::relay::Relay;
+use crate::common::relay;
 use crate::common::{LONG, World, next, options, subscribe_options};
 use idem_core::{Acker, Delivery, Settled, Source};
 use idem_kafka::{KafkaAcker, Topic};
@@ -112,7 +112,7 @@ async fn nothing_is_committed_after_a_partition_was_lost() {
 
 /// Returns `false` if the member has noticed the loss by itself, as its client sometimes does on a busy machine.
 async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
-    let relay = Relay::start(&world.brokers).await;
+    let relay = relay::start(&world.brokers).await;
     let quick = |brokers: &str| {
         options(brokers).property("session.timeout.ms", "1500").property("max.poll.interval.ms", "1500")
     };
@@ -120,7 +120,7 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
     for n in 0..3 {
         world.publish(n.to_string()).await;
     }
-    let mut one = topic(&relay.broker()).await.group(&world.group);
+    let mut one = topic(relay.address()).await.group(&world.group);
     one.subscribe(subscribe_options(4)).await.unwrap();
     let mut old = Vec::new();
     for _ in 0..3 {
@@ -235,11 +235,11 @@ async fn a_partition_that_is_added_while_it_runs_is_consumed_from_its_first_mess
 #[tokio::test]
 async fn a_broker_that_hangs_does_not_keep_a_member_from_leaving() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.brokers).await;
+    let relay = relay::start(&world.brokers).await;
     world.publish("x").await;
     let mut topic = world.open_through(&relay, 4).await;
     let (_, acker) = next(&mut topic).await;
-    relay.hang();
+    relay.hold(true);
     assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
     let began = Instant::now();
     topic.drain().await;

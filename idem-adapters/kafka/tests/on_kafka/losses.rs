@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::relay::Relay;
+use crate::common::relay;
 use crate::common::{LONG, World, loss, next, subscribe_options, texts};
 use idem_core::{Acker, Settled, Source};
 use idem_kafka::{Kafka, Topic};
@@ -12,7 +12,7 @@ use rdkafka::{Offset, TopicPartitionList};
 #[tokio::test]
 async fn brokers_that_are_away_fail_next_and_are_gone_on_with_when_they_are_back() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.brokers).await;
+    let relay = relay::start(&world.brokers).await;
     world.publish("before").await;
     let mut topic = world.open_through(&relay, 4).await;
     let (_, held) = next(&mut topic).await;
@@ -50,7 +50,7 @@ async fn opening_again_ends_what_was_open() {
 #[tokio::test]
 async fn draining_and_closing_after_a_loss_ends() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.brokers).await;
+    let relay = relay::start(&world.brokers).await;
     let mut topic = world.open_through(&relay, 4).await;
     relay.refuse(true);
     tokio::time::timeout(LONG, async {
@@ -128,7 +128,7 @@ async fn an_offset_behind_the_end_stops_its_partition_alone_and_is_never_reset()
 #[tokio::test]
 async fn an_offset_that_goes_out_of_range_while_it_runs_stops_its_partition_alone() {
     let Some(world) = World::with(2).await else { return };
-    let relay = Relay::start(&world.brokers).await;
+    let relay = relay::start(&world.brokers).await;
     world.publish("first").await;
     let mut topic = world.open_through(&relay, 4).await;
     let (_, acker) = next(&mut topic).await;

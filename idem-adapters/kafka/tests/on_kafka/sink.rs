@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::relay::Relay;
+use crate::common::relay;
 use crate::common::{LONG, texts};
 use futures_util::future::join_all;
+use idem_conformance::Proxy;
 use idem_conformance::sink::World;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_kafka::{Kafka, Producer, Topic};
@@ -18,7 +19,7 @@ use uuid::Uuid;
 /// A topic with three partitions, and a relay in front of its broker.
 struct Partitioned {
     world: common::World,
-    relay: Relay,
+    relay: Proxy,
 }
 
 impl World for Partitioned {
@@ -30,12 +31,12 @@ impl World for Partitioned {
 
     async fn make() -> Option<Self> {
         let world = common::World::with(3).await?;
-        let relay = Relay::start(&world.brokers).await;
+        let relay = relay::start(&world.brokers).await;
         Some(Self { world, relay })
     }
 
     async fn sink(&self) -> Producer {
-        Kafka::connect(self.relay.broker()).await.unwrap().producer()
+        Kafka::connect(self.relay.address()).await.unwrap().producer()
     }
 
     async fn cloud_events(&self, source: &str) -> Producer {
@@ -82,7 +83,7 @@ impl World for Partitioned {
     }
 
     async fn hold(&self, held: bool) {
-        self.relay.set_hanging(held);
+        self.relay.hold(held);
     }
 }
 

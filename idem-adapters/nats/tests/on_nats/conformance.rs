@@ -1,8 +1,8 @@
 //! The conformance suite for sources, on NATS JetStream.
 
 use crate::common;
-use crate::common::relay::Relay;
 use async_nats::HeaderMap;
+use idem_conformance::Proxy;
 use idem_conformance::source::{Features, World};
 use idem_nats::{Nats, Stream};
 use idem_test::Publication;
@@ -10,7 +10,7 @@ use idem_test::Publication;
 /// A stream that is consumed through a relay, which can be cut.
 struct JetStream {
     world: common::World,
-    relay: Relay,
+    relay: Proxy,
 }
 
 impl World for JetStream {
@@ -36,7 +36,7 @@ impl World for JetStream {
 
     async fn make() -> Option<Self> {
         let world = common::World::new().await?;
-        let relay = Relay::start(&world.url).await;
+        let relay = Proxy::start(&world.url).await;
         Some(Self { world, relay })
     }
 
@@ -59,7 +59,7 @@ impl World for JetStream {
     }
 
     async fn source(&self) -> Stream {
-        Nats::connect(self.relay.url()).await.unwrap().stream(&self.world.stream).await.unwrap()
+        Nats::connect(self.relay.address()).await.unwrap().stream(&self.world.stream).await.unwrap()
     }
 
     async fn cut(&self) {

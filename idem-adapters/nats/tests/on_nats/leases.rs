@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::relay::Relay;
 use crate::common::{KEPT, SHORT, World, next, nothing_for, subscribe_options};
 use futures_util::StreamExt;
+use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
 use tokio::time::sleep;
 
@@ -82,15 +82,15 @@ async fn no_delivery_is_kept_after_its_source_has_ended() {
 #[tokio::test]
 async fn a_release_after_the_lease_has_run_out_is_not_sent() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
     let mut stream = world.open_through(&relay, 1).await;
     let (_, old) = next(&mut stream).await;
-    relay.hang(true);
+    relay.hold(true);
     let mut another = world.open_short(1).await;
     let (delivery, new) = next(&mut another).await;
     assert!(delivery.redelivered());
-    relay.hang(false);
+    relay.hold(false);
 
     assert!(!old.is_live());
     assert_eq!(old.release().await.unwrap(), Settled::Stale);
@@ -104,15 +104,15 @@ async fn a_release_after_the_lease_has_run_out_is_not_sent() {
 #[tokio::test]
 async fn an_ack_after_the_lease_has_run_out_is_sent() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
     let mut stream = world.open_through(&relay, 1).await;
     let (_, old) = next(&mut stream).await;
-    relay.hang(true);
+    relay.hold(true);
     let mut another = world.open_short(1).await;
     let (_, new) = next(&mut another).await;
     drop(new);
-    relay.hang(false);
+    relay.hold(false);
     assert_eq!(old.ack().await.unwrap(), Settled::Confirmed);
     nothing_for(&mut another, SHORT * 2).await;
     world.until(0, 0).await;
@@ -121,14 +121,14 @@ async fn an_ack_after_the_lease_has_run_out_is_sent() {
 #[tokio::test]
 async fn a_buffered_delivery_with_an_expired_lease_is_not_handed_out() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
     let mut stream = world.open_through(&relay, 1).await;
     world.until(0, 1).await;
-    relay.hang(true);
+    relay.hold(true);
     let mut another = world.open_short(1).await;
     let (_, _new) = next(&mut another).await;
-    relay.hang(false);
+    relay.hold(false);
     nothing_for(&mut stream, SHORT / 2).await;
 }
 
@@ -173,14 +173,14 @@ async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
 #[tokio::test]
 async fn an_ack_is_confirmed_by_nothing_but_its_answer() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
     let mut stream = world.open_through(&relay, 1).await;
     let (_, acker) = next(&mut stream).await;
-    relay.hang(true);
+    relay.hold(true);
     let mut ack = std::pin::pin!(acker.ack());
     assert!(tokio::time::timeout(Duration::from_millis(300), ack.as_mut()).await.is_err(), "nobody has answered");
-    relay.hang(false);
+    relay.hold(false);
     assert_eq!(ack.await.unwrap(), Settled::Confirmed);
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::relay::Relay;
 use crate::common::server::Server;
 use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
+use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
 use idem_nats::Start;
 use tokio::time::timeout;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 #[tokio::test]
 async fn a_cut_connection_fails_next_and_opens_again() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     let mut stream = world.open_through(&relay, 4).await;
     relay.refuse(true);
     let error = loss(&mut stream).await;
@@ -30,7 +30,7 @@ async fn a_cut_connection_fails_next_and_opens_again() {
 #[tokio::test]
 async fn a_loss_that_is_over_at_once_fails_next_at_once_all_the_same() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     let mut stream = world.open_through(&relay, 4).await;
     relay.cut();
     let lost = timeout(Duration::from_secs(3), loss(&mut stream)).await;
@@ -44,9 +44,9 @@ async fn a_loss_that_is_over_at_once_fails_next_at_once_all_the_same() {
 #[tokio::test]
 async fn a_connection_that_says_nothing_any_more_is_noticed() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     let mut stream = world.open_through(&relay, 4).await;
-    relay.hang(true);
+    relay.hold(true);
     let error = loss(&mut stream).await;
     assert!(texts(error.as_ref()).contains("no heartbeats"), "{}", texts(error.as_ref()));
 }
@@ -54,7 +54,7 @@ async fn a_connection_that_says_nothing_any_more_is_noticed() {
 #[tokio::test]
 async fn an_ack_waits_for_the_next_connection() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
     let mut stream = world.open_through(&relay, 4).await;
     let (_, acker) = next(&mut stream).await;
@@ -72,7 +72,7 @@ async fn an_ack_waits_for_the_next_connection() {
 #[tokio::test]
 async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
     let mut stream = world.open_through(&relay, 1).await;
     let (_, acker) = next(&mut stream).await;
@@ -88,7 +88,7 @@ async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
 #[tokio::test]
 async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_once() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     for n in 0..5 {
         world.publish(n.to_string()).await;
     }
@@ -96,7 +96,7 @@ async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_on
     stream.subscribe(subscribe_options(5)).await.unwrap();
     drop(stream);
     // The ack wait is 30 seconds; nothing here waits that long.
-    let mut stream = idem_nats::Nats::connect(relay.url()).await.unwrap().stream(&world.stream).await.unwrap();
+    let mut stream = idem_nats::Nats::connect(relay.address()).await.unwrap().stream(&world.stream).await.unwrap();
     for n in 5..10 {
         world.publish(n.to_string()).await;
     }
@@ -185,7 +185,7 @@ async fn opening_again_keeps_what_was_handed_out_and_releases_what_was_not() {
 #[tokio::test]
 async fn draining_and_closing_after_a_loss_ends() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("x").await;
     let mut stream = world.open_through(&relay, 4).await;
     let _held = next(&mut stream).await;

@@ -1,7 +1,7 @@
 //! Streams that were deleted and recreated: they number their messages from 1 again, and so do their consumers.
 
-use crate::common::relay::Relay;
 use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options};
+use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
 use tokio::time::timeout;
 
@@ -82,14 +82,14 @@ async fn an_ack_after_a_delivery_of_a_stream_that_was_recreated_settles_nothing_
 #[tokio::test]
 async fn an_ack_of_an_earlier_attempt_settles_no_message_of_a_stream_that_was_recreated() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
+    let relay = Proxy::start(&world.url).await;
     world.publish("a").await;
     let mut stream = world.open_through(&relay, 4).await;
     let (_, first) = next(&mut stream).await;
-    relay.hang(true);
+    relay.hold(true);
     // The duration itself is tested: the lease ends, and the server delivers the message again.
     tokio::time::sleep(SHORT * 3 / 2).await;
-    relay.hang(false);
+    relay.hold(false);
     let (delivery, _second) = next(&mut stream).await;
     assert!(delivery.redelivered());
     world.delete().await;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::relay::Relay;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use futures_util::future::join_all;
+use idem_conformance::Proxy;
 use idem_conformance::sink::World;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_nats::{JetStream, Nats, Stream};
@@ -15,12 +15,12 @@ use uuid::Uuid;
 /// A stream that takes the subjects `<name>.orders.>`, and a relay in front of its server.
 struct OneStream {
     world: common::World,
-    relay: Relay,
+    relay: Proxy,
 }
 
 impl OneStream {
     async fn jetstream(&self, prefix: &str) -> JetStream {
-        Nats::connect(self.relay.url()).await.unwrap().jetstream(prefix)
+        Nats::connect(self.relay.address()).await.unwrap().jetstream(prefix)
     }
 
     fn prefix(&self) -> String {
@@ -38,7 +38,7 @@ impl World for OneStream {
     async fn make() -> Option<Self> {
         let world = common::World::empty().await?;
         world.make(|config| config.subjects = vec![format!("{}.orders.>", config.name)]).await;
-        let relay = Relay::start(&world.url).await;
+        let relay = Proxy::start(&world.url).await;
         Some(Self { world, relay })
     }
 
@@ -95,7 +95,7 @@ impl World for OneStream {
     }
 
     async fn hold(&self, held: bool) {
-        self.relay.hang(held);
+        self.relay.hold(held);
     }
 }
 

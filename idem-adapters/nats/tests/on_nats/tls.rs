@@ -104,7 +104,7 @@ async fn a_server_with_a_certificate_that_has_run_out_is_refused() {
 #[tokio::test]
 async fn a_server_without_tls_is_refused() {
     let Some(url) = url() else { return };
-    let port = common::relay::authority(&url).rsplit(':').next().unwrap().parse().unwrap();
+    let port = idem_conformance::authority(&url).rsplit(':').next().unwrap().parse().unwrap();
     refused(port, Some(ca().pem())).await;
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::common::raw::{UNREADABLE, publish_raw, publish_unreadable};
-use crate::common::relay::Relay;
 use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
 use futures_util::future::join_all;
+use idem_conformance::Proxy;
 use idem_core::{Acker, Settled, Source};
 use idem_nats::Nats;
 use tokio::time::timeout;
@@ -71,8 +71,8 @@ async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_o
 #[tokio::test]
 async fn a_message_that_async_nats_cannot_read_is_left_to_the_consumer_that_takes_it() {
     let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
-    let stream = Nats::connect(relay.url()).await.unwrap().stream(&world.stream).await.unwrap();
+    let relay = Proxy::start(&world.url).await;
+    let stream = Nats::connect(relay.address()).await.unwrap().stream(&world.stream).await.unwrap();
     let mut stream = stream.filter_subject(world.subject());
     world.publish("first").await;
     publish_raw(&world, &[world.stream.as_bytes(), b".other"].concat(), UNREADABLE).await;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::common;
-use crate::common::relay::{Relay, authority};
+use crate::common::relay::Relay;
 use crate::common::{World, loss, next, subscribe_options, texts};
+use idem_conformance::authority;
 use idem_core::{Acker, Error, Settled, Source};
 use idem_rabbitmq::{Credentials, RabbitMq};
 

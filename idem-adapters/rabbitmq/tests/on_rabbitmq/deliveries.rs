@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::common::{World, loss, next, subscribe_options};
+use crate::common::{World, next, subscribe_options};
 use idem_core::{Acker, Settled, Source};
 use idem_rabbitmq::RabbitMq;
 use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions};

@@ -213,7 +213,7 @@ async fn no_password_is_shown() {
     let sink = rabbit.connect().await.unwrap().exchange("events");
     for error in [sink.open().await.unwrap_err(), publish(&sink, &message("orders.paid")).await.unwrap_err()] {
         assert!(matches!(error, SinkError::Broker(_)), "{error}");
-        let texts = common::texts(&error);
+        let texts = idem_conformance::texts(&error);
         assert!(!texts.contains("s3ntinel") && texts.contains("events") | texts.contains("127.0.0.1"), "{texts}");
     }
     assert!(!format!("{sink:?}").contains("s3ntinel"));

@@ -5,9 +5,12 @@
 pub(crate) mod login;
 pub(crate) mod relay;
 
+pub(crate) use idem_conformance::texts;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
+use idem_conformance::Proxy;
 use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
 use idem_kafka::{Kafka, KafkaAcker, Options, Topic};
 use rdkafka::admin::{
@@ -27,12 +30,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 pub(crate) const GROUP: &str = "billing";
 
 pub(crate) fn brokers() -> Option<String> {
-    let brokers = std::env::var("KAFKA_BROKERS").ok();
-    if brokers.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "KAFKA_BROKERS is not set");
-        println!("skipped: KAFKA_BROKERS is not set, run cargo xtask test");
-    }
-    brokers
+    idem_conformance::server("KAFKA_BROKERS")
 }
 
 /// The topic and the group of a test, as seen by a separate client.
@@ -142,8 +140,8 @@ impl World {
     }
 
     /// The source, subscribed through a relay.
-    pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Topic {
-        let kafka = options(&relay.broker()).connect().await.unwrap();
+    pub(crate) async fn open_through(&self, relay: &Proxy, max_unsettled: u16) -> Topic {
+        let kafka = options(relay.address()).connect().await.unwrap();
         let mut topic = kafka.topic(&self.topic).await.unwrap().group(&self.group);
         topic.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         topic
@@ -244,10 +242,4 @@ pub(crate) async fn next(topic: &mut Topic) -> (Delivery, KafkaAcker) {
 /// The error that `next` returns.
 pub(crate) async fn loss(topic: &mut Topic) -> BoxError {
     timeout(LONG, topic.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
-}
-
-/// All texts of an error and its sources, as `Display` and `Debug`.
-pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
 }

@@ -1,78 +1,18 @@
-//! A TCP relay in front of a broker, which can be cut and can refuse connections. Clients connect to the address that a
-//! broker advertises, so the relay writes its own port into those answers.
+//! A TCP proxy in front of a broker. Clients connect to the address that a broker advertises, so the proxy writes its own
+//! port into those answers.
 
-use std::pin::pin;
-
+use idem_conformance::Proxy;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpStream;
 
-pub(crate) struct Relay {
-    port: u16,
-    state: watch::Sender<State>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-struct State {
-    generation: u32,
-    refuses: bool,
-    hangs: bool,
-}
-
-impl Relay {
-    /// Starts a relay in front of the broker at this `host:port`, which must be the address that it advertises.
-    pub(crate) async fn start(broker: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let places = places(broker, port);
-        let (state, seen) = watch::channel(State { generation: 0, refuses: false, hangs: false });
-        let target = broker.to_owned();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                if seen.borrow().refuses {
-                    continue;
-                }
-                let server = TcpStream::connect(&target).await.unwrap();
-                let (mut seen, places) = (seen.clone(), places.clone());
-                tokio::spawn(async move {
-                    let first = *seen.borrow_and_update();
-                    let (mut state, mut passing) = (first, pin!(pass(client, server, &places)));
-                    while state.generation == first.generation {
-                        tokio::select! {
-                            () = &mut passing, if !state.hangs => return,
-                            changed = seen.changed() => if changed.is_err() { return },
-                        }
-                        state = *seen.borrow_and_update();
-                    }
-                });
-            }
-        });
-        Self { port, state }
-    }
-
-    pub(crate) fn broker(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// Closes all connections, and accepts new ones.
-    pub(crate) fn cut(&self) {
-        self.state.send_modify(|state| state.generation += 1);
-    }
-
-    /// Closes all connections, and refuses new ones or accepts them again.
-    pub(crate) fn refuse(&self, refuses: bool) {
-        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses, ..*state });
-    }
-
-    /// Keeps all connections open and forwards nothing more.
-    pub(crate) fn hang(&self) {
-        self.set_hanging(true);
-    }
-
-    /// Forwards nothing more on any connection, or goes on.
-    pub(crate) fn set_hanging(&self, hangs: bool) {
-        self.state.send_modify(|state| state.hangs = hangs);
-    }
+/// Starts a proxy in front of the broker at this `host:port`, which must be the address that it advertises.
+pub(crate) async fn start(broker: &str) -> Proxy {
+    let target = broker.to_owned();
+    let passing = move |client: TcpStream, server| {
+        let places = places(&target, client.local_addr().unwrap().port());
+        async move { pass(client, server, &places).await }
+    };
+    Proxy::passing(broker, passing).await
 }
 
 /// The address that the broker advertises, and its replacement.

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 pub(crate) mod raw;
-pub(crate) mod relay;
 pub(crate) mod server;
+
+pub(crate) use idem_conformance::texts;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -12,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{self, Info, pull};
 use async_nats::jetstream::{self, Context, stream};
+use idem_conformance::Proxy;
 use idem_core::{BoxError, Delivery, Error, Source, SubscribeOptions};
 use idem_nats::{Nats, NatsAcker, Stream};
 use tokio::time::timeout;
@@ -112,8 +114,8 @@ impl World {
     }
 
     /// Returns the source through a relay, with a short ack wait, subscribed.
-    pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Stream {
-        let stream = Nats::connect(relay.url()).await.unwrap().stream(&self.stream).await.unwrap();
+    pub(crate) async fn open_through(&self, relay: &Proxy, max_unsettled: u16) -> Stream {
+        let stream = Nats::connect(relay.address()).await.unwrap().stream(&self.stream).await.unwrap();
         let mut stream = stream.ack_wait(SHORT);
         stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         stream
@@ -197,12 +199,6 @@ pub(crate) async fn nothing_for(stream: &mut Stream, time: Duration) {
 /// Returns the error with which `next` ends.
 pub(crate) async fn loss(stream: &mut Stream) -> BoxError {
     timeout(LONG, stream.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
-}
-
-/// Returns the whole text of an error, by `Display` and `Debug`.
-pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
 }
 
 /// Returns the message of the error with which `subscribe` fails.

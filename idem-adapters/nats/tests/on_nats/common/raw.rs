@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::World;
-use super::relay::authority;
+use idem_conformance::authority;
 
 /// Headers that are not UTF-8.
 pub(crate) const UNREADABLE: &[u8] = b"NATS/1.0\r\nname: \xff\r\n\r\n";

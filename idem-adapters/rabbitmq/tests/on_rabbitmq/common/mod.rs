@@ -6,6 +6,8 @@ pub(crate) mod certificates;
 pub(crate) mod raw;
 pub(crate) mod relay;
 
+pub(crate) use idem_conformance::texts;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -21,12 +23,7 @@ use tokio::time::timeout;
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) fn url() -> Option<String> {
-    let url = std::env::var("AMQP_URL").ok();
-    if url.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "AMQP_URL is not set");
-        println!("skipped: AMQP_URL is not set, run cargo xtask test");
-    }
-    url
+    idem_conformance::server("AMQP_URL")
 }
 
 /// The test's own queue, and a separate client for it.
@@ -93,7 +90,7 @@ impl World {
 
     /// Returns the major version of the server, from the first frame that it sends.
     pub(crate) async fn major(&self) -> u32 {
-        let mut server = tokio::net::TcpStream::connect(relay::authority(&self.url)).await.unwrap();
+        let mut server = tokio::net::TcpStream::connect(idem_conformance::authority(&self.url)).await.unwrap();
         server.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
         let mut head = [0; 7];
         server.read_exact(&mut head).await.unwrap();
@@ -186,10 +183,4 @@ pub(crate) async fn next(queue: &mut Queue) -> (Delivery, RabbitMqAcker) {
 /// Returns the error that ends `next`.
 pub(crate) async fn loss(queue: &mut Queue) -> BoxError {
     timeout(LONG, queue.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
-}
-
-/// Returns the `Display` and `Debug` texts of an error and its sources.
-pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
 }

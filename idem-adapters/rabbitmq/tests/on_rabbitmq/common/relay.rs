@@ -1,23 +1,22 @@
-//! A TCP relay in front of the server that can cut and refuse connections, inject frames, and count acks.
+//! A TCP proxy in front of the server that also injects frames, and counts acks and new secrets.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use idem_conformance::Proxy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
 pub(crate) struct Relay {
-    port: u16,
-    state: watch::Sender<State>,
+    proxy: Proxy,
     words: Arc<Mutex<Vec<mpsc::UnboundedSender<Vec<u8>>>>>,
-    consuming: Arc<Mutex<Option<u16>>>,
-    secrets: watch::Sender<usize>,
-    acks: Arc<AtomicUsize>,
+    seen: Seen,
 }
 
 /// The frames that the relay looks for.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Seen {
     /// The channel that consumes.
     consuming: Arc<Mutex<Option<u16>>>,
@@ -27,72 +26,27 @@ struct Seen {
     acks: Arc<AtomicUsize>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-struct State {
-    generation: u32,
-    refuses: bool,
-    /// Whether nothing is forwarded.
-    held: bool,
-}
-
 impl Relay {
     /// Starts a relay in front of the server of this URL.
     pub(crate) async fn start(url: &str) -> Self {
-        let target = authority(url).to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (state, seen) = watch::channel(State { generation: 0, refuses: false, held: false });
-        let words = Arc::<Mutex<Vec<_>>>::default();
-        let senders = Arc::clone(&words);
-        let frames = Seen { consuming: Arc::default(), secrets: watch::Sender::new(0), acks: Arc::default() };
-        let Seen { consuming, secrets, acks } = frames.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                if seen.borrow().refuses {
-                    continue;
-                }
-                let server = TcpStream::connect(&target).await.unwrap();
-                let (word, inbox) = mpsc::unbounded_channel();
-                senders.lock().unwrap().push(word);
-                tokio::spawn(relay(client, server, seen.clone(), inbox, frames.clone()));
-            }
-        });
-        Self { port, state, words, consuming, secrets, acks }
-    }
-
-    /// Returns the URL with the relay's address.
-    pub(crate) fn url(&self, url: &str) -> String {
-        url.replacen(authority(url), &format!("127.0.0.1:{}", self.port), 1)
+        let (words, seen) = (Arc::<Mutex<Vec<_>>>::default(), Seen::default());
+        let (senders, frames) = (words.clone(), seen.clone());
+        let passing = move |client, server| {
+            let (word, inbox) = mpsc::unbounded_channel();
+            senders.lock().unwrap().push(word);
+            pass(client, server, inbox, frames.clone())
+        };
+        Self { proxy: Proxy::passing(url, passing).await, words, seen }
     }
 
     /// Waits until connections were sent this many new secrets.
     pub(crate) async fn renewed(&self, secrets: usize) {
-        self.secrets.subscribe().wait_for(|seen| *seen >= secrets).await.unwrap();
+        self.seen.secrets.subscribe().wait_for(|seen| *seen >= secrets).await.unwrap();
     }
 
     /// Returns how many acks clients have sent so far, each of which settles one delivery or several.
     pub(crate) fn acks(&self) -> usize {
-        self.acks.load(SeqCst)
-    }
-
-    /// Returns how many connections were made so far.
-    pub(crate) fn connections(&self) -> usize {
-        self.words.lock().unwrap().len()
-    }
-
-    /// Ends all connections, and accepts new ones.
-    pub(crate) fn cut(&self) {
-        self.state.send_modify(|state| state.generation += 1);
-    }
-
-    /// Ends all connections, and refuses new ones or accepts them again.
-    pub(crate) fn refuse(&self, refuses: bool) {
-        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses, held: state.held });
-    }
-
-    /// Stops to forward anything, or goes on.
-    pub(crate) fn hold(&self, held: bool) {
-        self.state.send_modify(|state| state.held = held);
+        self.seen.acks.load(SeqCst)
     }
 
     /// Acks a delivery that does not exist, on the channel that consumes: the server closes that channel.
@@ -103,7 +57,7 @@ impl Relay {
 
     /// Sends frames of these types and contents on the channel that consumes.
     fn say(&self, frames: &[(u8, Vec<u8>)]) {
-        let channel = self.consuming.lock().unwrap().expect("nobody consumes").to_be_bytes();
+        let channel = self.seen.consuming.lock().unwrap().expect("nobody consumes").to_be_bytes();
         let word = frames.iter().flat_map(|(kind, content)| {
             let length = (content.len() as u32).to_be_bytes();
             [&[*kind], &channel[..], &length, content, &[0xCE]].concat()
@@ -112,30 +66,18 @@ impl Relay {
     }
 }
 
-async fn relay(
-    mut client: TcpStream,
-    mut server: TcpStream,
-    mut state: watch::Receiver<State>,
-    mut words: mpsc::UnboundedReceiver<Vec<u8>>,
-    seen: Seen,
-) {
-    let generation = state.borrow().generation;
+impl Deref for Relay {
+    type Target = Proxy;
+
+    fn deref(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+async fn pass(mut client: TcpStream, mut server: TcpStream, mut words: mpsc::UnboundedReceiver<Vec<u8>>, seen: Seen) {
     let (mut from_client, mut from_server) = (vec![0; 65536], vec![0; 65536]);
     loop {
-        let now = *state.borrow_and_update();
-        if now.generation != generation {
-            return;
-        }
-        if now.held {
-            if state.changed().await.is_err() {
-                return;
-            }
-            continue;
-        }
         tokio::select! {
-            changed = state.changed() => if changed.is_err() {
-                return;
-            },
             Some(word) = words.recv() => server.write_all(&word).await.unwrap(),
             read = client.read(&mut from_client) => match read {
                 Ok(0) | Err(_) => return,
@@ -164,11 +106,4 @@ async fn relay(
             },
         }
     }
-}
-
-/// Returns the `host:port` of a URL, as the tests receive it.
-pub(crate) fn authority(url: &str) -> &str {
-    let rest = url.split_once("://").unwrap().1;
-    let authority = rest.split('/').next().unwrap();
-    authority.rsplit('@').next().unwrap()
 }
