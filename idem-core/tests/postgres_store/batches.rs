@@ -59,7 +59,6 @@ async fn only_idem_commits_a_batch() {
         assert_ne!(undone, RollbackResult::CommittedEarly, "{statements:?}");
         assert_eq!(world.claims().await, 0, "{statements:?}");
     }
-    world.end().await;
 }
 
 /// Beside claims of other transactions, and when rows start.
@@ -85,7 +84,6 @@ async fn only_idem_commits_a_batch_however_it_begins() {
     }
     assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NOT NULL").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 2);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -108,7 +106,6 @@ async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
         assert!(matches!(answer, CommitResult::Done), "{statements:?}: {answer:?}");
         assert_eq!(world.claims().await, 3 * (n as i64 + 1));
     }
-    world.end().await;
 }
 
 /// Two claims in one transaction: the first handler does this, and the second one is about to begin.
@@ -146,7 +143,6 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
     let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "as the documentation says");
     assert_eq!(world.claims().await, 9 + 2);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -185,5 +181,4 @@ async fn a_batch_can_reset_between_its_messages() {
     raw(&mut txn, "ROLLBACK").await;
     assert_eq!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
 }

@@ -134,7 +134,6 @@ async fn an_unlogged_table_is_refused_unless_the_user_insists() {
         options().allow_unsafe_durability().connect().await.unwrap();
         world.other.execute(sqlx::raw_sql(set("LOGGED"))).await.unwrap();
     }
-    world.end().await;
 }
 
 /// As behind a switch to a server that logical replication has filled.
@@ -160,7 +159,6 @@ async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_
         world.other.execute(sqlx::raw_sql(AssertSqlSafe(cure))).await.unwrap();
         connect(&world).await.unwrap();
     }
-    world.end().await;
 }
 
 /// `pg_restore` makes the indexes behind the rows. A name that is registered before them would be there twice, and prevent them.
@@ -187,7 +185,6 @@ async fn no_name_is_registered_while_a_restore_has_not_made_the_indexes() {
         world.store.register("billing", &["refunds"]).await.unwrap();
     }
     world.store.register_outbox("shop").await.unwrap();
-    world.end().await;
 }
 
 /// Its text columns could not take every error and header.

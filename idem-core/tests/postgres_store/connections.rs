@@ -16,7 +16,6 @@ async fn a_dropped_transaction_closes_its_connection_and_frees_the_claim() {
     drop(txn);
     gone(&mut world.other, pid).await;
     world.process("dropped").await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -30,7 +29,6 @@ async fn a_handler_dropped_in_a_long_statement_frees_the_claim() {
     // Within client_connection_check_interval.
     tokio::time::timeout(Duration::from_secs(8), gone(&mut world.other, pid)).await.unwrap();
     world.process("sleeping").await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -55,7 +53,6 @@ async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
     while world.number(open).await > 0 {
         tokio::task::yield_now().await;
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -81,7 +78,6 @@ async fn a_server_that_comes_back_is_not_asked_for_all_connections_at_once() {
     proxy.recover();
     let txns = futures_util::future::join_all((0..30).map(|_| world.store.begin(DEADLINE))).await;
     assert!(txns.into_iter().all(|txn| txn.is_ok()));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -107,7 +103,6 @@ async fn one_lost_connection_empties_the_pool_and_a_ping_makes_a_new_one() {
     world.store.ping().await.unwrap();
     world.process("afterwards").await;
     assert_eq!(proxy.connections(), 4 + 2);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -130,7 +125,6 @@ async fn a_server_that_answers_nothing_is_lost_and_a_commit_without_an_answer_is
     tokio::time::resume();
     proxy.recover();
     world.store.ping().await.unwrap();
-    world.end().await;
 }
 
 #[tokio::test]
@@ -146,7 +140,6 @@ async fn a_caller_waits_while_all_connections_are_in_use() {
     world.store.ping().await.unwrap();
     world.store.rollback(txn).await.unwrap();
     waiting.await.unwrap().unwrap();
-    world.end().await;
 }
 
 /// The wait is no part of the lease: it can be longer than a call may take to begin.
@@ -172,5 +165,4 @@ async fn a_lease_of_a_call_begins_once_its_take_has_a_connection_and_a_ping_wait
     lock.rollback().await.unwrap();
     assert!(take.await.unwrap().since >= given_back);
     let _ = registers.await.unwrap();
-    world.end().await;
 }

@@ -13,7 +13,6 @@ async fn a_commit_of_the_handler_is_known_on_another_connection() {
     raw(&mut txn, "COMMIT").await;
     drop(txn);
     assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Committed);
-    world.end().await;
 }
 
 /// As after a crash of the server.
@@ -30,7 +29,6 @@ async fn a_number_that_was_given_to_another_transaction_tells_nothing() {
         drop(other);
         assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack, "{name}");
     }
-    world.end().await;
 }
 
 /// The server may have given its number to another transaction, and no claim shows whose it is.
@@ -42,7 +40,6 @@ async fn a_number_without_a_claim_proves_nothing() {
     raw(&mut txn, "COMMIT").await;
     drop(txn);
     assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -68,7 +65,6 @@ async fn a_statement_that_goes_on_without_its_client_is_ended() {
     gone(&mut world.other, pid).await;
     assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack);
     world.process("a").await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -81,7 +77,6 @@ async fn a_transaction_without_a_claim_has_no_fate_to_ask_for() {
     let (txn, _) = world.store.begin_with_claim(DEADLINE, &world.identity("a"), ClaimState::Processed).await.unwrap();
     assert_eq!(world.store.ticket(&txn), None, "it is a duplicate");
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
 }
 
 #[tokio::test]
@@ -91,5 +86,4 @@ async fn a_transaction_of_a_server_that_was_ahead_never_happened() {
     ahead.number = "1000000000000".to_owned();
     assert_eq!(world.store.fate(&ahead).await.unwrap(), Fate::RolledBack);
     world.process("a").await;
-    world.end().await;
 }

@@ -100,7 +100,6 @@ async fn each_error_of_a_claim_has_a_cause_and_is_named_with_its_code() {
         drop(txn);
         world.store.ping().await.unwrap();
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -111,7 +110,6 @@ async fn each_error_of_a_payload_has_a_cause() {
         let answer = store(&world, &n.to_string(), DEADLINE).await.unwrap_err();
         assert_eq!(whose(&answer), *fault, "{code}");
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -123,7 +121,6 @@ async fn a_payload_whose_insert_takes_too_long_is_the_messages_fault_and_a_claim
     world.other.execute(sqlx::raw_sql("DROP TRIGGER answers ON inbox_messages")).await.unwrap();
     on_insert(&mut world, "processed_messages", "PERFORM pg_sleep(60)").await;
     assert_eq!(whose(&store(&world, "slow claim", short).await.unwrap_err()), "the connection's");
-    world.end().await;
 }
 
 #[tokio::test]
@@ -139,7 +136,6 @@ async fn a_constraint_that_is_deferred_to_the_commit_of_a_row_refuses_it() {
     let txn = store(&world, "late", DEADLINE).await.unwrap();
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, CommitResult::Refused(_)), "{answer:?}");
-    world.end().await;
 }
 
 /// An error that is not about a message is the database's fault: there is no message to hold instead.
@@ -152,5 +148,4 @@ async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
     let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
     let taken = world.store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(1), token, LEASE).await;
     assert_eq!(whose(&taken.unwrap_err()), "the database's");
-    world.end().await;
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use futures_util::FutureExt;
-use idem_core::store::{CommitResult, Fate, InboxRows, RollbackResult, StoreError, Transactions};
+use idem_core::store::{CommitResult, Fate, RollbackResult, StoreError, Transactions};
 use sqlx::{Connection, Executor};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -37,7 +37,6 @@ macro_rules! abuse {
             assert!(matches!(answer, $answer), "{answer:?}");
             assert_eq!(world.claims().await, $claims);
             the_store_goes_on(&mut world).await;
-            world.end().await;
         }
     )*};
 }
@@ -90,7 +89,6 @@ async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed()
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, CommitResult::CommittedEarly(_)), "{answer:?}");
     the_store_goes_on(&mut world).await;
-    world.end().await;
 }
 
 /// Each of them leaves an error behind, and the guard consumes only the first one.
@@ -106,7 +104,6 @@ async fn two_dropped_nested_transactions_do_not_hide_that_the_handler_committed(
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, CommitResult::CommittedEarly(_)), "{answer:?}");
     the_store_goes_on(&mut world).await;
-    world.end().await;
 }
 
 /// sqlx leaves the end of its reply unread, and the next query gets it: the connection is closed.
@@ -126,7 +123,6 @@ async fn a_copy_that_failed_does_not_answer_for_the_commit() {
         assert_eq!((world.claims().await, world.effects().await), (0, 0));
     }
     the_store_goes_on(&mut world).await;
-    world.end().await;
 }
 
 /// A COPY has finished, and its reply was not awaited. The claim tells how the transaction ended.
@@ -162,7 +158,6 @@ async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
         assert_eq!((world.claims().await, world.effects().await), (committed, committed));
     }
     the_store_goes_on(&mut world).await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -185,7 +180,6 @@ async fn nested_transactions_commit_roll_back_and_drop_inside_the_claims() {
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!((world.claims().await, world.effects().await), (1, 1));
     the_store_goes_on(&mut world).await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -207,7 +201,6 @@ async fn a_connection_killed_in_the_handler_is_lost_at_rollback_and_unknown_at_c
     }
     assert_eq!(world.claims().await, 0);
     the_store_goes_on(&mut world).await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -219,7 +212,6 @@ async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed()
     assert!(matches!(answer, CommitResult::Swallowed), "{answer:?}");
     let txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-    world.end().await;
 }
 
 /// Counts what the server reports beside its results, on one thread.
@@ -248,5 +240,4 @@ async fn a_failed_statement_is_rolled_back_without_a_warning_of_the_server() {
     // The count works: without a transaction, ROLLBACK is a warning.
     world.other.execute("ROLLBACK").await.unwrap();
     assert_eq!(notices.0.load(Relaxed), 1);
-    world.end().await;
 }

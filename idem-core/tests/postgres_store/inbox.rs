@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, DueRows, InboxRows, Operator, RowKind, RowResult, TakeLimit, Transactions};
+use idem_core::store::{DueRows, InboxRows, RowKind, RowResult, TakeLimit, Transactions};
 use idem_core::{Error, Fingerprint, Inbox, Key};
 
 use crate::world::{DEADLINE, LEASE, World, world};
@@ -43,7 +43,6 @@ async fn a_row_that_runs_past_its_lease_is_left_alone() {
     }
     assert_eq!(due(&world).await, DueRows { crashed: true, ..DueRows::default() });
     assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap().len(), 1);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -61,7 +60,6 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
     assert_eq!(taken[0].crash_count, 2);
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
 }
 
 #[tokio::test]
@@ -79,7 +77,6 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     assert_eq!(world.number(taken).await, 1);
     assert!(world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
     assert!(!world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
-    world.end().await;
 }
 
 #[tokio::test]
@@ -113,7 +110,6 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
     assert_eq!(ids.len(), 400);
     ids.dedup();
     assert_eq!(ids.len(), 400);
-    world.end().await;
 }
 
 /// No worker could tell such a message from one without a key.
@@ -125,5 +121,4 @@ async fn nobody_claims_or_replays_under_the_empty_key() {
     assert!(matches!(claim, Err(Error::Config(_))), "{claim:?}");
     let replayed = Inbox::new(&world.store, "billing").replay_as(1, &empty).await;
     assert!(matches!(replayed, Err(Error::Config(_))), "{replayed:?}");
-    world.end().await;
 }

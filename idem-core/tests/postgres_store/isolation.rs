@@ -30,7 +30,6 @@ async fn handlers_run_with_the_isolation_that_was_chosen() {
             assert_eq!(level(txn).await, name);
         }
         drop((begun, guarded, claimed));
-        world.end().await;
     }
 }
 
@@ -55,7 +54,6 @@ async fn a_claim_that_waited_under_another_isolation_is_made_again_and_finds_a_d
     let (txn, again) = world.store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await.unwrap();
     assert!(matches!(again, Claimed::Found(Some(_))), "{again:?}");
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
 }
 
 /// Two withdrawals that each see the balance before the other one.
@@ -77,5 +75,4 @@ async fn of_two_serializable_transactions_that_do_not_see_each_other_one_is_to_b
     }
     assert!(matches!(ends[..], [CommitResult::Done, CommitResult::Retry(_)]), "{ends:?}");
     assert_eq!(world.number("SELECT count(*) FROM effects").await, 1);
-    world.end().await;
 }

@@ -16,7 +16,6 @@ async fn a_handlers_lost_race_is_known_through_wrappers() {
     assert!(world.store.lost_race(&std::io::Error::other(error)));
     assert!(!world.store.lost_race(&std::io::Error::other("40P01")));
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
 }
 
 #[tokio::test]
@@ -39,7 +38,6 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
     assert!(matches!(world.store.commit(holder).await, CommitResult::Done));
-    world.end().await;
 }
 
 /// As `LOCK TABLE` and most changes of a table take. The message is then held, which is no outage.
@@ -55,7 +53,6 @@ async fn a_claim_waits_for_a_lock_on_its_table_as_for_another_claim() {
     assert!(matches!(claim, Err(StoreError::LockTimeout)), "{claim:?}");
     world.other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
     world.process("waits").await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -88,7 +85,6 @@ async fn a_claim_that_waits_for_another_and_loses_finds_that_one() {
     assert_eq!(shown.unwrap(), "30s");
     world.store.rollback(txn).await.unwrap();
     assert_eq!(world.claims().await, 1);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -103,7 +99,6 @@ async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     assert_eq!(show(&mut txn).await, "0", "the session's own");
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
 }
 
 #[tokio::test]
@@ -128,7 +123,6 @@ async fn a_transaction_has_the_limits_of_its_handler() {
         }
         world.store.rollback(txn).await.unwrap();
     }
-    world.end().await;
 }
 
 /// Its statement that begins does not set the lock timeout, because the session has its own again.
@@ -159,5 +153,4 @@ async fn a_message_without_a_claim_waits_for_locks_as_the_session_does_whatever_
     let shown = sqlx::query_scalar::<_, String>("SHOW lock_timeout").fetch_one(handler_connection(&mut txn)).await;
     assert_eq!(shown.unwrap(), "7s");
     world.store.rollback(txn).await.unwrap();
-    world.end().await;
 }

@@ -40,7 +40,6 @@ async fn settings_of_the_handler_change_nothing_in_what_is_staged() {
         let query = sqlx::query_scalar::<_, Vec<u8>>("SELECT payload FROM outbox_messages ORDER BY id DESC LIMIT 1");
         assert_eq!(query.fetch_one(&mut world.other).await.unwrap(), payload);
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -54,7 +53,6 @@ async fn a_role_or_a_mode_that_cannot_write_is_a_failure_of_the_handler() {
         }
     }
     assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -69,7 +67,6 @@ async fn a_table_that_is_gone_is_no_failure_of_the_handler() {
         assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
     }
     assert_eq!(world.claims().await, 0);
-    world.end().await;
 }
 
 /// Its INSERT is prepared by then.
@@ -88,7 +85,6 @@ async fn a_connection_that_has_staged_refuses_the_same() {
     let done = world.store.commit(txn).await;
     assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
     assert_eq!((world.number("SELECT count(*) FROM gone").await, world.claims().await), (2, 2));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -101,7 +97,6 @@ async fn a_handler_that_removes_the_prepared_insert_fails_and_harms_no_later_mes
     assert_eq!((world.number(STAGED).await, world.claims().await), (1, 1));
     committed(stage_after(&world, "next", "SELECT 1", message("next")).await);
     assert_eq!((world.number(STAGED).await, world.claims().await), (2, 2));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -130,7 +125,6 @@ async fn an_application_stages_in_its_own_transaction() {
     let Err(Error::Config(why)) = unfit else { panic!("{unfit:?}") };
     assert!(why.contains("message 1") && why.contains("destination"), "{why}");
     assert_eq!(world.number(STAGED).await, 3);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -167,7 +161,6 @@ async fn an_application_claims_in_its_own_transaction() {
     assert_eq!(world.claims().await, 2);
     let handlers = "SELECT count(*) FROM handlers WHERE consumer = 'importer'";
     assert_eq!(sqlx::query_scalar::<_, i64>(AssertSqlSafe(handlers)).fetch_one(&mut world.other).await.unwrap(), 1);
-    world.end().await;
 }
 
 /// A request may claim again what a call that was cancelled has claimed, or another layer of it. A savepoint has a number of
@@ -198,7 +191,6 @@ async fn a_claim_of_its_own_transaction_is_new_again() {
         tx.rollback().await.unwrap();
     }
     assert_eq!(world.claims().await, 2);
-    world.end().await;
 }
 
 /// As behind a restore of a backup that is older than the names, while the application runs on.
@@ -223,7 +215,6 @@ async fn an_application_registers_its_names_again_when_the_database_has_lost_the
                     DELETE FROM processed_messages; DELETE FROM handlers";
         world.other.execute(sqlx::raw_sql(lost)).await.unwrap();
     }
-    world.end().await;
 }
 
 /// What nobody would ever look for is not written: the connection may be one of another database with these tables.
@@ -241,7 +232,6 @@ async fn a_transaction_that_does_not_know_the_name_is_refused() {
     }
     tx.commit().await.unwrap();
     assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
-    world.end().await;
 }
 
 /// Whatever is written in no transaction is committed at once, also where sqlx has rolled it back.
@@ -259,7 +249,6 @@ async fn a_connection_in_no_transaction_is_refused() {
     }
     drop(tx);
     assert_eq!((world.number(STAGED).await, world.claims().await), (0, 0));
-    world.end().await;
 }
 
 /// An outbox and a handler that are called the same are not taken for each other.
@@ -275,7 +264,6 @@ async fn the_names_of_outboxes_are_apart_from_those_of_handlers() {
         world.store.claim_in(&mut tx, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
     assert!(claimed.unwrap().is_new(), "it is a message of another handler");
     tx.commit().await.unwrap();
-    world.end().await;
 }
 
 /// Relays whose leases have all ended do not wait for each other when they renew them.
@@ -296,7 +284,6 @@ async fn a_relay_renews_its_lanes_although_another_one_does_so() {
         .unwrap();
     world.store.renew_lanes(outbox, one, lease).await.unwrap();
     renewing.rollback().await.unwrap();
-    world.end().await;
 }
 
 /// Whether the messages are in the string of COMMIT or in front of it.
@@ -317,7 +304,6 @@ async fn a_commit_of_messages_that_does_not_arrive_is_not_done() {
         proxy.recover();
         world.store.ping().await.unwrap();
     }
-    world.end().await;
 }
 
 /// If the connection is lost before the answer to COMMIT, the messages are there, as the claim is.
@@ -343,7 +329,6 @@ async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
         tokio::time::timeout(std::time::Duration::from_secs(20), committed).await.expect("it was not committed");
         assert_eq!((world.number(STAGED).await, world.claims().await), (expected, expected));
     }
-    world.end().await;
 }
 
 /// An id that was given again is no obstacle to a dead letter.
@@ -366,7 +351,6 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
         let again = "ALTER TABLE outbox_messages ALTER COLUMN id RESTART";
         sqlx::query(again).execute(&mut world.other).await.unwrap();
     }
-    world.end().await;
 }
 
 /// With fewer connections, a read of ten seconds would keep its own leases from being renewed.
@@ -379,6 +363,5 @@ async fn a_relay_is_refused_on_a_store_with_fewer_than_four_connections() {
             Err(Error::Config(why)) => assert!(connections < 4 && why.contains("`.connections(4)`"), "{why}"),
             Err(other) => panic!("{other:?}"),
         }
-        world.end().await;
     }
 }

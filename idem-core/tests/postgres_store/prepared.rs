@@ -21,7 +21,6 @@ const ABUSES: [&str; 6] = [
 async fn prepares() -> Option<World> {
     let mut world = world().await?;
     if world.number("SELECT current_setting('max_prepared_transactions')::bigint").await == 0 {
-        world.end().await;
         return None;
     }
     Some(world)
@@ -52,7 +51,6 @@ async fn a_prepared_transaction_is_found_at_the_commit_and_rolled_back() {
         assert!(matches!(answer, CommitResult::RolledBack), "{abuse}: {answer:?}");
         is_gone(&mut world, "a", abuse).await;
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -63,7 +61,6 @@ async fn a_prepared_transaction_is_found_at_the_rollback_and_rolled_back() {
         assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::Ended, "{abuse}");
         is_gone(&mut world, "a", abuse).await;
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -77,7 +74,6 @@ async fn a_prepared_transaction_whose_connection_is_lost_is_rolled_back() {
         assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack, "{abuse}");
         is_gone(&mut world, "a", abuse).await;
     }
-    world.end().await;
 }
 
 /// The handler has a role that idem's own sessions do not have.
@@ -106,5 +102,4 @@ async fn a_transaction_that_was_prepared_in_another_role_is_rolled_back() {
     world.store = idem_core::Postgres::options(&world.url).schema(&world.schema).connect().await.unwrap();
     let text = format!("DROP OWNED BY {user}; DROP ROLE {user}; DROP ROLE {role}");
     world.other.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
-    world.end().await;
 }

@@ -40,7 +40,6 @@ async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
     assert_eq!(world.number(through).await, 8);
     assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
     assert_eq!(world.number(through).await, 8, "it never goes back");
-    world.end().await;
 }
 
 #[tokio::test]
@@ -53,7 +52,6 @@ async fn a_claim_that_another_transaction_has_locked_is_skipped() {
     assert_eq!(world.store.prune().await.unwrap().claims, 2);
     world.store.rollback(looking).await.unwrap();
     assert_eq!(world.store.prune().await.unwrap().claims, 1);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -79,7 +77,6 @@ async fn one_pruner_works_at_a_time_and_gives_the_lock_back() {
         tokio::task::yield_now().await;
     }
     assert_eq!(world.claims().await, 0);
-    world.end().await;
 }
 
 /// Its statements read rows that were not read for days.
@@ -95,7 +92,6 @@ async fn a_step_may_take_longer_than_other_statements() {
     sqlx::raw_sql(text).execute(&mut world.other).await.unwrap();
     assert_eq!(world.store.prune().await.unwrap().claims, 1);
     assert_eq!(world.number("SELECT count(*) FROM seen WHERE statement_timeout = '30s'").await, 1);
-    world.end().await;
 }
 
 /// Its share is half of the table, because a fortieth of the retention has passed.
@@ -130,7 +126,6 @@ async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {
         .unwrap();
     tokio::time::timeout(Duration::from_millis(500), world.store.prune()).await.unwrap_err();
     assert!(world.number(behind).await > 7 * 86_400 / 80);
-    world.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,7 +176,6 @@ async fn it_forgets_faster_than_four_lanes_claim() {
     // Alone on the machine, both rates are about three times as high as beside a build.
     assert!(rate > 3.0 * beside, "{rate:.0} claims/s, beside {beside:.0}");
     assert!(claimed.load(SeqCst) > 0);
-    Arc::into_inner(world).unwrap().into_inner().end().await;
 }
 
 /// The clock is a function of the same name in front of the server's own, for this store only.
@@ -204,5 +198,4 @@ async fn a_server_clock_that_jumps_forward_prunes_no_claim_before_its_time() {
     sqlx::raw_sql("UPDATE jump SET by = interval '0'").execute(&mut world.other).await.unwrap();
     assert_eq!((store.prune().await.unwrap(), world.claims().await), (Pruned::default(), 5));
     drop(store);
-    world.end().await;
 }

@@ -34,7 +34,6 @@ async fn a_session_is_kept_after_a_refusal_that_others_caused_and_closed_after_a
             world.store.rollback(next).await.unwrap();
         }
     }
-    world.end().await;
 }
 
 /// A migration outdates all sessions at once, and each would refuse one statement of idem's own.
@@ -57,5 +56,4 @@ async fn no_idle_session_is_used_behind_an_error_that_says_that_a_session_is_out
     let mut next = world.store.begin(DEADLINE).await.unwrap();
     assert!(!idle.contains(&backend(handler_connection(&mut next)).await));
     world.store.rollback(next).await.unwrap();
-    world.end().await;
 }

@@ -45,7 +45,6 @@ async fn a_direct_delivery_costs_two_round_trips_beside_the_handlers_own() {
     assert_eq!((ours, handlers), (2, 3));
     assert_eq!(world.effects().await, 5);
     assert_eq!(proxy.connections(), 1 + 1, "and one of idem's own");
-    world.end().await;
 }
 
 #[tokio::test]
@@ -63,7 +62,6 @@ async fn a_delivery_without_a_claim_costs_two_round_trips_and_makes_no_row() {
     }
     assert_eq!(costs[2], (1, 1));
     assert_eq!((world.effects().await, world.number("SELECT count(*) FROM processed_messages").await), (3, 0));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -82,7 +80,6 @@ async fn a_batch_without_claims_costs_three_round_trips_and_leaves_no_row() {
     }
     assert_eq!(costs[2], (2, 1));
     assert_eq!((world.effects().await, world.number("SELECT count(*) FROM processed_messages").await), (3, 0));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -109,7 +106,6 @@ async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
     assert_eq!(costs[4], ("large", 4), "a guard, and the INSERT");
     assert_eq!(costs[5], ("many", 4), "they have more than 256 KiB");
     assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 204);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -140,7 +136,6 @@ async fn staged_messages_cost_no_further_round_trip_in_a_batch_and_from_the_inbo
         costs.push(proxy.trips());
     }
     assert_eq!(costs[4], costs[5], "from the inbox");
-    world.end().await;
 }
 
 #[tokio::test]
@@ -161,7 +156,6 @@ async fn a_duplicate_costs_one_round_trip_beside_the_end_of_its_transaction() {
         costs = (claim, proxy.trips());
     }
     assert_eq!(costs, (1, 1));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -178,5 +172,4 @@ async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
         costs = proxy.trips();
     }
     assert_eq!(costs, 4);
-    world.end().await;
 }

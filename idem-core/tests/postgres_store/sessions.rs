@@ -53,7 +53,6 @@ async fn leaves_nothing(abuse: &'static str) {
         world.store.claim_many(&mut many, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
         assert!(matches!(world.store.commit(many).await, CommitResult::Done), "{abuse}");
     }
-    world.end().await;
 }
 
 /// Logins are dear, and few happen at the same time.
@@ -68,7 +67,6 @@ async fn what_is_not_supported_closes_no_session() {
     world.store.failed_with(&mut txn, &error);
     world.store.rollback(txn).await.unwrap();
     assert_eq!(backend(handler_connection(&mut world.claimed("next").await)).await, pid);
-    world.end().await;
 }
 
 macro_rules! leaves_nothing {
@@ -119,7 +117,6 @@ async fn the_last_value_of_a_sequence_ends_with_its_message() {
         world.store.rollback(second).await.unwrap();
         world.other.execute(sqlx::raw_sql("DELETE FROM processed_messages")).await.unwrap();
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -134,7 +131,6 @@ async fn a_handler_cannot_write_behind_a_transaction_that_it_has_ended() {
         let _ = world.store.rollback(txn).await.unwrap();
     }
     assert_eq!(world.effects().await, 0);
-    world.end().await;
 }
 
 /// The next transaction of the chain can write, but idem does not commit it.
@@ -148,7 +144,6 @@ async fn a_chained_transaction_is_not_the_one_that_made_the_claim() {
     let committed = world.store.commit(txn).await;
     assert!(matches!(committed, CommitResult::RolledBack), "{committed:?}");
     assert_eq!((world.effects().await, world.claims().await), (0, 0));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -168,7 +163,6 @@ async fn a_handler_cannot_make_its_commit_less_durable() {
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     }
     assert_eq!(world.number("SELECT count(*) FROM levels WHERE level = 'on'").await, 2);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -205,7 +199,6 @@ async fn idle_connections_of_both_kinds_keep_to_the_number_that_was_given() {
         };
         tokio::time::timeout(std::time::Duration::from_secs(30), settled).await.unwrap();
     }
-    world.end().await;
 }
 
 /// The last statement of a session, and when it began.
@@ -229,7 +222,6 @@ async fn no_handler_ever_has_a_connection_of_idems_own() {
         assert_eq!(backend(handler_connection(&mut txn)).await, pid);
         world.store.rollback(txn).await.unwrap();
     }
-    world.end().await;
 }
 
 /// Databases of long ago have them. The key and the fingerprint contain what they read otherwise.
@@ -272,7 +264,6 @@ async fn a_claim_is_found_again_however_the_database_reads_and_writes_bytes() {
             .await
             .unwrap();
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -285,7 +276,6 @@ async fn a_database_that_answers_but_cannot_be_written_is_not_well() {
     world.other.execute(run("ALTER TABLE elsewhere RENAME TO processed_messages")).await.unwrap();
     world.store.ping().await.unwrap();
     assert_eq!(world.claims().await, 0, "it leaves nothing");
-    world.end().await;
 }
 
 /// As on a hot standby, or a server that is read-only for another reason: every query is answered, and no claim is made.
@@ -304,7 +294,6 @@ async fn a_database_that_can_only_be_read_is_not_well() {
     assert!(matches!(world.store.ping().await, Err(StoreError::Unavailable(_))));
     world.other.execute(run("DROP TRIGGER refuse ON processed_messages")).await.unwrap();
     world.store.ping().await.unwrap();
-    world.end().await;
 }
 
 /// Each handler prepares a statement of the same name, and does not deallocate it.
@@ -322,5 +311,4 @@ async fn a_statement_that_was_prepared_by_sql_closes_the_session_in_which_the_ne
         assert!(world.store.failed_with(&mut second, &error), "it runs again at once, uncharged");
         world.store.rollback(second).await.unwrap();
     }
-    world.end().await;
 }

@@ -40,7 +40,6 @@ async fn a_newer_schema_is_refused_unless_it_says_that_it_supports_this_version(
     assert_eq!(world.starts().await, None, "it only adds something");
     world.run("INSERT INTO migrations (version, name, supports) VALUES (3, 'much_later', 2)").await;
     assert!(world.starts().await.unwrap().contains("much_later"));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -62,7 +61,6 @@ async fn a_missing_column_is_named_at_the_start() {
     }
     world.run("DROP TABLE inbox_messages CASCADE").await;
     assert!(world.starts().await.unwrap().contains("the table `inbox_messages`"));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -80,7 +78,6 @@ async fn the_error_for_a_trigger_that_is_not_always_enabled_names_the_statement_
     world.run("DROP TRIGGER refuse_commit ON processed_messages").await;
     let why = world.starts().await.unwrap();
     assert!(why.contains("the deferrable trigger `refuse_commit`") && why.contains("Postgres::migrations()"), "{why}");
-    world.end().await;
 }
 
 /// The application has a table of that name in `.schema("public")`.
@@ -98,7 +95,6 @@ async fn a_foreign_table_with_a_name_of_idems_is_left_alone() {
     world.run("ALTER TABLE outbox_messages RENAME TO mine").await;
     Postgres::options(&world.url).schema(&world.schema).connect().await.unwrap();
     assert_eq!(world.starts().await, None);
-    world.end().await;
 }
 
 /// Nothing migrates them, since no version with them was released.
@@ -111,7 +107,6 @@ async fn tables_from_before_0_1_are_refused_with_their_cure() {
     for part in [world.schema.as_str(), "before 0.1", "claims_and_inbox", "docs::moving"] {
         assert!(why.contains(part), "{why}");
     }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -123,5 +118,4 @@ async fn a_table_that_is_empty_after_a_crash_is_refused() {
         assert!(why.contains(table) && why.contains("SET LOGGED"), "{why}");
         world.run(&format!("ALTER TABLE {table} SET LOGGED")).await;
     }
-    world.end().await;
 }

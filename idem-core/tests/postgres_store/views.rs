@@ -36,7 +36,6 @@ async fn a_scheduled_message_is_shown_with_its_names_its_state_and_its_payload()
     let token = row.locked_by.unwrap().to_string();
     assert_eq!(shown(&mut world, columns, "scheduled").await, texts(&["a", "running", &token, "true", "1"]));
     assert_eq!(world.number("SELECT count(*) FROM dead_letters").await, 0);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -54,7 +53,6 @@ async fn a_dead_letter_is_shown_whatever_is_in_it() {
     assert_eq!(shown(&mut world, columns, "dead_letters").await, expected);
     world.other.execute("UPDATE inbox_messages SET payload = '\\x6100'").await.unwrap();
     assert_eq!(shown(&mut world, "payload", "dead_letters").await, [None]);
-    world.end().await;
 }
 
 #[tokio::test]
@@ -77,7 +75,6 @@ async fn the_outbox_is_shown_with_what_waits_and_what_is_dead() {
     let mut dead = texts(&["billing", "dead", "orders", "k", "3", "refused"]);
     dead.push(None);
     assert_eq!(shown(&mut world, columns, "outbox").await, dead);
-    world.end().await;
 }
 
 /// As the log and [`Filter::key`](idem_core::store::Filter::key) have it.
@@ -93,5 +90,4 @@ async fn a_key_is_shown_as_everywhere_else() {
             sqlx::query_scalar("SELECT key_text($1)").bind(key.as_bytes()).fetch_one(&mut world.other).await.unwrap();
         assert_eq!(shown, key.to_string());
     }
-    world.end().await;
 }

@@ -53,12 +53,24 @@ pub(crate) async fn world_with(change: impl FnOnce(PostgresOptions) -> PostgresO
     Some(World { url, schema, store, handler, other })
 }
 
-impl World {
-    pub(crate) async fn end(mut self) {
-        let text = format!("DROP SCHEMA {} CASCADE", self.schema);
-        self.other.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+impl Drop for World {
+    /// Drops the schema, also of a test that has failed. One that stays is no failure.
+    fn drop(&mut self) {
+        let (url, schema) = (self.url.clone(), self.schema.clone());
+        // On a thread of its own, because a runtime cannot wait inside of another one.
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let mut connection = PgConnection::connect(&url).await?;
+                let text = format!("SET lock_timeout = '5s'; DROP SCHEMA {schema} CASCADE");
+                connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await
+            })
+        });
+        let _ = thread.join();
     }
+}
 
+impl World {
     /// The URL for sessions with this setting, as the default of a role would be.
     pub(crate) fn url_with(&self, setting: &str, value: &str) -> String {
         let and = if self.url.contains('?') { '&' } else { '?' };

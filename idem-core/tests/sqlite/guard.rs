@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use idem_core::store::{Claims, CommitResult, InboxRows, Transactions};
+use idem_core::store::{CommitResult, Transactions};
 use sqlx::Connection;
 
 use crate::world::{World, lent, run};

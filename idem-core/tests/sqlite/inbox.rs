@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{Claims, InboxRows, Operator, RowKind, Stats, TakeLimit, Transactions};
+use idem_core::store::{Claims, InboxRows, Operator, RowKind, Stats, TakeLimit};
 use uuid::Uuid;
 
 use crate::world::{LONG, World};

@@ -5,17 +5,14 @@ use idem_core::store::{LaneLook, OutboxRead, OutboxRows, OwnClaim};
 use idem_core::{Error, Fingerprint, Key, Outgoing, Sqlite, StoreOutbox};
 use sqlx::{Connection, SqliteConnection};
 
-async fn count(connection: &mut SqliteConnection) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM idem_outbox_messages").fetch_one(connection).await.unwrap()
-}
+use crate::world::World;
+
+const STAGED: &str = "idem_outbox_messages";
 
 #[tokio::test]
 async fn an_application_claims_and_stages_in_its_own_transaction() {
-    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
-    std::fs::create_dir(&folder).unwrap();
-    let url = format!("sqlite://{}/own.db", folder.display());
-    let store = Sqlite::connect(&url).await.unwrap();
-    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let world = World::new().await;
+    let (store, mut own) = (&world.store, world.outsider().await);
     let outbox: StoreOutbox<Sqlite> = store.outbox("billing");
     for (commits, expected) in [(false, 0), (true, 2)] {
         let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
@@ -26,7 +23,7 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
             true => tx.commit().await.unwrap(),
             false => tx.rollback().await.unwrap(),
         }
-        assert_eq!(count(&mut own).await, expected);
+        assert_eq!(world.count(STAGED).await, expected);
     }
     let rung = store.bell().unwrap().listen();
     outbox.wake();
@@ -39,17 +36,13 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
     }
     let empty = store.claim_in(&mut own, "importer", "row", Key::stored(b"").unwrap(), Fingerprint::none()).await;
     assert!(matches!(empty, Err(Error::Config(_))), "{empty:?}");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// A request may claim again what a call that was cancelled has claimed, or another layer of it.
 #[tokio::test]
 async fn a_claim_of_its_own_transaction_is_new_again() {
-    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
-    std::fs::create_dir(&folder).unwrap();
-    let url = format!("sqlite://{}/own.db", folder.display());
-    let store = Sqlite::connect(&url).await.unwrap();
-    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let world = World::new().await;
+    let (store, mut own) = (&world.store, world.outsider().await);
     let claim = async |tx: &mut SqliteConnection, text: &str| {
         let (key, fingerprint) = (Key::of("a").unwrap(), Fingerprint::of(text.as_bytes()));
         store.claim_in(tx, "importer", "row", key, fingerprint).await.unwrap()
@@ -68,17 +61,13 @@ async fn a_claim_of_its_own_transaction_is_new_again() {
     let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
     assert_eq!(claim(&mut tx, "1").await, OwnClaim::Duplicate);
     drop(tx);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Whatever is written in no transaction is committed at once, also where sqlx has rolled it back.
 #[tokio::test]
 async fn a_connection_in_no_transaction_is_refused() {
-    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
-    std::fs::create_dir(&folder).unwrap();
-    let url = format!("sqlite://{}/own.db", folder.display());
-    let store = Sqlite::connect(&url).await.unwrap();
-    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let world = World::new().await;
+    let (store, mut own) = (&world.store, world.outsider().await);
     let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
     // One that has begun by its first poll is an ordinary drop.
     while tx.begin().now_or_never().is_some() {}
@@ -88,18 +77,14 @@ async fn a_connection_in_no_transaction_is_refused() {
         assert!(matches!(&refused, Err(Error::Config(why)) if why.contains("in no transaction")), "{refused:?}");
     }
     drop(tx);
-    assert_eq!(count(&mut own).await, 0);
-    std::fs::remove_dir_all(folder).unwrap();
+    assert_eq!(world.count(STAGED).await, 0);
 }
 
 /// The file has one connection for reading. Workers wait for it to look for due rows, and to ping.
 #[tokio::test]
 async fn a_relay_reads_few_large_payloads_at_once() {
-    let folder = std::env::temp_dir().join(format!("idem-own-{}", uuid::Uuid::new_v4().simple()));
-    std::fs::create_dir(&folder).unwrap();
-    let url = format!("sqlite://{}/own.db", folder.display());
-    let store = Sqlite::connect(&url).await.unwrap();
-    let mut own = SqliteConnection::connect(&url).await.unwrap();
+    let world = World::new().await;
+    let (store, mut own) = (&world.store, world.outsider().await);
     let large = |n: i32| Outgoing::new("a", vec![b'x'; 1_000_000]).key(n);
     let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
     store.outbox("billing").stage(&mut tx, (0..12).map(large)).await.unwrap();
@@ -115,5 +100,4 @@ async fn a_relay_reads_few_large_payloads_at_once() {
         reads.push((found.rows.len(), found.cut));
     }
     assert_eq!(reads, [(8, vec![0]), (4, vec![])]);
-    std::fs::remove_dir_all(folder).unwrap();
 }
