@@ -74,8 +74,7 @@ pub async fn a_copy_in_a_batch_is_a_duplicate<W: World>(world: W) {
     assert_eq!(outcomes[..2], ["duplicate", "duplicate"]);
     assert_eq!(line.queue.counts().stored, BEFORE + 3, "what had no claim is reported to the source");
     assert!(outcomes[2..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for id in ["a", "b", "c"] {
         assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
     }
@@ -95,8 +94,7 @@ pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) 
     let mut outcomes = line.outcomes(BEFORE + 5).await;
     outcomes.sort();
     assert_eq!(outcomes[..3], ["dead: conflict", "dead: conflict", "duplicate"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.effects("b").await), (1, 1, 1));
@@ -192,8 +190,7 @@ pub async fn a_locked_key_does_not_keep_its_batch<W: World>(world: W) {
 
     other.rollback(elsewhere).await.unwrap();
     assert!(line.outcomes(BEFORE + 22).await.iter().all(|outcome| outcome == "processed"));
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("locked").await, line.effects("locked too").await), (1, 1));
 }
 
@@ -229,8 +226,7 @@ pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
         line.publish(Order::ok(&n.to_string()));
     }
     line.outcomes(330).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let effects = line.world.number(&format!("SELECT count(*) FROM {}", line.world.name("effects"))).await;
     assert_eq!(effects, 330);
 }

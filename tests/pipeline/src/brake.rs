@@ -119,8 +119,7 @@ pub async fn one_bad_producer_among_good_ones_never_pauses<W: World>(world: W) {
         (0..9).for_each(|n| line.publish_raw(unknown(10 * wave + n)));
         line.outcomes(10 * wave).await;
     }
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let outcomes = line.outcomes(120).await;
     let dead = outcomes.iter().filter(|outcome| *outcome == "dead: unknown type").count();
     assert_eq!((dead, outcomes.iter().filter(|outcome| *outcome == "processed").count()), (108, 12));

@@ -1,6 +1,5 @@
 //! Processes that end before, in and behind an external call.
 
-
 use idem_core::Reason;
 
 use idem_conformance::store::World;
@@ -19,8 +18,7 @@ pub async fn a_crash_before_the_take_calls_once<W: World>(world: W) {
     }
     let worker = paying.start();
     paying.completed("a").await;
-    soon(paying.0.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&paying.0.queue).await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
 }
 
@@ -32,9 +30,7 @@ pub async fn a_crash_before_the_call_repeats_it_under_its_key<W: World>(world: W
     let row = paying.row(|row| row.called_at.is_some()).await;
     assert_eq!((row.calls, paying.counts("a").await.1), (Some(1), 0));
     paying.time_passes(MINUTE).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
     assert_eq!(paying.provider().requests("a"), [row.provider_key.map(|key| key.to_string())]);
 }
@@ -47,9 +43,7 @@ pub async fn a_crash_in_the_call_repeats_it_under_its_key<W: World>(world: W) {
     until(async || paying.provider().charged("a") != 0).await;
     worker.crash().await;
     paying.time_passes(MINUTE).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
 }
@@ -61,9 +55,7 @@ pub async fn a_crash_behind_the_call_repeats_it_under_its_key<W: World>(world: W
     paying.crash_in("record_call").await;
     assert_eq!(paying.counts("a").await, (1, 1, 0));
     paying.time_passes(MINUTE).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
 }
@@ -78,9 +70,7 @@ pub async fn a_crash_in_the_completion_calls_nobody_again<W: World>(world: W) {
     let row = paying.0.scheduled().await.remove(0);
     assert_eq!((row.crash_count, row.calls, row.answer.is_some()), (1, None, true), "it is a suspect like any other");
     paying.time_passes(MINUTE).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
 }
 

@@ -206,9 +206,7 @@ pub async fn a_message_of_a_backup_from_before_its_call_has_the_same_key<W: Worl
     let restored = format!("provider_key = (SELECT provider_key FROM {backup}), called_at = NULL, attempts = 0");
     paying.0.world.run(&format!("UPDATE {inbox} SET {restored}")).await;
     paying.time_passes(MINUTE).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
 }
@@ -233,9 +231,7 @@ pub async fn a_message_of_a_backup_from_before_its_questions_is_charged_once<W: 
     paying.0.world.run(&format!("UPDATE {inbox} SET {restored}")).await;
     paying.provider().forget();
     paying.time_passes(KEY_LIFE).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 3, 1), 3));
     assert!(paying.has_one_key("a"));
 }

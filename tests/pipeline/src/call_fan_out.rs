@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use idem_core::{BoxError, CalledBy, Handler, State, Worker};
 
 use idem_conformance::store::World;
-use idem_conformance::{soon, until};
+use idem_conformance::until;
 use idem_test::provider::Fault;
 
 use super::call_keys::{POSITION, order_at};
@@ -60,8 +60,7 @@ pub async fn a_message_of_several_handlers_calls_for_one_of_them<W: World>(world
     assert_eq!(paying.counts("a").await.2, 0, "it has shipped before it is paid");
     paying.provider().release();
     paying.completed("a").await;
-    soon(paying.0.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&paying.0.queue).await;
     assert_eq!((paying.counts("a").await, paying.0.effects("shipped a").await), ((1, 1, 1), 1));
     assert!(paying.0.scheduled().await.is_empty() && paying.0.dead().await.is_empty());
 }

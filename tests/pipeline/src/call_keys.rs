@@ -6,7 +6,6 @@ use std::time::Duration;
 use idem_core::store::Replayed;
 use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Key, Reason, State, Worker};
 
-use idem_conformance::soon;
 use idem_conformance::store::World;
 use idem_test::Publication;
 
@@ -30,8 +29,7 @@ pub(super) fn order_at(position: &str) -> Publication {
 pub(super) async fn comes<W: World>(paying: &Paying<W>, worker: Running, message: Publication) {
     paying.0.publish(message);
     paying.completed("a").await;
-    soon(paying.0.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&paying.0.queue).await;
 }
 
 /// The database knows nothing of the order any more: its row, its claim and its effect are gone.
@@ -102,16 +100,14 @@ pub async fn a_local_message_that_comes_again_behind_a_restored_backup_is_charge
     for (id, _) in events {
         paying.completed(id).await;
     }
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     forget(&paying).await;
     let worker = start_for_events(line);
     for event in events {
         publish(event);
         paying.completed(event.0).await;
     }
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for (id, _) in events {
         assert_eq!(paying.counts(id).await, (1, 2, 1), "{id}");
         assert!(paying.has_one_key(id), "{id}");
@@ -130,9 +126,7 @@ pub async fn an_unfit_message_that_is_replayed_behind_a_restored_backup_is_charg
     worker.stop().await;
     assert_eq!((unfit.reason, unfit.provider_key), (Some(Reason::TooLarge), None));
     assert_eq!(paying.0.inbox().replay(unfit.id).await.unwrap(), Replayed::Due);
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
 }
@@ -145,8 +139,7 @@ pub async fn a_redelivered_message_with_an_order_is_charged_once_behind_a_restor
     paying.0.publish_redelivered(order_at(POSITION)).await;
     let worker = paying.start_with(Settings { order: DeliveryOrder::Key, ..Settings::default() });
     paying.completed("a").await;
-    soon(paying.0.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&paying.0.queue).await;
     assert_eq!(paying.counts("a").await, (1, 2, 1));
     assert!(paying.has_one_key("a"));
 }
@@ -160,9 +153,7 @@ pub async fn a_row_that_is_left_to_its_call_has_the_key_of_its_message<W: World>
     worker.crash().await;
     let inbox = paying.0.world.own("inbox_messages");
     paying.0.world.run(&format!("UPDATE {inbox} SET state = 'scheduled', provider_key = NULL")).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.provider().requests("a"), [stored.provider_key.map(|key| key.to_string())]);
 }
 

@@ -76,9 +76,7 @@ pub async fn a_crash_before_a_call_is_dated_anew_asks_again<W: World>(world: W) 
     worker.crash().await;
     assert_eq!(paying.counts("a").await.1, 1, "its date was not written");
     paying.time_passes(Duration::from_secs(600)).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!((paying.counts("a").await, paying.0.desk.runs("question a")), ((1, 2, 1), 2));
 }
 
@@ -116,8 +114,6 @@ pub async fn a_message_that_cannot_be_called_for_is_not_in_doubt<W: World>(world
             false => assert!(paying.0.inbox().discard(row.id).await.unwrap()),
         }
     }
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!((paying.counts("a").await, paying.counts("b").await), ((1, 1, 1), (0, 0, 0)));
 }

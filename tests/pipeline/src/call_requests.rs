@@ -71,8 +71,6 @@ pub async fn another_request_of_a_call_in_doubt_charges_nothing<W: World>(world:
     assert!(!paying.0.inbox().discard(dead.id).await.unwrap(), "nobody would find what was paid");
     assert_eq!(paying.0.inbox().replay(dead.id).await.unwrap(), Replayed::Due);
     paying.time_passes(MINUTE).await;
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 2, 1)));
 }

@@ -47,8 +47,7 @@ pub async fn a_local_message_calls_once<W: World>(world: W) {
         paying.0.publish_raw(Publication::from(Order::ok("a")).event_type("Start"));
     }
     paying.completed("a").await;
-    soon(paying.0.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&paying.0.queue).await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
     assert!(paying.0.scheduled().await.is_empty());
 }
@@ -159,9 +158,7 @@ pub async fn a_drain_waits_for_calls<W: World>(world: W) {
     assert_eq!(paying.provider().charged("a"), 1);
     let row = paying.0.scheduled().await.pop();
     assert!(row.is_none_or(|row| row.answer.is_some()), "its answer is kept");
-    let worker = paying.start();
-    paying.completed("a").await;
-    worker.stop().await;
+    paying.completes("a").await;
     assert_eq!(paying.counts("a").await, (1, 1, 1));
 }
 

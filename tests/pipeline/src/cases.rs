@@ -1,10 +1,9 @@
 //! The list of the cases of the suite that run in some modes, and the macro of all cases.
 
-/// Generates the suite for a world of the store suite: `pipeline_suite!(path::to::World);`. Further forms, each in a
-/// separate module, change how workers run: `pipeline_suite!(path::to::World, inbox);` stores the messages before they
-/// run, `pipeline_suite!(path::to::World, batch);` runs them in batches, and `pipeline_suite!(path::to::World, inbox
-/// batch);` does both. With `natural` and `natural batch`, the handlers are natural: the cases of handlers that fail, end
-/// their transaction or are cut off.
+/// Generates the suite for a world of the store suite, with a module for each mode in which workers run:
+/// `pipeline_suite!(crate::World, every mode);`. Without `every mode`, each message runs as it is delivered. `inbox` stores
+/// the messages before they run, `batch` runs them in batches, and `inbox batch` does both. With `natural` and `natural
+/// batch`, the handlers are natural: the cases of handlers that fail, end their transaction or are cut off.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
@@ -69,6 +68,24 @@ macro_rules! pipeline_suite {
     ($world:ty, natural batch) => {
         $crate::__cases_of_any_handlers!($crate::Mode::<$world, true>::natural_batches());
         $crate::__batches_of_any_handlers!($crate::Mode::<$world, true>::natural_batches());
+    };
+    ($world:ty, every mode) => {
+        $crate::pipeline_suite!($world);
+        mod inbox {
+            $crate::pipeline_suite!($world, inbox);
+        }
+        mod batch {
+            $crate::pipeline_suite!($world, batch);
+        }
+        mod inbox_batch {
+            $crate::pipeline_suite!($world, inbox batch);
+        }
+        mod natural {
+            $crate::pipeline_suite!($world, natural);
+        }
+        mod natural_batch {
+            $crate::pipeline_suite!($world, natural batch);
+        }
     };
     ($world:ty) => {
         $crate::__pipeline_in_every_mode!($crate::Mode::<$world>::single());

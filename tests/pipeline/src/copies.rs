@@ -58,8 +58,7 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     line.desk.go.send_replace(true);
     let outcomes = line.outcomes(11 + COPIES as usize).await;
     assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), COPIES as usize, "{outcomes:?}");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let counts = line.queue.counts();
     assert_eq!((counts.redeliveries, counts.stale), (0, 0), "{counts:?}");
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
@@ -89,8 +88,7 @@ pub async fn a_copy_of_a_message_that_runs_elsewhere_costs_no_lane<W: World>(wor
     assert_eq!((counts.unsettled, counts.redeliveries, line.desk.runs("a")), (1, 0, 0));
     other.rollback(elsewhere).await.unwrap();
     assert_eq!(line.outcomes(11).await[10], "processed");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.effects("a").await, 1);
 }
 

@@ -90,8 +90,7 @@ pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
     assert_eq!(line.queue.counts().stale, stale, "the first ack came too late, and settled nothing");
     line.publish(Order::ok("b"));
     line.outcomes(expected.len() + 1).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }
 
@@ -106,8 +105,7 @@ pub async fn a_broker_that_refuses_is_tried_again<W: World>(world: W) {
     line.publish(Order::ok("b"));
     line.broker.refuse_connections(false);
     line.outcomes(2).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
     // At its start, a worker that cannot consume returns an error.
     line.broker.refuse_connections(true);

@@ -156,8 +156,7 @@ pub async fn a_copy_after_a_lost_ack_is_a_duplicate<W: World>(world: W) {
     line.outcomes(1).await;
     line.broker.disconnect();
     assert_eq!(line.outcomes(2).await, ["processed", "duplicate"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 

@@ -34,8 +34,7 @@ async fn cut_off<W: World>(world: W, act: Act) {
     line.publish(Order::new("a", &[act]));
     let worker = line.start_with(hasty());
     is_dead(&line, "a").await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.outcomes(1).await.last().unwrap(), "dead: committed by its handler");
     let runs = line.desk.runs("a");
     line.publish(Order::new("a", &[act]));
@@ -224,8 +223,7 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
     assert_eq!((line.queue.counts().unsettled, line.queue.counts().redeliveries), (1, 0));
     line.store.rollback(block).await.unwrap();
     assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.scheduled().await[0].attempts), (1, 1));
 }
 

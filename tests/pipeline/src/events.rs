@@ -6,7 +6,6 @@ use idem_core::store::Replayed;
 use idem_core::{BoxError, CloudEvent, Delivery, Handler, Key, KeyError, Reason, State, Worker, permanent};
 use serde_json::json;
 
-use idem_conformance::soon;
 use idem_conformance::store::World;
 use idem_test::Publication;
 
@@ -62,8 +61,7 @@ async fn run<W: World>(line: &Line<W>, new: usize) -> Vec<String> {
     let known = line.outcomes(0).await.len();
     let worker = start(line);
     line.outcomes(known + new).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let mut outcomes = line.outcomes(known + new).await.split_off(known);
     outcomes.sort();
     outcomes

@@ -119,6 +119,5 @@ async fn run<W: World>(line: &Line<W>, outcomes: usize) {
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let worker = line.run_until_stopped(worker.handler::<Witness<W>>(), Settings::default());
     line.outcomes(outcomes).await;
-    idem_conformance::soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
 }

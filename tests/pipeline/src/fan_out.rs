@@ -94,8 +94,7 @@ pub async fn each_of_several_handlers_runs_a_message_once<W: World>(world: W) {
     line.publish(with_mail(&Order::ok("a"), "sent"));
     let again = outcomes(&line, 2, 4).await;
     assert_eq!(again, ["duplicate", "duplicate", "processed", "processed"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 1, (1, 1)));
 }
 
@@ -108,8 +107,7 @@ pub async fn several_handlers_run_many_messages_and_their_copies_once<W: World>(
     let worker = start(&line);
     let all = outcomes(&line, 40, 80).await;
     assert_eq!(all.iter().filter(|outcome| *outcome == "processed").count(), 40, "{all:?}");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for n in 0..20 {
         assert_eq!(effects(&line, &n.to_string()).await, (1, 1), "{n}");
     }
@@ -125,8 +123,7 @@ pub async fn the_failure_of_one_handler_repeats_no_other<W: World>(world: W) {
     assert_eq!(failed, expected);
     line.publish(with_mail(&Order::ok("a"), "fails"));
     outcomes(&line, 2, 8).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 5, (1, 0)));
     let dead = line.one_dead().await;
     assert_eq!((dead.handler.as_str(), dead.reason, dead.deliveries), ("mails", Some(Reason::Exhausted), 2));
@@ -141,8 +138,7 @@ pub async fn a_lost_ack_repeats_no_handler<W: World>(world: W) {
     outcomes(&line, 2, 2).await;
     line.broker.disconnect();
     assert_eq!(outcomes(&line, 2, 4).await, ["duplicate", "duplicate", "processed", "processed"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 1, (1, 1)));
 }
 
@@ -170,8 +166,7 @@ pub async fn a_crash_as_it_is_stored_for_several_handlers_loses_nothing<W: World
     let worker = start(&line);
     line.broker.disconnect();
     assert_eq!(outcomes(&line, 2, 2).await, ["processed", "processed"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 1, (1, 1)));
 }
 
@@ -191,8 +186,7 @@ pub async fn a_message_that_one_handler_cannot_take_is_its_dead_letter_only<W: W
         assert_eq!(line.inbox().replay(row.id).await.unwrap(), Replayed::Due);
     }
     outcomes(&line, 2, 6).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("b"), line.dead().await.len()), (1, 1, 2));
 }
 
@@ -216,8 +210,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
     line.publish(of_schema("b", "v2"));
     let all = outcomes(&line, 3, 6).await;
     assert_eq!(all, ["dead: undecodable", "duplicate", "duplicate", "processed", "processed", "processed"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 1, (1, 1)));
     let dead = line.one_dead().await;
     assert_eq!((dead.handler.as_str(), dead.deliveries, effects(&line, "b").await), ("mails", 1, (1, 0)));
@@ -230,8 +223,7 @@ pub async fn a_replay_of_an_unknown_type_reaches_several_handlers<W: World>(worl
     let worker_without = line.run_until_stopped(worker_without, Settings::default());
     line.publish(with_mail(&Order::ok("a"), "sent"));
     assert_eq!(line.outcomes(1).await, ["dead: unknown type"]);
-    soon(line.queue.idle()).await;
-    worker_without.stop().await;
+    worker_without.stop_once_idle(&line.queue).await;
     line.inbox().replay(line.one_dead().await.id).await.unwrap();
     let worker = start(&line);
     outcomes(&line, 2, 3).await;
@@ -249,8 +241,7 @@ pub async fn a_subject_of_two_patterns_reaches_both_handlers<W: World>(world: W)
         line.publish_raw(Publication::from(Order::new(id, &[Act::Ok])).subject(subject));
     }
     assert_eq!(outcomes(&line, 2, 4).await, ["processed"; 4]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for (name, times) in [("paid a", 1), ("one a", 1), ("paid b", 1), ("one b", 0), ("paid c", 0), ("one c", 1)] {
         assert_eq!(line.effects(name).await, times, "{name}");
     }

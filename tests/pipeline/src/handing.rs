@@ -38,8 +38,7 @@ impl<W: World> Handing<W> {
     pub(super) async fn run_with(&self, settings: Settings, outcomes: usize) -> Vec<String> {
         let worker = self.start(settings);
         self.0.outcomes(outcomes).await;
-        idem_conformance::soon(self.0.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&self.0.queue).await;
         let mut outcomes = self.0.outcomes(outcomes).await;
         outcomes.sort();
         outcomes

@@ -37,8 +37,7 @@ pub async fn a_crash_in_the_middle_keeps_the_order<W: World>(world: W) {
 
     let fourth = line.start_with(patient());
     hurry(&line).await;
-    soon(line.queue.idle()).await;
-    fourth.stop().await;
+    fourth.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "a", "a", "b", "c", "c", "d"]);
     for id in ["a", "b", "c", "d"] {
         assert_eq!(line.effects(id).await, 1, "{id}");
@@ -89,8 +88,7 @@ pub async fn a_drain_finishes_what_runs_before_its_key_goes_on<W: World>(world: 
     assert!(!log.contains(&"b".to_owned()) && !log.contains(&"c".to_owned()), "{log:?}");
     line.desk.go.send_replace(true);
     soon(ended).await.unwrap().unwrap();
-    soon(line.queue.idle()).await;
-    second.stop().await;
+    second.stop_once_idle(&line.queue).await;
     let log = line.desk.log().into_iter().filter(|id| id != "x" && !id.starts_with('f'));
     assert_eq!(log.collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
@@ -123,8 +121,7 @@ pub async fn a_lost_broker_keeps_the_order<W: World>(world: W) {
     line.broker.disconnect();
     soon(line.queue.delivered(8)).await;
     line.desk.go.send_replace(true);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "b", "c", "c", "d"]);
 }
 
@@ -141,7 +138,6 @@ pub async fn a_lost_delivery_frees_its_ordering_key<W: World>(world: W) {
     line.outcomes(2).await;
     assert_eq!(line.desk.log(), ["a", "x"]);
     hurry(&line).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
 }

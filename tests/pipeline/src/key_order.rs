@@ -103,8 +103,7 @@ pub async fn other_keys_go_on_while_one_waits<W: World>(world: W) {
     assert_eq!((counts.acks, counts.unsettled), (3, 2), "what waits is not acked");
     hurry(&line).await;
     line.outcomes(6).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "x", "y", "z", "a", "b"]);
 }
 
@@ -129,8 +128,7 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     let log = || line.desk.log().into_iter().filter(|id| id != "a").collect::<Vec<_>>();
     assert_eq!(log(), ["x", "y", "z"]);
     line.desk.go.send_replace(true);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(log()[3..], behind);
 }
 
@@ -151,8 +149,7 @@ pub async fn a_delivery_that_waits_for_its_row_occupies_no_lane<W: World>(world:
     let log = line.desk.log();
     assert!(!log.iter().any(|id| id.starts_with("behind")), "{log:?}");
     hurry(&line).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for n in 0..5 {
         assert_eq!(line.desk.runs(&format!("behind {n}")), 1);
     }
@@ -202,8 +199,7 @@ pub async fn a_key_waits_for_the_row_of_a_known_message<W: World>(world: W) {
     assert_eq!((line.desk.log().len(), line.queue.counts().acks), (3, 2));
     line.desk.go.send_replace(true);
     rest_are_done(&line).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }
@@ -225,8 +221,7 @@ pub async fn a_key_is_woken_when_its_row_has_run<W: World>(world: W) {
     let line = Line::new(world).await;
     again(&line, ["a", "b", "c"].map(Order::ok)).await;
     let worker = line.start_with(Settings { poll: Duration::from_secs(3600), ..ordered() });
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "b", "c"]);
 }
 
@@ -242,8 +237,7 @@ pub async fn a_delivery_that_waits_for_its_key_keeps_its_lease<W: World>(world: 
     tokio::time::sleep(Duration::from_millis(1500)).await;
     line.desk.go.send_replace(true);
     line.outcomes(3).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let counts = line.queue.counts();
     assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (2, 0, 0));
     assert_eq!(line.desk.log(), ["a", "a", "b"]);

@@ -248,8 +248,7 @@ impl<W: World> Line<W> {
     pub(super) async fn run_with(&self, settings: Settings, outcomes: usize) -> Vec<String> {
         let worker = self.start_with(settings);
         self.outcomes(outcomes).await;
-        soon(self.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&self.queue).await;
         self.outcomes(outcomes).await
     }
 

@@ -102,8 +102,7 @@ pub async fn each_of_many_messages_hands_over_once<W: World>(world: W) {
     let failing = (0..60).filter(|n| n % 7 == 3).count();
     // The shared ones hand over one message together.
     handing.0.outcomes(60 + failing + 60 + 10 + 1).await;
-    idem_conformance::soon(handing.0.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&handing.0.queue).await;
     for n in 0..60 {
         assert_eq!(handing.0.effects(&format!("receipt {n}")).await, 1, "{n}");
     }

@@ -191,8 +191,7 @@ pub async fn a_natural_handler_that_ends_its_transaction_beside_duplicates_is_fo
         known();
         line.publish_natural(Order::new(&format!("{act:?}"), &[act]));
         until(async || line.dead().await.len() != dead).await;
-        soon(line.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&line.queue).await;
     }
     let reasons: Vec<_> = line.dead().await.iter().map(|row| row.reason).collect();
     assert_eq!(reasons, [Some(Reason::RolledBack), Some(Reason::RolledBack), Some(Reason::Committed)]);
@@ -215,8 +214,7 @@ pub async fn a_natural_message_that_is_cut_off_is_never_lost<W: World>(world: W)
         }
         let worker = line.start_with(hasty.clone());
         until(async || line.dead().await.len() >= dead).await;
-        soon(line.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&line.queue).await;
         assert_eq!(
             (line.dead().await[0].reason, &line.dead().await[0].identity.key.to_string()),
             (Some(Reason::Committed), &id)

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 use idem_core::DeliveryOrder;
 use idem_core::store::Operator;
 
-use idem_conformance::soon;
 use idem_conformance::store::{Setup, World};
 
 use super::key_order::{a_while, hurry, keyed, ordered, patient, rest_are_done};
@@ -29,8 +28,7 @@ pub async fn a_natural_handler_in_an_order_waits_for_the_rows_of_its_messages<W:
     assert_eq!(line.desk.log(), ["a", "x"]);
     hurry(&line).await;
     rest_are_done(&line).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }

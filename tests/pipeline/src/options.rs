@@ -42,8 +42,7 @@ pub async fn the_timeout_of_a_handler_ends_only_it<W: World>(world: W) {
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "scheduled 2", "dead: permanent"]);
     line.publish_raw(refund("b", &[Act::Lasts]));
     assert_eq!(line.outcomes(4).await[3], "processed");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("b"), line.effects("refund b").await, line.effects("a").await), (1, 1, 0));
 }
 
@@ -59,8 +58,7 @@ pub async fn a_handler_may_run_for_longer_than_its_worker_allows_the_others<W: W
     assert_eq!(line.outcomes(3).await[1..], ["scheduled 1", "processed"]);
     line.publish(Order::new("a", &[Act::Hang, Act::Permanent]));
     assert_eq!(line.outcomes(5).await[3..], ["scheduled 1", "dead: permanent"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("b"), line.desk.runs("c"), line.effects("a").await), (1, 2, 0));
 }
 
@@ -81,8 +79,7 @@ pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
     soon(line.queue.delivered(5)).await;
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(5).await, ["processed"; 5]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for id in ["a", "b", "c"] {
         assert_eq!(line.desk.runs(id), 1, "{id}, which ran with the others: {:?}", line.desk.log());
     }
@@ -106,8 +103,7 @@ pub async fn the_retry_policy_of_a_handler_decides_attempts_and_delay<W: World>(
     let worker_of_late = line.run_until_stopped(late, Settings::default());
     line.publish(Order::new("c", &[Act::Fail]));
     assert_eq!(line.outcomes(8).await[7], "scheduled 1");
-    soon(line.queue.idle()).await;
-    worker_of_late.stop().await;
+    worker_of_late.stop_once_idle(&line.queue).await;
     let due = line.scheduled().await[0].run_at.duration_since(SystemTime::now()).unwrap();
     assert!(due > Duration::from_secs(3000), "due in {due:?}");
 }

@@ -162,8 +162,7 @@ pub async fn each_of_many_messages_stages_once<W: World>(world: W) {
     }
     let failing = (0..60).filter(|n| n % 7 == 3).count();
     staging.0.outcomes(60 + failing).await;
-    soon(staging.0.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&staging.0.queue).await;
     let mut staged = staging.staged().await;
     let mut expected: Vec<String> = (0..60).flat_map(|n| [format!("{n} 1"), format!("{n} 2")]).collect();
     staged.sort();

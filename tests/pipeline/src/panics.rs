@@ -46,8 +46,7 @@ pub async fn a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message<W: 
     let once = Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() };
     let worker = line.start_with_codec(PanickyJson, once);
     let mut outcomes = line.outcomes(4).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     outcomes.sort();
     assert_eq!(outcomes, ["dead: exhausted", "dead: undecodable", "processed", "processed"]);
     for row in line.dead().await {
@@ -149,8 +148,7 @@ pub async fn gauges_that_fail_or_hang_are_no_outage<W: World>(world: W) {
             line.publish(Order::ok(&format!("{n} {more}")));
             line.outcomes(3 * n + more).await;
         }
-        soon(line.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&line.queue).await;
         assert!(!*pinged.borrow());
     }
 }

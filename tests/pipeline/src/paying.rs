@@ -118,6 +118,13 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
         assert_eq!(self.0.outcomes(expected.len()).await, expected);
     }
 
+    /// Runs a worker until the order was completed.
+    pub(super) async fn completes(&self, id: &str) {
+        let worker = self.start();
+        self.completed(id).await;
+        worker.stop().await;
+    }
+
     /// Waits until the order was completed.
     pub(super) async fn completed(&self, id: &str) {
         until(async || self.counts(id).await.2 != 0).await;

@@ -56,8 +56,7 @@ pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>
     registry.answers("v1", Answer::Known);
     registry.answers("v2", Answer::Known);
     assert!(line.outcomes(29).await[25..].iter().all(|outcome| outcome == "processed"));
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for id in stuck.iter().chain(&["direct"]) {
         assert_eq!(line.effects(id).await, 1, "{id}");
     }
@@ -78,8 +77,7 @@ pub async fn a_preparation_that_hangs_is_tried_again<W: World>(world: W) {
     registry.answers("v1", Answer::Known);
     registry.answers("v2", Answer::Known);
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "processed", "processed"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
 }
 
 /// A codec that forgets what it has fetched is asked less and less often, and produces no dead letter.
@@ -114,8 +112,7 @@ pub async fn a_drain_releases_what_its_codec_prepares_for<W: World>(world: W) {
     registry.answers("v1", Answer::Known);
     let worker = line.start_with_codec(registry.codec(), patient());
     line.outcomes(if line.world.inbox() { 3 } else { 4 }).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("a").await, line.effects("row").await, line.scheduled().await.len()), (1, 1, 0));
 }
 
@@ -140,8 +137,7 @@ pub async fn a_delivery_whose_codec_prepares_keeps_its_place<W: World>(world: W)
     assert_eq!(line.desk.runs("behind it") + line.desk.runs("behind the first"), 0);
     registry.answers("v1", Answer::Known);
     line.outcomes(15).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let log = line.desk.log();
     let place = |id: &str| log.iter().position(|ran| ran == id).unwrap();
     assert!(place("again") < place("behind it") && place("first") < place("behind the first"), "{log:?}");

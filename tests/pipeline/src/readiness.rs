@@ -32,8 +32,7 @@ pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: Wo
     line.allow("processed_messages").await;
     line.outcomes(all).await;
     is_ready(&health, true).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.queue.counts().redeliveries, 0);
 }
 
@@ -74,8 +73,7 @@ pub async fn several_queues_may_hold_more_refused_messages_than_one<W: World>(wo
     is_ready(&health, false).await;
     line.allow("processed_messages").await;
     line.outcomes(2 * of_one).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
 }
 
 /// Acts as two queues, each of which may have as many deliveries unsettled as the worker says.
@@ -119,8 +117,7 @@ pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(worl
     }
     line.allow("processed_messages").await;
     line.outcomes(3).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
 }
 
 /// Says that it has room for so many deliveries.
@@ -170,8 +167,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
     full.store(false, SeqCst);
     line.outcomes(all).await;
     is_ready(&health, true).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.queue.counts().redeliveries, 0);
 }
 

@@ -1,7 +1,6 @@
 //! Redelivered messages: they must not wait before they are stored, since a broker may drop them after a few more
 //! deliveries.
 
-
 use idem_core::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
 use tokio::sync::watch;
 

@@ -41,8 +41,7 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
     watched.was_always_ready();
     line.allow("processed_messages").await;
     assert_eq!(line.outcomes(51).await[50], "processed");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
 }
 
@@ -71,8 +70,7 @@ pub async fn a_delivery_that_is_retried_keeps_its_lease<W: World>(world: W) {
     assert!(held.load(SeqCst) > 4);
     locked.store(false, SeqCst);
     line.outcomes(if line.world.inbox() { 2 } else { 3 }).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let counts = line.queue.counts();
     assert_eq!((counts.redeliveries - before, counts.stale), (1, 0), "{counts:?}");
     assert_eq!((line.desk.runs("first"), line.desk.runs("again")), (1, 1));
@@ -92,8 +90,7 @@ pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
     watched.was_always_ready();
     line.allow("processed_messages").await;
     assert_eq!(line.outcomes(60).await[59], "processed");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for n in 0..60 {
         let id = if n == 4 { "bad".to_owned() } else { n.to_string() };
         assert_eq!(line.effects(&id).await, 1, "{id}");
@@ -118,8 +115,7 @@ pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world
     watched.was_always_ready();
     line.allow("processed_messages").await;
     line.outcomes(12).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!(line.desk.log()[10..], ["bad", "behind"]);
     assert_eq!(line.queue.counts().redeliveries, 0);
 }
@@ -171,8 +167,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
     line.allow("inbox_messages").await;
     // Only the record was retried.
     assert_eq!(line.outcomes(52).await[50..], ["scheduled 1", "processed"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, runs + 1));
 }
 

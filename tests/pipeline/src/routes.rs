@@ -117,8 +117,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     let three = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 2>>();
     let running = line.run_until_stopped(three.route_by_subject(), Settings::default());
     let mut outcomes = line.outcomes(8).await;
-    idem_conformance::soon(line.queue.idle()).await;
-    running.stop().await;
+    running.stop_once_idle(&line.queue).await;
     outcomes.sort();
     let (unknown, processed) = ("dead: unknown type", "processed");
     assert_eq!(outcomes, [unknown, unknown, unknown, processed, processed, processed, processed, "scheduled 1"]);

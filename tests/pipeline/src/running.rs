@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use idem_conformance::soon;
+use idem_test::Queue;
 
 /// A running worker.
 pub(super) struct Running {
@@ -27,6 +28,12 @@ impl Running {
     /// Drains it and waits until it ends.
     pub(super) async fn stop(self) {
         soon(self.shut_down()).await.unwrap().unwrap();
+    }
+
+    /// Waits until nothing is left in its queue, and stops it.
+    pub(super) async fn stop_once_idle(self, queue: &Queue) {
+        soon(queue.idle()).await;
+        self.stop().await;
     }
 
     /// Ends it as a crash does: every task vanishes where it is.

@@ -9,7 +9,6 @@ use idem_core::{BoxError, Codec, DecodeError, Delivery, Headers, PrepareError, R
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use idem_conformance::soon;
 use idem_conformance::store::World;
 use idem_test::Publication;
 
@@ -144,8 +143,7 @@ pub(super) async fn rows<W: World>(line: &Line<W>, schema: &'static str, ids: &[
     }
     let outcomes = line.outcomes(before + ids.len()).await;
     assert!(outcomes[before..].iter().all(|outcome| outcome == "scheduled 1"), "{outcomes:?}");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
 }
 
 /// The handlers of the suite, as their ids.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::RetryPolicy;
 
 use idem_conformance::store::World;
-use idem_conformance::{soon, until};
+use idem_conformance::until;
 
 use super::line::Line;
 use super::orders::{Act, Order};
@@ -28,8 +28,7 @@ pub async fn a_handler_that_never_waits_ends_at_its_timeout<W: World>(world: W) 
     }
     outcomes.sort();
     assert_eq!(outcomes, ["processed", "processed", "scheduled 1"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let row = &line.scheduled().await[0];
     assert!(row.error.contains("exceeded its timeout"), "{:?}", row.error);
     assert_eq!((row.attempts, line.desk.runs("spins"), line.effects("spins").await), (1, 1, 0));

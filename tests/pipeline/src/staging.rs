@@ -7,7 +7,6 @@ use idem_core::store::{LaneLook, OutboxRead, OutboxRow, OutboxRows};
 use idem_core::{Batch, BoxError, Delivery, Extract, Extraction, Handler, Outbox, Outgoing, Param, State, Worker};
 use uuid::Uuid;
 
-use idem_conformance::soon;
 use idem_conformance::store::World;
 use idem_test::Publication;
 use idem_test::tapped_store::{Over, TappedStore};
@@ -167,8 +166,7 @@ impl<W: World> Staging<W> {
     pub(super) async fn run(&self, outcomes: usize) -> Vec<String> {
         let worker = self.start(Settings::default());
         self.0.outcomes(outcomes).await;
-        soon(self.0.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&self.0.queue).await;
         self.0.outcomes(outcomes).await
     }
 

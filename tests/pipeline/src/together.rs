@@ -61,8 +61,7 @@ pub(super) async fn let_go<W: World>(line: &Line<W>, published: usize) {
 /// Waits for this many outcomes besides those of the two other messages, and returns them all, sorted.
 pub(super) async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
     line.outcomes(outcomes + 2).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let mut outcomes = line.outcomes(outcomes + 2).await;
     outcomes.sort();
     outcomes
@@ -249,8 +248,7 @@ pub async fn a_batch_lingers_for_what_comes<W: World>(world: W) {
     soon(line.queue.delivered(1)).await;
     line.publish(Order::new("b", &[Act::Fail, Act::Ok]).by_attempt());
     line.outcomes(3).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     // Had they not run together, the failure would not have cost another run.
     assert_eq!((line.desk.runs("a"), line.desk.runs("b")), (2, 3));
     each_has_one_effect(&line, &["a", "b"].map(Order::ok)).await;

@@ -92,8 +92,7 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let worker = line.run_until_stopped(worker.handler::<Deletions<W>>(), Settings::default());
     let mut outcomes = line.outcomes(7).await;
-    idem_conformance::soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     outcomes.sort();
     let processed = "processed";
     assert_eq!(outcomes, ["dead: no key", "duplicate", processed, processed, processed, processed, "scheduled 1"]);

@@ -48,8 +48,7 @@ pub async fn a_codec_that_needs_nothing_is_never_prepared<W: World>(world: W) {
     line.publish(Publication::new("no JSON"));
     let outcomes = line.outcomes(if line.world.inbox() { 4 } else { 5 }).await;
     assert!(outcomes.contains(&"dead: undecodable".to_owned()), "{outcomes:?}");
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
     assert_eq!(prepared.load(SeqCst), 0);
 }
@@ -92,8 +91,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
     assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
     registry.answers("v1", Answer::Known);
     line.outcomes(if line.world.inbox() { 23 } else { 24 }).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     for id in ["a", "b", "again"] {
         assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
     }
@@ -200,8 +198,7 @@ pub async fn a_schema_that_does_not_exist_makes_a_dead_letter<W: World>(world: W
         line.publish(of_schema("v1", Order::ok(&direct)));
         let outcomes = line.outcomes(before + 3).await;
         assert_eq!(outcomes[before + 1..], ["dead: undecodable", "dead: undecodable"]);
-        soon(line.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&line.queue).await;
         let dead = line.dead().await;
         let mut dead: Vec<_> = dead.into_iter().filter(|row| row.error.contains(why)).collect();
         dead.sort_by_key(|row| row.attempts);

@@ -61,8 +61,7 @@ pub async fn a_dead_letter_that_is_refused_costs_no_lane<W: World>(world: W) {
     assert!(line.dead().await.is_empty());
     line.allow("inbox_messages").await;
     are_dead(&line, 1).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     let mut outcomes = line.outcomes(4).await;
     outcomes.sort();
     assert_eq!(outcomes, ["dead: committed by its handler", "processed", "processed", "processed"]);
@@ -112,8 +111,7 @@ pub async fn a_dead_letter_that_was_discarded_is_not_written_again<W: World>(wor
     assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
     open.send_replace(true);
     assert_eq!(line.outcomes(1).await, ["dead: committed by its handler"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     assert!(line.dead().await.is_empty());
     line.publish(Order::new("a", &[Act::Commit]));
     assert_eq!(line.run(2).await[1], "duplicate", "its claim is dated");
@@ -160,8 +158,7 @@ pub async fn a_failure_that_is_not_recorded_yet_runs_in_no_batch<W: World>(world
     let linger = Duration::from_millis(300);
     let worker = line.start_over(hook, Settings { retry, linger, concurrency: 1, ..Settings::default() });
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "scheduled 1"]);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
+    worker.stop_once_idle(&line.queue).await;
     // The first one ran in a batch, in which it failed, and each ran alone.
     assert_eq!(line.desk.runs("a") + line.desk.runs("b"), 3);
 }

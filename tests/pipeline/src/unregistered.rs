@@ -6,6 +6,7 @@ use std::time::Duration;
 use idem_core::store::{Claims, Filter, Operator, Page, SEEN_RECENTLY, StoreError};
 use idem_core::{HandlerOptions, Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
+use tracing::instrument::WithSubscriber;
 
 use idem_conformance::captured;
 use idem_conformance::store::World;
@@ -304,7 +305,6 @@ pub async fn signs_of_life_that_fail_or_hang_are_no_outage<W: World>(world: W) {
         soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
         line.publish(Order::ok(&n.to_string()));
         line.outcomes(n + 1).await;
-        soon(line.queue.idle()).await;
-        worker.stop().await;
+        worker.stop_once_idle(&line.queue).await;
     }
 }

@@ -11,24 +11,4 @@ mod tenants;
 #[path = "../../../idem-conformance/tests/worlds/postgres.rs"]
 mod world;
 
-idem_pipeline::pipeline_suite!(world::PostgresWorld);
-
-mod inbox {
-    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, inbox);
-}
-
-mod batch {
-    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, batch);
-}
-
-mod inbox_batch {
-    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, inbox batch);
-}
-
-mod natural {
-    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, natural);
-}
-
-mod natural_batch {
-    idem_pipeline::pipeline_suite!(super::world::PostgresWorld, natural batch);
-}
+idem_pipeline::pipeline_suite!(crate::world::PostgresWorld, every mode);
