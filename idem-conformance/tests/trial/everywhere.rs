@@ -2,31 +2,27 @@
 
 use std::time::Instant;
 
-use idem_conformance::store::World;
 use idem_core::{Handler, Sqlite, State};
 use idem_test::Trial;
 use idem_test::harness::{CrashReport, Phase};
 use sqlx::SqliteConnection;
 
 use super::handlers::{Bad, Commits, Fails, Good, Paid, Remembers, Shop};
-use super::{bench, paid, world};
-
-const BALANCE: &str = "SELECT balance FROM account";
+use super::{BALANCE, bench, paid};
 
 /// Crashes everywhere, and compares the balance.
 async fn crash<H>(shop: Shop) -> Result<CrashReport, String>
 where
     H: Handler<Message = Paid, Params = State<Shop>, Connection = SqliteConnection>,
 {
-    let world = world().await;
-    let trial = bench(world.clone(), shop).handler::<H>().await.unwrap();
-    let balance = async || Ok(world.number(BALANCE).await);
+    let trial = bench(shop).handler::<H>().await.unwrap();
+    let balance = async || trial.number(BALANCE).await;
     trial.crash_everywhere(paid, balance).await.map_err(|error| error.to_string())
 }
 
 /// A trial of a handler that writes elsewhere.
 async fn writes_outside(shop: &Shop) -> Trial<Sqlite> {
-    bench(world().await, shop.clone()).handler::<Bad>().await.unwrap()
+    bench(shop.clone()).handler::<Bad>().await.unwrap()
 }
 
 #[tokio::test]
@@ -48,9 +44,8 @@ async fn a_good_handler_has_one_effect_wherever_it_crashes() {
 
 #[tokio::test]
 async fn a_good_handler_has_one_effect_wherever_it_crashes_as_it_runs_from_the_inbox() {
-    let world = world().await;
-    let trial = bench(world.clone(), Shop::default()).inbox().handler::<Good>().await.unwrap();
-    let report = trial.crash_everywhere(paid, async || Ok(world.number(BALANCE).await)).await.unwrap();
+    let trial = bench(Shop::default()).inbox().handler::<Good>().await.unwrap();
+    let report = trial.crash_everywhere(paid, async || trial.number(BALANCE).await).await.unwrap();
     println!("{report}");
     assert!(report.points_in(Phase::BeforeHandler) > 10, "it is stored, acked, taken and started: {report}");
 }
@@ -98,16 +93,15 @@ async fn a_commit_by_the_handler_is_found_before_any_crash() {
 
 #[tokio::test]
 async fn a_handler_without_an_effect_shows_nothing() {
-    let trial = bench(world().await, Shop::default()).handler::<Good>().await.unwrap();
+    let trial = bench(Shop::default()).handler::<Good>().await.unwrap();
     let seen = trial.crash_everywhere(paid, async || Ok(7)).await.unwrap_err().to_string();
     assert!(seen.contains("a message that was delivered once had no effect"), "{seen}");
 }
 
 #[tokio::test]
 async fn messages_with_different_effects_are_not_comparable() {
-    let world = world().await;
-    let trial = bench(world.clone(), Shop::default()).handler::<Good>().await.unwrap();
+    let trial = bench(Shop::default()).handler::<Good>().await.unwrap();
     let growing = |id: u32| Paid { id, amount: i64::from(id) + 1 };
-    let seen = trial.crash_everywhere(growing, async || Ok(world.number(BALANCE).await)).await.unwrap_err().to_string();
+    let seen = trial.crash_everywhere(growing, async || trial.number(BALANCE).await).await.unwrap_err().to_string();
     assert!(seen.ends_with("the effect was 3, and that of one message is 2"), "{seen}");
 }
