@@ -117,7 +117,6 @@ pub struct Features {
 
 /// The settings of a store.
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
 pub struct Setup {
     /// How long claims are kept, if not the default.
     pub retention: Option<Duration>,

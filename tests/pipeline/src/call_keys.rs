@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Key, Reason, State, Worker};
+use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Reason, State, Worker};
 
 use idem_conformance::store::World;
 use idem_test::Publication;
