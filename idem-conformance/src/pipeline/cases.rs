@@ -223,6 +223,8 @@ macro_rules! pipeline_suite {
             // looks
             a_worker_looks_back_to_its_last_search_and_at_times_at_everything
             a_worker_takes_the_rows_that_its_last_take_has_left_without_a_search_of_everything
+            // long outages
+            an_outage_while_a_suspect_runs_delays_no_later_suspect
             // copies
             copies_of_a_slow_message_cost_no_lane
             a_copy_of_a_message_that_runs_elsewhere_costs_no_lane

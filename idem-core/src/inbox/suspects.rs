@@ -29,7 +29,8 @@ impl<S: Store> Taker<S> {
         let (quiet, mut any) = (Instant::now(), false);
         loop {
             let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
-            let Some((rows, lock)) = self.take(kind, wanted, isolated).await? else { break };
+            // Without the lock, nobody was kept out: an outage may have lasted for hours since.
+            let Some((rows, lock)) = self.take(kind, wanted, isolated).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
             any = true;
             if kind == RowKind::Alone {
@@ -44,7 +45,8 @@ impl<S: Store> Taker<S> {
             let ends = kind == RowKind::Alone || quiet.elapsed() >= POLL_DUE || self.pipeline.draining.is_cancelled();
             match running.into_isolated() {
                 Some(lock) if !ends => isolated = lock,
-                _ => break,
+                Some(_) => break,
+                None => return Ok(true),
             }
         }
         locks.ran(began, quiet, lease);
