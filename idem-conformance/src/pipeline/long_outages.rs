@@ -307,6 +307,31 @@ pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world
     beside.stop().await;
 }
 
+/// Another statement finds that the database is unavailable. The suspect is given back later, uncharged.
+pub async fn a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database<W: World>(world: W) {
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    suspect_for(&line, 1, Duration::ZERO).await;
+    line.desk.go.send_replace(true);
+    let silent = Silent::new();
+    let worker = line.start_over(silent.hook("row_is_taken", Some("suspect")), silent.shown(&settings));
+    silent.reached().await;
+    schedule(&neighbour, "billing", Order::ok("row")).await;
+    let beside = neighbour.start_with(settings);
+    never_runs(&neighbour, "row").await;
+    silent.fall_silent();
+    line.publish(Order::ok("unanswered"));
+    has_effect(&neighbour, "row").await;
+    silent.open();
+    row_becomes(&line, "suspect", |row| row.locked_by.is_none() && row.crash_count == 1).await;
+    silent.come_back();
+    for id in ["suspect", "unanswered"] {
+        has_effect(&line, id).await;
+    }
+    worker.stop().await;
+    beside.stop().await;
+}
+
 /// The outage of another database has ended the isolation of an earlier suspect, so nothing was kept out for as long as the
 /// outage, and the next suspect does not leave the process to others for as long.
 pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(world: W) {
