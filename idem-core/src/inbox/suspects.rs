@@ -29,7 +29,8 @@ impl<S: Store> Taker<S> {
         let (quiet, mut any) = (Instant::now(), false);
         loop {
             let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
-            let Some((rows, lock)) = self.take(kind, wanted, isolated).await? else { break };
+            // Without the lock, nobody was kept out: an outage may have lasted for hours since.
+            let Some((rows, lock)) = self.take(kind, wanted, isolated).await? else { return Ok(any) };
             let Some(row) = rows.first() else { break };
             any = true;
             if kind == RowKind::Alone {
@@ -44,7 +45,8 @@ impl<S: Store> Taker<S> {
             let ends = kind == RowKind::Alone || quiet.elapsed() >= POLL_DUE || self.pipeline.draining.is_cancelled();
             match running.into_isolated() {
                 Some(lock) if !ends => isolated = lock,
-                _ => break,
+                Some(_) => break,
+                None => return Ok(true),
             }
         }
         locks.ran(began, quiet, lease);
@@ -70,16 +72,17 @@ impl<S: Store> Taker<S> {
                     tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
                     return Ok(None);
                 }
-                () = tokio::time::sleep(LOOK) => {}
-            }
-            if !self.is_due(kind).await? {
-                return Ok(None);
+                // Its answer may take long, and nothing waits for it.
+                due = self.is_still_due(kind) => if !due? {
+                    return Ok(None);
+                },
             }
         }
     }
 
-    /// Returns whether a suspect of this kind is still due.
-    async fn is_due(&self, kind: RowKind) -> Result<bool, StoreError> {
+    /// Looks after a while whether a suspect of this kind is still due.
+    async fn is_still_due(&self, kind: RowKind) -> Result<bool, StoreError> {
+        tokio::time::sleep(LOOK).await;
         let _own = self.pipeline.own_statements.lock().await;
         let due = self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease).await?;
         Ok(if kind == RowKind::Alone { due.alone } else { due.suspect })

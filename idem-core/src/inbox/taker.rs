@@ -39,44 +39,51 @@ impl<S: Store> Taker<S> {
         limit: TakeLimit,
         lock: L,
     ) -> Result<Option<(Vec<Row>, L)>, StoreError> {
-        let store = &self.pipeline.store;
-        let token = Uuid::new_v4();
-        let own = self.pipeline.own_statements.lock().await;
-        let answer = store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await;
-        drop(own);
-        let mut rows = match answer {
+        let Pipeline { store, outage, stop, draining, .. } = &*self.pipeline;
+        let (token, mut lock) = (Uuid::new_v4(), Some(lock));
+        let asked = async {
+            let _own = self.pipeline.own_statements.lock().await;
+            store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await
+        };
+        let mut rows = match self.unless_away(&mut lock, asked).await {
             // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
             Err(fault @ StoreError::Unavailable(_)) => match store.rows_by_token(token).await {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
                 _ => Err(fault),
             },
             Err(fault @ StoreError::ConnectionLost(_)) => {
-                let Pipeline { outage, stop, draining, .. } = &*self.pipeline;
                 outage.report(&fault);
                 // A lost connection is no outage until a ping fails, so the first read may come too early.
-                let mut found = pin!(outage.insist(stop, || store.rows_by_token(token)));
-                let at_once = tokio::select! {
-                    biased;
-                    rows = &mut found => Some(rows),
-                    () = outage.began() => None,
-                };
-                match at_once {
-                    Some(rows) => Ok(rows.unwrap_or_default()),
-                    None => {
-                        drop(lock);
-                        let late = tokio::select! {
-                            rows = found => rows.unwrap_or_default(),
-                            () = draining.cancelled() => Vec::new(),
-                        };
-                        let _held = self.pipeline.leases.hold(&late);
-                        join_all(late.iter().map(|row| self.pipeline.put_off(row))).await;
-                        return Ok(None);
+                let found = outage.insist(stop, || store.rows_by_token(token));
+                let found = async {
+                    tokio::select! {
+                        biased;
+                        rows = found => rows.unwrap_or_default(),
+                        // A drain does not wait for the end of an outage.
+                        () = async { draining.cancelled().await; outage.began().await } => Vec::new(),
                     }
-                }
+                };
+                Ok(self.unless_away(&mut lock, found).await)
             }
             answer => answer,
         }?;
+        let Some(lock) = lock else {
+            let _held = self.pipeline.leases.hold(&rows);
+            join_all(rows.iter().map(|row| self.pipeline.put_off(row))).await;
+            return Ok(None);
+        };
         rows.iter_mut().for_each(|row| self.pipeline.complete(row));
         Ok(Some((rows, lock)))
+    }
+
+    /// Waits for `work`. If the database becomes unavailable meanwhile, that ends `lock`: the wait may last as long as the outage.
+    async fn unless_away<L, T>(&self, lock: &mut Option<L>, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.pipeline.outage.began() => *lock = None,
+        }
+        work.await
     }
 }

@@ -15,7 +15,7 @@ use idem_conformance::{soon, until};
 use super::crashes::{crash_on, never_runs, schedule, suspect_for};
 use super::faulty::Do;
 use super::line::Line;
-use super::neighbours::{Away, has_effect, one_process};
+use super::neighbours::{Away, failing_suspect, has_effect, one_process};
 use super::orders::{Act, Order};
 use super::running::Running;
 use super::settings::Settings;
@@ -284,5 +284,61 @@ pub async fn rows_whose_take_has_no_answer_run_beside_no_suspect<W: World>(world
     has_effect(&neighbour, "suspect").await;
     has_effect(&line, "row").await;
     worker.stop().await;
+    beside.stop().await;
+}
+
+/// Another statement finds that the database is unavailable. The suspect is given back later, uncharged.
+pub async fn a_suspect_whose_fetch_hangs_in_an_outage_stops_no_worker_of_another_database<W: World>(world: W) {
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    suspect_for(&line, 1, Duration::ZERO).await;
+    line.desk.go.send_replace(true);
+    let silent = Silent::new();
+    let worker = line.start_over(silent.hook("row_is_taken", Some("suspect")), silent.shown(&settings));
+    silent.reached().await;
+    schedule(&neighbour, "billing", Order::ok("row")).await;
+    let beside = neighbour.start_with(settings);
+    never_runs(&neighbour, "row").await;
+    silent.fall_silent();
+    line.publish(Order::ok("unanswered"));
+    has_effect(&neighbour, "row").await;
+    silent.open();
+    row_becomes(&line, "suspect", |row| row.locked_by.is_none() && row.crash_count == 1).await;
+    silent.come_back();
+    for id in ["suspect", "unanswered"] {
+        has_effect(&line, id).await;
+    }
+    worker.stop().await;
+    beside.stop().await;
+}
+
+/// The outage of another database has ended the isolation of an earlier suspect, so nothing was kept out for as long as the
+/// outage, and the next suspect does not leave the process to others for as long.
+pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(world: W) {
+    let Some(other) = world.another().await else { return };
+    let (line, neighbour, settings) = (Line::new(world).await, Line::new(other).await, one_process());
+    let gate = settings.gate.clone().unwrap();
+    failing_suspect(&line).await;
+    let away = Away::start(line, settings.clone(), "rollback");
+    away.waits().await;
+    away.go_away();
+    until(|| !gate.keeps_out_rows()).await;
+    // Longer than a lease.
+    let outage = Duration::from_secs(10);
+    tokio::time::sleep(outage).await;
+    away.come_back();
+    has_effect(&away.line, "suspect").await;
+    away.line.desk.go.send_replace(false);
+    schedule(&away.line, "billing", Order::new("running", &[Act::Wait])).await;
+    soon(away.line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 2)).await.unwrap();
+    suspect_for(&neighbour, 1, Duration::ZERO).await;
+    neighbour.desk.go.send_replace(true);
+    let beside = neighbour.start_with(settings);
+    let waits = until(|| gate.keeps_out_rows());
+    tokio::time::timeout(outage / 2, waits).await.expect("the suspect waits for the running row");
+    away.line.desk.go.send_replace(true);
+    has_effect(&neighbour, "suspect").await;
+    has_effect(&away.line, "running").await;
+    away.worker.stop().await;
     beside.stop().await;
 }

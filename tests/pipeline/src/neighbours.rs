@@ -59,7 +59,7 @@ pub(super) fn one_process() -> Settings {
 }
 
 /// A suspect with two starts that waits in its handler, and fails then.
-async fn failing_suspect<W: World>(line: &Line<W>) {
+pub(super) async fn failing_suspect<W: World>(line: &Line<W>) {
     let handler = schedule(line, "billing", Order::new("suspect", &[Act::WaitFail, Act::Ok])).await;
     crash_on(line, handler, 2, Duration::ZERO).await;
 }

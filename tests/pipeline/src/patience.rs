@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Operator, Page};
 use idem_core::{Key, SuspectLock};
+use tokio::sync::watch;
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
 
 use super::crashes::{schedule, suspect_for};
+use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
@@ -43,4 +45,29 @@ pub async fn a_suspect_that_waits_for_long_lets_other_rows_start<W: World>(world
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.desk.runs("suspect")), (1, 1));
+}
+
+/// It looks whether it is still due, and the database does not answer.
+pub async fn a_suspect_whose_look_hangs_waits_no_longer_than_the_drain<W: World>(world: W) {
+    let (line, gate) = (Line::new(world).await, SuspectLock::new());
+    // Due only when the other message runs.
+    suspect_for(&line, 1, Duration::from_secs(3)).await;
+    schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
+    let (looks, open) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (told, waits, opened) = (looks.clone(), gate.clone(), open.subscribe());
+    let hook = move |method: &'static str, _: &[u8]| {
+        if method != "poll_due" || !waits.keeps_out_rows() {
+            return Do::Work;
+        }
+        told.send_replace(true);
+        Do::Wait(opened.clone())
+    };
+    let worker = line.start_over(hook, Settings { gate: Some(gate.clone()), ..Settings::default() });
+    soon(looks.subscribe().wait_for(|looks| *looks)).await.unwrap();
+    let stopping = tokio::spawn(worker.stop());
+    until(|| !gate.keeps_out_rows()).await;
+    assert_eq!(line.desk.runs("suspect"), 0);
+    open.send_replace(true);
+    line.desk.go.send_replace(true);
+    stopping.await.unwrap();
 }
