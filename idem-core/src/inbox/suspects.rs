@@ -49,7 +49,12 @@ impl<S: Store> Taker<S> {
                 None => return Ok(true),
             }
         }
-        locks.ran(began, quiet, lease);
+        if any {
+            locks.ran(began, quiet, lease);
+        } else {
+            // Another process has it, or a statement of somebody else locks it for long: then each poll finds it again.
+            locks.gave_up(began);
+        }
         Ok(any)
     }
 
