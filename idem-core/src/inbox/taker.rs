@@ -69,7 +69,7 @@ impl<S: Store> Taker<S> {
                             () = draining.cancelled() => Vec::new(),
                         };
                         let _held = self.pipeline.leases.hold(&late);
-                        join_all(late.iter().map(|row| self.pipeline.put_off(row))).await;
+                        join_all(late.iter().map(|row| self.pipeline.snooze(row, Duration::ZERO))).await;
                         return Ok(None);
                     }
                 }
