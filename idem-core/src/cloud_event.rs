@@ -2,7 +2,6 @@
 
 mod binary;
 mod event;
-mod percent;
 mod read;
 mod structured;
 #[cfg(test)]

@@ -15,4 +15,4 @@ pub use json::Json;
 pub use protobuf::Protobuf;
 
 pub(crate) use found::without_mark;
-pub(crate) use preparing::Preparing;
+pub(crate) use preparing::preparing;

@@ -8,13 +8,11 @@ use bytes::Bytes;
 
 use crate::{Headers, Properties};
 
-pub(crate) use kept_call::KeptCall;
+pub(crate) use rare::KeptCall;
 
 use rare::Rare;
 
 mod facts;
-mod kept_call;
-mod preparation;
 mod rare;
 
 /// One delivery of a message: its payload, its headers and the broker's metadata.

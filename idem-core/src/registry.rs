@@ -6,14 +6,16 @@ use std::any::{Any, TypeId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::codec::Preparing;
+use futures_util::future::BoxFuture;
+
+use crate::codec::preparing;
 use crate::external::{CallLimits, Calling};
 use crate::handler_options::HandlerLimits;
 use crate::outbox::Outbox;
 use crate::panic_text::panic_text;
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
-    KeyError, Param as _, Reason, Store,
+    KeyError, Param as _, PrepareError, Reason, Store,
 };
 
 pub(crate) use job::Job;
@@ -77,7 +79,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn begin_call(&self, delivery: &Delivery, key: &Key, asks: bool) -> Result<Result<Calling, BoxError>, NoJob>;
 
     /// Lets the codec fetch the data that decoding this delivery needs.
-    fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a>;
+    fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), PrepareError>>;
 }
 
 /// Why a delivery has no job.
@@ -207,9 +209,9 @@ where
         Ok(begun.unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into())))
     }
 
-    fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a> {
+    fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), PrepareError>> {
         // Called in the first poll, so that a panic of the call itself is also caught.
-        Preparing::new(async move { self.codec.prepare(delivery).await })
+        Box::pin(preparing(async move { self.codec.prepare(delivery).await }))
     }
 
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob> {

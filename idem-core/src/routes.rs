@@ -100,11 +100,14 @@ impl<S: Store> Routes<S> {
         {
             return Ok(only);
         }
-        self.takers(delivery).next().ok_or_else(|| {
-            let (what, event) = self.named_by(delivery);
-            let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
-            Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
-        })
+        self.takers(delivery).next().ok_or_else(|| self.untaken(delivery))
+    }
+
+    /// Returns why a delivery is unfit that no handler takes.
+    pub(crate) fn untaken(&self, delivery: &Delivery) -> Unfit {
+        let (what, event) = self.named_by(delivery);
+        let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
+        Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
     }
 
     /// Returns all handlers that name this delivery's event type or subject, or else all that name none.

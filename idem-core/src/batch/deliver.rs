@@ -15,7 +15,7 @@ use crate::store::{Row, StoreError};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
-use super::opening::{Opening, TransactionResult};
+use super::round::{Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
     /// Processes the available deliveries, one or a batch, and leaves `batch` empty. A delivery that cannot run now is parked
@@ -25,7 +25,7 @@ impl<S: Store> Pipeline<S> {
             // Boxed: it is large, and a worker without batches would carry it unused.
             Box::pin(self.deliver_all(std::mem::take(batch), parked)).await;
         } else if let Some((delivery, acker, carried)) = batch.pop()
-            && let Some(delivery) = self.deliver(delivery, acker, carried).await
+            && let Some(delivery) = self.deliver(None, delivery, acker, carried).await
         {
             self.park(delivery, parked).await;
         }
@@ -46,7 +46,7 @@ impl<S: Store> Pipeline<S> {
                     self.brake.fit(&outcome);
                     done.push((delivery, acker, outcome));
                 }
-                Verdict::Single | Verdict::Lost => alone.push((delivery, acker, carried)),
+                Verdict::Single | Verdict::PutOff | Verdict::Lost => alone.push((delivery, acker, carried)),
                 Verdict::Broke => {
                     delivery.redelivered = true;
                     alone.push((delivery, acker, carried));
@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
         // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
         let deliver = async |(delivery, acker, carried)| {
-            if let Some(delivery) = self.deliver_in(Some(&connection), delivery, acker, carried).await {
+            if let Some(delivery) = self.deliver(Some(&connection), delivery, acker, carried).await {
                 self.park(delivery, parked).await;
             }
         };
@@ -83,7 +83,7 @@ impl<S: Store> Pipeline<S> {
         let items = self.items(deliveries, carried);
         let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
         let running = Running::new(Permit::Direct(beside));
-        self.under(&running, pin!(self.verdicts(items, &facts, Opening::Claims, &running))).await
+        running.during(&self.outage, pin!(self.verdicts(items, &facts, Opening::Claims, &running))).await
     }
 
     /// Runs rows taken from the inbox, none of them a suspect, in one transaction, and returns their verdicts. Extends
@@ -93,7 +93,7 @@ impl<S: Store> Pipeline<S> {
         let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
         match running.user_code().map(|_user_code| self.rows(rows)) {
             Some(items) => self.verdicts(items, &facts, opening, running).await,
-            None => vec![opening.put_off(); rows.len()],
+            None => vec![Verdict::PutOff; rows.len()],
         }
     }
 
@@ -107,7 +107,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Single; facts.len()];
         let _turn = self.throttle.turn().await;
-        let mut rounds = Groups { groups: vec![(items, false)], holds: 0, opening };
+        let mut rounds = Groups { groups: vec![(items, false)], holds: 0 };
         let (mut first, mut extended) = (true, Instant::now());
         while let Some((mut items, failed)) = rounds.groups.pop() {
             // A single item is processed alone, where failures are charged.
@@ -116,7 +116,7 @@ impl<S: Store> Pipeline<S> {
             }
             let instead = match self.draining.is_cancelled() {
                 true => Some(Verdict::Stopped),
-                false => (!first && opening.is_kept_out(&self.suspect_lock)).then(|| opening.put_off()),
+                false => (!first && opening.is_kept_out(&self.suspect_lock)).then_some(Verdict::PutOff),
             };
             if let Some(verdict) = instead {
                 set_verdict(&mut verdicts, &items, &verdict);
@@ -160,14 +160,6 @@ impl<S: Store> Pipeline<S> {
                 if failed { rounds.halve((items, true)) } else { rounds.groups.push((items, true)) }
             }
             TransactionResult::Split => rounds.halve((items, failed)),
-            TransactionResult::Deadlock => {
-                self.throttle.shrink();
-                rounds.halve((items, failed));
-            }
-            TransactionResult::Busy => {
-                self.throttle.narrow();
-                rounds.halve((items, failed));
-            }
             TransactionResult::Outage(fault) => {
                 self.outage.report(&fault);
                 self.pause(rounds.holds).await;
@@ -176,9 +168,7 @@ impl<S: Store> Pipeline<S> {
                 let splits = matches!(fault, StoreError::ConnectionLost(_)) && rounds.holds > UNANSWERED;
                 if splits { rounds.halve((items, failed)) } else { rounds.groups.push((items, failed)) }
             }
-            TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),
-            TransactionResult::PutOff => set_verdict(verdicts, &items, &rounds.opening.put_off()),
-            TransactionResult::Stopped => set_verdict(verdicts, &items, &Verdict::Stopped),
+            TransactionResult::All(verdict) => set_verdict(verdicts, &items, &verdict),
         }
     }
 }
@@ -191,7 +181,6 @@ struct Groups<'a, S: Store> {
     groups: Vec<Group<'a, S>>,
     /// How often a round got no response.
     holds: usize,
-    opening: Opening<'a>,
 }
 
 impl<'a, S: Store> Groups<'a, S> {
@@ -208,15 +197,6 @@ impl Opening<'_> {
         match self {
             Self::Claims => lock.keeps_out_direct(),
             Self::Rows(_) => lock.keeps_out_rows(),
-        }
-    }
-
-    /// Returns the verdict of items that have not run, because a suspect comes first: rows are given back, and deliveries
-    /// wait for the suspect, each alone.
-    fn put_off(&self) -> Verdict {
-        match self {
-            Self::Claims => Verdict::Single,
-            Self::Rows(_) => Verdict::Stopped,
         }
     }
 }

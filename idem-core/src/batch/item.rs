@@ -9,7 +9,7 @@ use crate::store::{Identity, Row};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
 
-use super::natural::may_share;
+use super::claims::may_share;
 
 /// A message of a batch that can run.
 pub(super) struct Item<'a, S: Store> {
@@ -38,6 +38,8 @@ pub(crate) enum Verdict {
     Done(Outcome),
     /// It has to be processed alone, where a failure is charged to it and to no other message.
     Single,
+    /// It has not run, since a suspect comes first: a row is given back, and a delivery waits for the suspect, alone.
+    PutOff,
     /// The lease of its row was lost.
     Lost,
     /// The connection was lost during its run. It is processed alone, from the inbox.

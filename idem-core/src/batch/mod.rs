@@ -2,25 +2,16 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `collect` | takes all available items together |
 //! | `deliver` | turns deliveries into verdicts, and settles them |
 //! | `item` | a message of a batch that can run, and its verdict |
-//! | `round` | one transaction: claims, handlers, guard, commit |
-//! | `opening` | how such a transaction starts, and its result |
+//! | `round` | one transaction: how it starts, claims, handlers, guard, commit, and its result |
 //! | `claims` | the claims of such a transaction |
-//! | `natural` | the deliveries in it that have no claims |
-//! | `calls` | the handler calls in it |
 //! | `blame` | which message caused the failure of a batch |
 
 mod blame;
-mod calls;
 mod claims;
-mod collect;
 mod deliver;
 mod item;
-mod natural;
-mod opening;
 mod round;
 
-pub(crate) use collect::collect;
 pub(crate) use item::Verdict;

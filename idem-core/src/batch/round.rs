@@ -6,15 +6,41 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::execute::{Staged, Unhandled};
+use crate::record::Classified;
+use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Pipeline, Running};
 use crate::store::{Identity, Row, StoreError, TxnState};
+use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store, telemetry};
 
-use super::blame::Culprit;
-use super::calls::{Call, calls};
 use super::item::{Item, Verdict, meters};
-use super::opening::{Opened, Opening, TransactionResult};
+
+/// The first step of a transaction of a batch.
+#[derive(Clone, Copy)]
+pub(super) enum Opening<'a> {
+    /// The claims of deliveries.
+    Claims,
+    /// The start of inbox rows, which already have claims.
+    Rows(&'a [Row]),
+}
+
+/// The result of one transaction of a batch. Unless it is `Done`, or the connection broke, nothing of it is in the
+/// database, except what natural handlers have written before one of them ran COMMIT.
+pub(super) enum TransactionResult {
+    /// Committed: a verdict for each item, in their order.
+    Done(Vec<Verdict>),
+    /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.
+    Without(Vec<usize>),
+    /// A message failed, and it is unknown which: a swallowed error, a deferred constraint, a locked key, a message
+    /// that the database refuses, a COMMIT beside messages without claims. Or the batch lost against a concurrent
+    /// transaction.
+    Split,
+    /// The database did not respond, or cannot be used; nothing had begun.
+    Outage(StoreError),
+    /// This for all of them.
+    All(Verdict),
+}
 
 impl<S: Store> Pipeline<S> {
     /// Runs these items, which are sorted by handler and key, in one transaction.
@@ -28,27 +54,25 @@ impl<S: Store> Pipeline<S> {
         match running.user_code().map(|_user_code| self.decode_again(items, facts)) {
             Some(Ok(())) => {}
             Some(Err(place)) => return TransactionResult::Without(vec![place]),
-            None => return TransactionResult::PutOff,
+            None => return TransactionResult::All(Verdict::PutOff),
         }
         let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
         let longest = items.iter().map(|item| item.route.timeout).max().unwrap_or_default();
-        let began = Instant::now();
-        let opened = match opening {
-            Opening::Claims => {
-                let opened = self.open(longest, &messages, None).await;
-                meters(items).for_each(|meters| meters.claim.record(began.elapsed()));
-                opened
-            }
-            Opening::Rows(rows) => {
-                self.open(longest, &messages, Some(items.iter().map(|item| &rows[item.at]).collect())).await
-            }
+        let rows = match opening {
+            Opening::Claims => None,
+            Opening::Rows(rows) => Some(items.iter().map(|item| &rows[item.at]).collect()),
         };
+        let began = Instant::now();
+        let opened = self.open(longest, &messages, rows).await;
+        if matches!(opening, Opening::Claims) {
+            meters(items).for_each(|meters| meters.claim.record(began.elapsed()));
+        }
         let (mut txn, found) = match opened {
             Ok(opened) => opened,
             Err(round) => return round,
         };
-        let new = places(&found, |found| *found == Opened::New);
+        let new = places(&found, |found| *found == Classified::New);
         let calls = calls(items, &new);
         let messages: Vec<_> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // A message that is claimed here and does not run would be lost.
@@ -61,22 +85,21 @@ impl<S: Store> Pipeline<S> {
             Err(Failed { unhandled, places, is_first_to_end }) => {
                 let ran = match unhandled {
                     Some(unhandled) => self.undo(txn, unhandled).await,
-                    None => return TransactionResult::Broke,
+                    None => return TransactionResult::All(Verdict::Broke),
                 };
                 let ended_by = if is_first_to_end { &*places } else { &[] };
-                let culprit = Culprit { places: &places, ended_by };
-                return self.blame(ran, culprit).unwrap_or(TransactionResult::Split);
+                return self.blame(ran, &places, ended_by).unwrap_or(TransactionResult::Split);
             }
         };
         let ended = std::time::Instant::now();
         let ran = self.commit(txn, staged).await;
         let took = self.commit_ended(&ran, ended);
         meters(items).for_each(|meters| meters.commit.record(took));
-        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }) {
+        if let Some(round) = self.blame(ran, &[], &last) {
             return round;
         }
-        ages(items, &found);
-        TransactionResult::Done(found.into_iter().map(Verdict::from).collect())
+        let verdicts = items.iter().zip(&found).map(|(item, found)| verdict(&item.route.meters, found));
+        TransactionResult::Done(verdicts.collect())
     }
 
     /// Decodes the items whose jobs an earlier transaction consumed, before any transaction is open. The error is the
@@ -95,11 +118,12 @@ impl<S: Store> Pipeline<S> {
         timeout: Duration,
         messages: &[(&Identity, &Delivery)],
         rows: Option<Vec<&Row>>,
-    ) -> Result<(S::Txn, Vec<Opened>), TransactionResult> {
-        if rows.is_none() {
-            self.record_histories(messages).await.map_err(failed_before_handlers)?;
+    ) -> Result<(S::Txn, Vec<Classified>), TransactionResult> {
+        let are_rows = rows.is_some();
+        if !are_rows {
+            self.record_histories(messages).await.map_err(|fault| self.failed_before_handlers(fault))?;
         }
-        let mut txn = self.store.begin(timeout).await.map_err(failed_before_handlers)?;
+        let mut txn = self.store.begin(timeout).await.map_err(|fault| self.failed_before_handlers(fault))?;
         let found = match rows {
             None => self.claims(&mut txn, messages).await,
             Some(rows) => self.starts(&mut txn, &rows).await,
@@ -107,9 +131,15 @@ impl<S: Store> Pipeline<S> {
         let found = match found {
             Ok(found) => found,
             Err(fault) if !fault.is_answered() => return Err(TransactionResult::Outage(fault)),
-            Err(fault) => return Err(self.rolled_back(txn, failed_before_handlers(fault)).await),
+            Err(fault) => return Err(self.rolled_back(txn, self.failed_before_handlers(fault)).await),
         };
-        let odd = places(&found, |found| *found == Opened::Single);
+        // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be counted, and a
+        // removed claim has to be inserted again: each by itself.
+        let odd = places(&found, |found| match found {
+            Classified::New | Classified::Duplicate(Some(_)) => false,
+            Classified::Gone => !are_rows,
+            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) => true,
+        });
         if !odd.is_empty() {
             return Err(self.rolled_back(txn, TransactionResult::Without(odd)).await);
         }
@@ -174,10 +204,22 @@ impl<S: Store> Pipeline<S> {
         span
     }
 
-    /// Starts the rows: deletes them and dates their claims.
-    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Opened>, StoreError> {
+    /// Starts the rows: deletes them and dates their claims. A row whose lease was lost is gone.
+    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Classified>, StoreError> {
         let started = self.store.start_many(txn, rows).await?;
-        Ok(started.into_iter().map(|started| if started { Opened::New } else { Opened::Lost }).collect())
+        Ok(started.into_iter().map(|started| if started { Classified::New } else { Classified::Gone }).collect())
+    }
+
+    /// Converts an error that occurred before any handler ran.
+    fn failed_before_handlers(&self, fault: StoreError) -> TransactionResult {
+        match fault {
+            StoreError::LockTimeout | StoreError::Message(_) => TransactionResult::Split,
+            StoreError::Serialization(_) => {
+                self.throttle.shrink();
+                TransactionResult::Split
+            }
+            StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => TransactionResult::Outage(fault),
+        }
     }
 
     async fn rolled_back(&self, txn: S::Txn, round: TransactionResult) -> TransactionResult {
@@ -198,35 +240,51 @@ struct Failed {
     is_first_to_end: bool,
 }
 
-impl From<Opened> for Verdict {
-    fn from(found: Opened) -> Self {
-        match found {
-            Opened::New => Self::Done(Outcome::Processed),
-            Opened::Duplicate(_) => Self::Done(Outcome::Duplicate),
-            Opened::Single => Self::Single,
-            Opened::Lost => Self::Lost,
-        }
-    }
-}
-
-/// Converts an error that occurred before any handler ran.
-fn failed_before_handlers(fault: StoreError) -> TransactionResult {
-    match fault {
-        StoreError::LockTimeout | StoreError::Message(_) => TransactionResult::Split,
-        StoreError::Serialization(_) => TransactionResult::Deadlock,
-        StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => TransactionResult::Outage(fault),
-    }
-}
-
-/// Counts the ages of the duplicates among the items.
-fn ages<S: Store>(items: &[Item<'_, S>], found: &[Opened]) {
-    for (item, found) in items.iter().zip(found) {
-        if let Opened::Duplicate(age) = found {
-            item.route.meters.duplicate_age(*age);
-        }
+/// Returns the verdict of a message whose batch has committed, and counts the age of a duplicate.
+fn verdict(meters: &Meters, found: &Classified) -> Verdict {
+    match found.outcome(meters) {
+        Some(outcome) => Verdict::Done(outcome),
+        None if *found == Classified::New => Verdict::Done(Outcome::Processed),
+        None => Verdict::Lost,
     }
 }
 
 fn places<T>(all: &[T], which: impl Fn(&T) -> bool) -> Vec<usize> {
     (0..all.len()).filter(|place| which(&all[*place])).collect()
+}
+
+/// One call of a handler, for the items at these places.
+struct Call<'a, S: Store> {
+    places: Vec<usize>,
+    route: &'a Route<S>,
+    job: Box<dyn Job<S>>,
+}
+
+/// The new items of a batch handler.
+type BatchCall<'a, S> = (&'a Route<S>, Vec<usize>, Vec<Box<dyn Job<S>>>);
+
+/// Returns the calls for the new items, in the order in which their deliveries arrived. A batch handler is called once.
+fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> Vec<Call<'a, S>> {
+    let mut order = new.to_vec();
+    order.sort_unstable_by_key(|place| items[*place].at);
+    let (mut calls, mut batched): (Vec<Call<'a, S>>, Vec<BatchCall<'a, S>>) = Default::default();
+    for place in order {
+        let route = items[place].route;
+        let Some(job) = items[place].job.take() else { continue };
+        if !route.handler.takes_batch() {
+            calls.push(Call { places: vec![place], route, job });
+            continue;
+        }
+        match batched.iter_mut().find(|(of, ..)| of.id == route.id) {
+            Some((_, places, jobs)) => {
+                places.push(place);
+                jobs.push(job);
+            }
+            None => batched.push((route, vec![place], vec![job])),
+        }
+    }
+    let joined =
+        |(route, places, jobs): (&'a Route<S>, _, _)| route.handler.join(jobs).map(|job| Call { places, route, job });
+    calls.extend(batched.into_iter().filter_map(joined));
+    calls
 }

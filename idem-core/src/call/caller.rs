@@ -43,7 +43,9 @@ impl<S: Store> Calls<S> {
             }
             while running.try_join_next().is_some() {}
             if !more {
-                self.rest().await;
+                let Pipeline { calls_due, settings, .. } = &*self.pipeline;
+                let poll = self.looks.rest(jittered(settings.poll), Instant::now());
+                self.pipeline.rest(calls_due, poll).await;
             }
         }
         while running.join_next().await.is_some() {}
@@ -114,23 +116,5 @@ impl<S: Store> Calls<S> {
         };
         rows.iter_mut().for_each(|row| self.pipeline.complete(row));
         Ok((rows, taken))
-    }
-
-    /// Waits until a row is scheduled here, the poll interval elapses, or all calls are to be looked for, and then for the end
-    /// of an outage.
-    async fn rest(&self) {
-        let Pipeline { calls_due, settings, outage, draining, .. } = &*self.pipeline;
-        let poll = self.looks.rest(jittered(settings.poll), Instant::now());
-        let rest = async {
-            tokio::select! {
-                () = calls_due.notified() => {}
-                () = tokio::time::sleep(poll) => {}
-            }
-            outage.over().await;
-        };
-        tokio::select! {
-            () = rest => {}
-            () = draining.cancelled() => {}
-        }
     }
 }

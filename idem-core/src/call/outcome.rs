@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::execute::{Conclusion, Failure, RunResult};
+use crate::execute::{Failure, RunResult};
 use crate::external::{CallLimits, Doubt};
 use crate::routes::Route;
-use crate::runtime::{Charge, Pipeline};
+use crate::runtime::{Pipeline, Written};
 use crate::store::{CallAnswer, CallResult, Row};
 use crate::{BoxError, Outcome, Reason, Store};
 
-use super::result::{Written, unresolved};
+use super::result::unresolved;
 
 impl<S: Store> Pipeline<S> {
     /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message.
@@ -20,7 +20,7 @@ impl<S: Store> Pipeline<S> {
                 "the answer of the call has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`, or return less, \
                  and replay the message"
             );
-            return self.end_call(row, Reason::TooLarge, error).await;
+            return self.end_call(row, Reason::TooLarge, error, false).await;
         }
         let id = row.id;
         match self.write_call(row, &CallResult::answered(answer)).await {
@@ -47,18 +47,21 @@ impl<S: Store> Pipeline<S> {
         (doubt, error, left): (Doubt, BoxError, Duration),
         is_first: bool,
     ) -> Option<Outcome> {
-        let Charge { attempts, next, error, .. } = self.charge_of(route, row.attempts, &error)?;
-        let charge = match (doubt, next) {
-            (Doubt::Permanent, _) => Charge::new(attempts, Err(Reason::Permanent), error),
+        let mut failure = self.failure_of(route, row.attempts, &error)?;
+        match (doubt, failure.next) {
+            (Doubt::Permanent, _) => failure.next = Err(Reason::Permanent),
             // It must not be repeated, and nobody can be asked.
             (Doubt::Unknown, Ok(_) | Err(Reason::Exhausted)) if limits.key_life.is_none() && !limits.reconciles => {
-                Charge::new(attempts, Err(Reason::Unresolved), unresolved(limits, row, &error))
+                failure.next = Err(Reason::Unresolved);
+                failure.error = unresolved(limits, row, &failure.error);
             }
-            (Doubt::NotDone, next) => Charge::new(attempts, next, error),
-            (_, next) => Charge::new(attempts, next.map(|due| due.max(left)), error),
-        };
+            (Doubt::NotDone, _) => {}
+            (_, next) => failure.next = next.map(|due| due.max(left)),
+        }
         // A permanent error may come from a client that has given up, while its request is still on its way.
-        self.charge_call(row, charge, is_first && doubt == Doubt::NotDone, doubt != Doubt::NotDone).await
+        let (is_unused, in_doubt) = (is_first && doubt == Doubt::NotDone, doubt != Doubt::NotDone);
+        let result = CallResult::failed(failure.next, failure.error.clone());
+        self.charge_call(row, &failure, CallResult { is_unused, in_doubt, ..result }).await
     }
 
     /// Charges a question that has failed what became of a call. It may be asked again, and whatever ends that leaves it
@@ -70,12 +73,13 @@ impl<S: Store> Pipeline<S> {
         error: BoxError,
     ) -> Option<Outcome> {
         let failed = if row.asked_at.is_some() { row.attempts } else { 0 };
-        let Charge { attempts, next, error, .. } = self.charge_of(route, failed, &error)?;
-        let charge = match next {
-            Ok(due) => Charge::new(attempts, Ok(due), error),
-            Err(_) => Charge::new(attempts, Err(Reason::Unresolved), unresolved(limits, row, &error)),
-        };
-        self.charge_question(row, charge).await
+        let mut failure = self.failure_of(route, failed, &error)?;
+        if failure.next.is_err() {
+            failure.next = Err(Reason::Unresolved);
+            failure.error = unresolved(limits, row, &failure.error);
+        }
+        let result = CallResult::failed(failure.next, failure.error.clone());
+        self.charge_call(row, &failure, CallResult { is_question: true, ..result }).await
     }
 
     /// Leaves a row whose call was cut off by the end of the worker. No attempt is charged.
@@ -85,9 +89,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Applies the retry policy of the handler, after this many failed attempts.
-    fn charge_of(&self, route: &Route<S>, attempts: u32, error: &BoxError) -> Option<Charge> {
-        match self.conclude(route, RunResult::Failed(Failure::of(error)), attempts, 0) {
-            Conclusion::Charge(charge) => Some(charge),
+    fn failure_of(&self, route: &Route<S>, attempts: u32, error: &BoxError) -> Option<Failure> {
+        match self.conclude(route, RunResult::Failed(Failure::of(error)), attempts, 0)? {
+            RunResult::Failed(failure) => Some(failure),
             _ => None,
         }
     }

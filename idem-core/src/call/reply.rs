@@ -6,12 +6,11 @@ use futures_util::FutureExt;
 use tokio::task::coop::unconstrained;
 use tokio_util::sync::CancellationToken;
 
+use crate::BoxError;
 use crate::caught::dropped;
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
 use crate::registry::Unfit;
-use crate::runtime::Pipeline;
-use crate::{BoxError, Store};
 
 use super::taken::{Taken, polled_while};
 
@@ -27,17 +26,10 @@ pub(super) enum Ended {
     Stopped,
 }
 
-impl<S: Store> Pipeline<S> {
-    /// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
-    /// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
-    /// calls are caught.
-    pub(super) async fn reply(&self, limits: &CallLimits, calling: Calling, taken: Taken) -> Ended {
-        end_of(limits, calling, taken, &self.stop).await
-    }
-}
-
-/// Does what [`Pipeline::reply`] says.
-async fn end_of(limits: &CallLimits, mut calling: Calling, taken: Taken, stop: &CancellationToken) -> Ended {
+/// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
+/// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
+/// calls are caught.
+pub(super) async fn reply(limits: &CallLimits, mut calling: Calling, taken: Taken, stop: &CancellationToken) -> Ended {
     let CallLimits { name, timeout, .. } = limits;
     let may_send = || taken.elapsed() < limits.sends_for();
     let ended = tokio::select! {
@@ -102,7 +94,7 @@ mod tests {
             }
             Ok(CallReply::Unknown)
         });
-        let ended = end_of(&limits, calling, Taken::now(), &CancellationToken::new()).await;
+        let ended = reply(&limits, calling, Taken::now(), &CancellationToken::new()).await;
         let Ended::Failed(_, error) = ended else { panic!("it had no timeout") };
         assert!(error.to_string().contains("exceeded its timeout of 20s"), "{error}");
     }

@@ -3,23 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::execute::Failure;
 use crate::external::CallLimits;
-use crate::registry::Unfit;
-use crate::runtime::{Charge, Pipeline, warn_of_refusal};
-use crate::store::{CallResult, Filter, Page, Row, error_text};
-use crate::{Outcome, Reason, Store, telemetry};
-
-/// Whether the result of a call was written. If not, the lease ends, and the call counts as one that may have had an effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
-    Yes,
-    /// Another worker has taken the row meanwhile, or an operator has changed it.
-    Lost,
-    /// The database refuses it because of the message.
-    Refused,
-    /// The worker has stopped before the database has answered.
-    Stopped,
-}
+use crate::inbox::read_row;
+use crate::runtime::{Pipeline, Written};
+use crate::store::{CallResult, Row, error_text};
+use crate::{Outcome, Reason, Store};
 
 impl<S: Store> Pipeline<S> {
     /// Records the result of a call, and retries until the database has answered.
@@ -29,18 +18,10 @@ impl<S: Store> Pipeline<S> {
             tries.fetch_add(1, Relaxed);
             self.store.record_call(row, result)
         };
-        match self.outage.insist_unless_refused(&self.stop, write).await {
-            Some(Ok(true)) => Written::Yes,
-            Some(Ok(false)) => {
-                // Of an earlier try, the answer may have been lost, and not what it has written.
-                let is_written = tries.load(Relaxed) > 1 && self.has_result(row, result).await;
-                if is_written { Written::Yes } else { Written::Lost }
-            }
-            Some(Err(error)) => {
-                warn_of_refusal(&row.delivery, None, error.as_ref());
-                Written::Refused
-            }
-            None => Written::Stopped,
+        match self.insist_for(row, None, write).await {
+            // Of an earlier try, the answer may have been lost, and not what it has written.
+            Written::Lost if tries.load(Relaxed) > 1 && self.has_result(row, result).await => Written::Yes,
+            written => written,
         }
     }
 
@@ -65,17 +46,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Reads a row, scheduled or dead. Returns `Some(None)` if it is gone, and `None` if the worker stops.
     async fn found(&self, id: i64) -> Option<Option<Row>> {
-        // In this order, so that a row that dies meanwhile is found.
-        for scheduled in [true, false] {
-            let filter = Filter { scheduled, ..Filter::default() };
-            let page = Page::new(1).before(id.saturating_add(1));
-            let read = || self.store.list(&self.consumer, &filter, page);
-            let found = self.outage.insist(&self.stop, read).await?.pop().filter(|found| found.id == id);
-            if found.is_some() {
-                return Some(found);
-            }
-        }
-        Some(None)
+        self.outage.insist(&self.stop, || read_row(&self.store, &self.consumer, id)).await
     }
 
     /// Tells of an answer that is not used. If its key was replaced meanwhile, its call may have had a second effect, for which
@@ -108,49 +79,16 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Makes a row dead, without one more attempt.
-    pub(super) async fn end_call(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        self.end_call_as(row, (reason, error), false).await
+    /// Makes a row dead, without one more attempt. `is_unused`: nothing was sent, and no call before can have had an effect.
+    pub(super) async fn end_call(&self, row: &Row, reason: Reason, error: String, is_unused: bool) -> Option<Outcome> {
+        let failure = Failure { attempts: row.attempts, ..Failure::new(Err(reason), error) };
+        let result = CallResult { is_unused, ..CallResult::dead(reason, failure.error.clone()) };
+        self.charge_call(row, &failure, result).await
     }
 
-    /// Makes a row dead for which nothing could be sent. `is_first`: no call before can have had an effect.
-    pub(super) async fn end_unsent(&self, row: &Row, unfit: Unfit, is_first: bool) -> Option<Outcome> {
-        self.end_call_as(row, (unfit.reason, unfit.error), is_first).await
-    }
-
-    async fn end_call_as(&self, row: &Row, (reason, error): (Reason, String), is_unused: bool) -> Option<Outcome> {
-        let result = CallResult { is_unused, ..CallResult::dead(reason, error.clone()) };
-        self.write_charge(row, Charge::new(row.attempts, Err(reason), error), result).await
-    }
-
-    /// Records a failed attempt of a call.
-    pub(super) async fn charge_call(
-        &self,
-        row: &Row,
-        charge: Charge,
-        is_unused: bool,
-        in_doubt: bool,
-    ) -> Option<Outcome> {
-        let result = CallResult { is_unused, in_doubt, ..CallResult::failed(charge.next, charge.error.clone()) };
-        self.write_charge(row, charge, result).await
-    }
-
-    /// Records a failed attempt of a question.
-    pub(super) async fn charge_question(&self, row: &Row, charge: Charge) -> Option<Outcome> {
-        let result = CallResult { is_question: true, ..CallResult::failed(charge.next, charge.error.clone()) };
-        self.write_charge(row, charge, result).await
-    }
-
-    async fn write_charge(&self, row: &Row, charge: Charge, result: CallResult) -> Option<Outcome> {
-        if self.write_call(row, &result).await != Written::Yes {
-            return None;
-        }
-        let Charge { attempts, next, error, .. } = charge;
-        telemetry::tell(Some(row.id), attempts, next, &error);
-        Some(match next {
-            Ok(due) => Outcome::Scheduled { attempt: attempts, due },
-            Err(reason) => Outcome::Dead { reason },
-        })
+    /// Records a failure of a call or of a question, with this result.
+    pub(super) async fn charge_call(&self, row: &Row, failure: &Failure, result: CallResult) -> Option<Outcome> {
+        (self.write_call(row, &result).await == Written::Yes).then(|| failure.logged(row.id))
     }
 }
 

@@ -4,13 +4,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
-use crate::registry::{NoJob, Unfit};
+use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::runtime::{Permit, Pipeline, Prepared, Running};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};
 
-use super::reply::Ended;
+use super::reply::{Ended, reply};
 use super::result::unresolved;
 use super::step::{self, Step};
 use super::taken::Taken;
@@ -23,23 +23,21 @@ impl<S: Store> Pipeline<S> {
     /// the lease ends.
     pub(super) async fn call_row(&self, row: &Row, taken: Taken) {
         // Pinned first, like other large futures.
-        let work = pin!(self.call(row, taken));
+        let work = pin!(async {
+            // A suspect that has the process to itself could end it, and leave the call in doubt.
+            let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
+            running.during(&self.outage, pin!(self.call(&running, row, taken))).await
+        });
         self.report_row(row, work).await;
     }
 
-    async fn call(&self, row: &Row, taken: Taken) -> Option<Outcome> {
-        // A suspect that has the process to itself could end it, and leave the call in doubt.
-        let running = Running::new(Permit::Direct(self.suspect_lock.direct().await));
-        self.under(&running, pin!(self.call_under(&running, row, taken))).await
-    }
-
-    async fn call_under(&self, running: &Running, row: &Row, mut taken: Taken) -> Option<Outcome> {
+    async fn call(&self, running: &Running, row: &Row, mut taken: Taken) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let limits = &route.external.as_ref()?.limits;
         if !limits.is_of(row) {
             let now = limits.kept_name();
             let why = format!("it was made by another version of the service, and the handler now makes `{now}`");
-            return self.end_call(row, Reason::Unresolved, unresolved(limits, row, &why)).await;
+            return self.end_call(row, Reason::Unresolved, unresolved(limits, row, &why), false).await;
         }
         let mut age = called_for(row, limits.lease());
         loop {
@@ -53,13 +51,13 @@ impl<S: Store> Pipeline<S> {
                 Step::Ask => true,
                 Step::Wait(due) => return self.give_back_call(row, is_first, due).await,
                 Step::GiveBack => return self.give_back_late(row, is_first).await,
-                Step::Dead(reason) => return self.end_call(row, reason, why_dead(limits, row, reason)).await,
+                Step::Dead(reason) => return self.end_call(row, reason, why_dead(limits, row, reason), false).await,
             };
             let Some(user_code) = running.user_code() else {
                 return self.give_back_call(row, is_first, Duration::ZERO).await;
             };
             let ended = match self.begin_call(route, row, asks) {
-                Ok(calling) => self.reply(limits, calling, taken).await,
+                Ok(calling) => reply(limits, calling, taken, &self.stop).await,
                 Err(unsent) => unsent,
             };
             drop(user_code);
@@ -69,18 +67,18 @@ impl<S: Store> Pipeline<S> {
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
                     return self.prepare_call(route, row, is_first, left).await;
                 }
-                Ended::Unfit(unfit) => return self.end_unsent(row, unfit, is_first).await,
+                Ended::Unfit(unfit) => return self.end_call(row, unfit.reason, unfit.error, is_first).await,
                 Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(row, answer).await,
                 Ended::Replied(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
-                    return self.end_call(row, Reason::Permanent, error).await;
+                    return self.end_call(row, Reason::Permanent, error, false).await;
                 }
                 Ended::Replied(CallReply::NotThere) => {
                     (taken, age) = (self.date(row, limits).await?, None);
                 }
                 Ended::Replied(CallReply::Unknown) => {
                     let why = unresolved(limits, row, "the provider does not know it either");
-                    return self.end_call(row, Reason::Unresolved, why).await;
+                    return self.end_call(row, Reason::Unresolved, why, false).await;
                 }
                 Ended::Failed(_, error) if asks => return self.question_failed((route, limits), row, error).await,
                 Ended::Failed(doubt, error) => {
@@ -125,7 +123,7 @@ impl<S: Store> Pipeline<S> {
         match prepared {
             Prepared::Done => self.give_back_call(row, is_first, Duration::ZERO).await,
             Prepared::After(due) => self.give_back_call(row, is_first, due).await,
-            Prepared::Never(error) => self.end_unsent(row, Unfit::new(Reason::Undecodable, error), is_first).await,
+            Prepared::Never(error) => self.end_call(row, Reason::Undecodable, error, is_first).await,
         }
     }
 

@@ -1,9 +1,10 @@
 //! Events whose attributes are headers and whose data is the payload.
 
+use percent_encoding::percent_decode;
+
 use crate::Headers;
 
 use super::event::{CloudEvent, Data, REQUIRED};
-use super::percent;
 
 /// The prefixes of attribute names: in AMQP, in Kafka, and in NATS and HTTP. All are accepted on every broker, because
 /// bridges copy headers unchanged.
@@ -39,7 +40,7 @@ fn attribute(header: &str) -> Option<(&'static str, &str)> {
 }
 
 fn text(prefix: &str, value: &[u8]) -> Option<String> {
-    let value = if prefix == ENCODED { percent::decoded(value) } else { value.to_vec() };
+    let value = if prefix == ENCODED { percent_decode(value).collect() } else { value.to_vec() };
     String::from_utf8(value).ok()
 }
 

@@ -4,66 +4,33 @@
 //! alone.
 
 use crate::routes::Route;
-use crate::runtime::{Charge, Pipeline};
-use crate::store::StoreError;
-use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
+use crate::runtime::Pipeline;
+use crate::{DeliveryOrder, RetryPolicy, Store};
 
 use super::{Failure, RunResult};
 
 /// How often a transaction that lost against a concurrent one is retried before that counts as a failure.
 const IN_PLACE: u32 = 5;
 
-/// The action that follows the run of a single message.
-pub(crate) enum Conclusion {
-    Processed,
-    /// Run it again at once, in a new transaction.
-    Retry,
-    /// Record this failure.
-    Charge(Charge),
-    /// Another transaction holds the claim of a local message, perhaps for as long as a handler runs. No message is
-    /// charged; run it again later.
-    Busy,
-    /// No message is charged; the claim shows whether it committed.
-    Broke(StoreError),
-    /// The handler was not called, since a suspect comes first: run it again when that has run.
-    PutOff,
-    Stopped,
-}
-
 impl RunResult {
     /// Decides what follows from the run of a message that has failed `attempts` times before, and lost `rounds` races
-    /// since.
-    fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Conclusion {
-        let attempts = attempts + 1;
-        let charge = |failure: Failure| {
-            let next = match failure.given_up {
-                Some(reason) => Err(reason),
-                None => {
-                    let delay = retry.after(attempts).ok_or(Reason::Exhausted);
-                    delay.map(|delay| delay.max(failure.not_before.unwrap_or_default()))
-                }
-            };
-            Conclusion::Charge(Charge::new(attempts, next, failure.error))
-        };
-        match self {
-            Self::Processed => Conclusion::Processed,
+    /// since: a failure says what becomes of its message. Returns `None` if it runs again at once, in a new transaction.
+    fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Option<Self> {
+        Some(match self {
             Self::Retry(error) if rounds < IN_PLACE => {
                 // The text of the error is user code, and may panic, as its drop may.
                 let Failure { error, .. } = Failure::returned(error);
                 tracing::debug!(error, "lost against a concurrent transaction; tried again");
-                Conclusion::Retry
+                return None;
             }
-            Self::Retry(error) => charge(Failure::returned(error)),
+            Self::Retry(error) => Self::Failed(Failure::returned(error).counted(attempts, retry)),
+            Self::Failed(failure) => Self::Failed(failure.counted(attempts, retry)),
             Self::Busy(error) => {
                 tracing::debug!(error = error.to_string(), "the claim of a local message is held; tried again later");
-                Conclusion::Busy
+                Self::Busy(error)
             }
-            Self::Failed(failure) => charge(failure),
-            Self::CommittedEarly(ticket) => Conclusion::Charge(Charge::committed(attempts, ticket)),
-            Self::Broke(fault) => Conclusion::Broke(fault),
-            Self::PutOff => Conclusion::PutOff,
-            Self::Stopped => Conclusion::Stopped,
-        }
+            ended => ended,
+        })
     }
 }
 
@@ -73,12 +40,18 @@ impl<S: Store> Pipeline<S> {
     /// With an order, a delay that the handler asks for is at most the longest one of the policy. Until the delay
     /// elapses, later messages of the ordering key are not stored, and the broker may delete those that it has not
     /// delivered.
-    pub(crate) fn conclude(&self, route: &Route<S>, mut ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
+    pub(crate) fn conclude(
+        &self,
+        route: &Route<S>,
+        mut ran: RunResult,
+        attempts: u32,
+        rounds: u32,
+    ) -> Option<RunResult> {
         let retry = &route.retry;
         match &mut ran {
             RunResult::Broke(fault) => self.outage.report(fault),
             RunResult::Failed(failure) if self.settings.order != DeliveryOrder::None => {
-                failure.not_before = failure.not_before.map(|delay| delay.min(retry.longest()));
+                failure.next = failure.next.map(|delay| delay.min(retry.longest()));
             }
             _ => {}
         }
@@ -91,35 +64,38 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Reason;
+    use crate::store::StoreError;
 
     /// Formats the conclusion of a run, for comparison.
     fn concluded(ran: RunResult, attempts: u32, rounds: u32) -> String {
         let retry = RetryPolicy::new().max_attempts(3);
         match ran.conclude(attempts, rounds, &retry) {
-            Conclusion::Processed => "processed".to_owned(),
-            Conclusion::Retry => "retry".to_owned(),
-            Conclusion::Charge(Charge { attempts, next: Ok(_), .. }) => format!("scheduled after {attempts}"),
-            Conclusion::Charge(Charge { attempts, next: Err(reason), .. }) => {
+            None => "retry".to_owned(),
+            Some(RunResult::Processed) => "processed".to_owned(),
+            Some(RunResult::Failed(Failure { attempts, next: Ok(_), .. })) => format!("scheduled after {attempts}"),
+            Some(RunResult::Failed(Failure { attempts, next: Err(reason), .. })) => {
                 format!("dead after {attempts}: {reason:?}")
             }
-            Conclusion::Busy => "busy".to_owned(),
-            Conclusion::Broke(_) => "broke".to_owned(),
-            Conclusion::PutOff => "put off".to_owned(),
-            Conclusion::Stopped => "stopped".to_owned(),
+            Some(RunResult::Retry(_)) => "not decided".to_owned(),
+            Some(RunResult::Busy(_)) => "busy".to_owned(),
+            Some(RunResult::Broke(_)) => "broke".to_owned(),
+            Some(RunResult::PutOff) => "put off".to_owned(),
+            Some(RunResult::Stopped) => "stopped".to_owned(),
         }
     }
 
     fn failed(given_up: Option<Reason>) -> RunResult {
-        RunResult::Failed(Failure { error: "failed".to_owned(), given_up, not_before: None })
+        RunResult::Failed(Failure::new(given_up.map_or(Ok(Duration::ZERO), Err), "failed"))
     }
 
     #[test]
     fn an_advised_delay_is_the_least_delay_and_costs_an_attempt() {
         let retry = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_secs(60)).factor(1.0);
         let next = |attempts, not_before| {
-            let failure = Failure { error: String::new(), given_up: None, not_before: Some(not_before) };
-            match RunResult::Failed(failure).conclude(attempts, 0, &retry) {
-                Conclusion::Charge(charge) => charge.next,
+            let ran = RunResult::Failed(Failure::new(Ok(not_before), "failed"));
+            match ran.conclude(attempts, 0, &retry) {
+                Some(RunResult::Failed(failure)) => failure.next,
                 _ => panic!("not charged"),
             }
         };
@@ -143,7 +119,7 @@ mod tests {
             (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
             (RunResult::Busy("lock timeout".into()), 2, IN_PLACE, "busy"),
-            (RunResult::CommittedEarly(Box::default()), 1, 0, "dead after 2: Committed"),
+            (RunResult::Failed(Failure::committed(Box::default())), 1, 0, "dead after 2: Committed"),
             (RunResult::Broke(StoreError::LockTimeout), 2, 0, "broke"),
             (RunResult::PutOff, 2, 0, "put off"),
             (RunResult::Stopped, 2, 0, "stopped"),

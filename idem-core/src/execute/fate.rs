@@ -36,7 +36,7 @@ impl<S: Store> Pipeline<S> {
         let Some(ticket) = ticket else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {
-            Some(Fate::Committed) => RunResult::CommittedEarly(Box::new(ticket)),
+            Some(Fate::Committed) => RunResult::Failed(Failure::committed(Box::new(ticket))),
             Some(Fate::Running) | None => {
                 self.tell_of_unknown_end(&ticket);
                 RunResult::Stopped

@@ -25,7 +25,6 @@ use crate::runtime::{Pipeline, Running};
 use crate::store::{CommitResult, Identity, RollbackResult};
 use crate::{Delivery, Store};
 
-pub(crate) use conclude::Conclusion;
 pub(crate) use handle::Unhandled;
 pub(crate) use run_result::{Failure, RunResult};
 pub(crate) use stage::Staged;
@@ -112,7 +111,9 @@ impl<S: Store> Pipeline<S> {
             }
         };
         match self.store.rollback(txn).await {
-            Ok(RollbackResult::CommittedEarly) => RunResult::CommittedEarly(Box::new(ticket.unwrap_or_default())),
+            Ok(RollbackResult::CommittedEarly) => {
+                RunResult::Failed(Failure::committed(Box::new(ticket.unwrap_or_default())))
+            }
             Ok(RollbackResult::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
             Ok(RollbackResult::Ended) => RunResult::of(CommitResult::RolledBack),
             Ok(RollbackResult::RolledBack) => rolled_back,

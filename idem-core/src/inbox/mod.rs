@@ -8,17 +8,16 @@
 //! | `result` | records and reports the result of a row |
 //! | `rows` | runs rows that were taken together as a batch |
 //! | `suspects` | waits until other work has ended, and then fetches suspects and runs them |
-//! | `fan_out` | replayed rows that several handlers take |
+//! | `readmit` | replayed rows that have no key |
 //! | `parked` | rows that wait here: for their codec, or for the record of their failure |
-//! | `storing`, `stored`, `arrived` | collects deliveries to be stored, and stores a batch of them |
+//! | `storing`, `stored` | collects deliveries to be stored, and stores a batch of them |
 //! | `operator` | list, replay, discard |
 
-mod arrived;
-mod fan_out;
 mod looks;
 mod memory;
 mod operator;
 mod parked;
+mod readmit;
 mod result;
 mod row;
 mod rows;
@@ -30,5 +29,6 @@ mod taker;
 
 pub(crate) use looks::Looks;
 pub use operator::Inbox;
+pub(crate) use operator::read_row;
 pub(crate) use runner::run;
 pub(crate) use storing::store;

@@ -73,16 +73,7 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn get(&self, id: i64) -> Result<Option<Row>, Error> {
-        // In this order, so that a row that dies meanwhile is found.
-        for scheduled in [true, false] {
-            let filter = Filter { scheduled, ..Filter::default() };
-            let page = Page::new(1).before(id.saturating_add(1));
-            let row = self.list(&filter, page).await?.pop().filter(|row| row.id == id);
-            if row.is_some() {
-                return Ok(row);
-            }
-        }
-        Ok(None)
+        read_row(&self.store, &self.consumer, id).await.map_err(|fault| failed("read a row of the inbox", fault))
     }
 
     /// Replays all dead letters that match, newest first, each in its own transaction, as [`replay`](Self::replay)
@@ -230,6 +221,20 @@ impl<S: Store> Inbox<S> {
             );
         }
     }
+}
+
+/// Reads a row of a consumer, scheduled or dead.
+pub(crate) async fn read_row<S: Store>(store: &S, consumer: &str, id: i64) -> Result<Option<Row>, StoreError> {
+    // In this order, so that a row that dies meanwhile is found.
+    for scheduled in [true, false] {
+        let filter = Filter { scheduled, ..Filter::default() };
+        let page = Page::new(1).before(id.saturating_add(1));
+        let row = store.list(consumer, &filter, page).await?.pop().filter(|row| row.id == id);
+        if row.is_some() {
+            return Ok(row);
+        }
+    }
+    Ok(None)
 }
 
 fn failed(what: &str, fault: StoreError) -> Error {

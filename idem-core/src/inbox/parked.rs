@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::registry::NoJob;
-use crate::routes::Route;
-use crate::runtime::{Charge, ParkedRow, Pipeline, Prepared, Preparing, RowUntil, refused_wait, warn_of_refusal};
+use crate::execute::Failure;
+use crate::runtime::{ParkedRow, Pipeline, Prepared, Preparing, RowUntil, Written, refused_wait};
 use crate::store::{Row, RowResult, Ticket};
-use crate::{BoxError, Outcome, Reason, Store, telemetry};
+use crate::{Outcome, Reason, Store};
 
 use super::result::{REFUSED, rejected};
 
@@ -23,10 +22,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
         let turn = match self.turn_to_prepare(row) {
             Ok(turn) => turn,
-            Err(due) => {
-                self.record_result(row, &RowResult::GivenBack { due }).await;
-                return None;
-            }
+            Err(due) => return self.snooze(row, due).await,
         };
         self.refund_start(row).await;
         self.parked_rows.park(row.clone(), RowUntil::Prepared(turn));
@@ -52,7 +48,7 @@ impl<S: Store> Pipeline<S> {
         let work = pin!(async {
             match until {
                 RowUntil::Prepared(turn) => self.prepare_row(&row, turn).await,
-                RowUntil::Recorded(charge, _room) => self.record_later(&row, charge).await,
+                RowUntil::Recorded(failure, _room) => self.record_later(&row, failure).await,
             }
         });
         self.report_row(&row, work).await;
@@ -63,53 +59,49 @@ impl<S: Store> Pipeline<S> {
     async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
         let due = match self.unless_draining(self.prepare_codec_of(row, turn)).await {
             Some(Prepared::Never(error)) => {
-                let result = RowResult::Dead { reason: Reason::Undecodable, error };
-                let recorded = matches!(self.record_parked(row, &result).await, Some(Ok(true)));
-                return rejected(row, recorded, result);
+                let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
+                let written = self.record_parked(row, &result, None).await;
+                if written == Written::Refused {
+                    self.record_parked(row, &RowResult::Released { due: REFUSED }, None).await;
+                }
+                return (written == Written::Yes).then(|| rejected(row, Reason::Undecodable, error));
             }
             Some(Prepared::After(due)) => due,
             Some(Prepared::Done) | None => Duration::ZERO,
         };
-        self.record_parked(row, &RowResult::Released { due }).await;
+        self.record_parked(row, &RowResult::Released { due }, None).await;
         None
     }
 
     /// Records a failure that the database has refused to record. It is tried again after longer and longer waits. If the
     /// worker drains before, the row is given back, and runs again.
-    pub(super) async fn record_later(&self, row: &Row, charge: Charge) -> Option<Outcome> {
-        if let Some(left_by) = &charge.left_by {
-            return self.record_early_commit_later(row, &charge, left_by).await;
+    pub(super) async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
+        if let Some(left_by) = &failure.left_by {
+            return self.record_early_commit_later(row, &failure, left_by).await;
         }
         self.refund_start(row).await;
-        let result = charge.result();
-        let Charge { attempts, next, error, .. } = charge;
+        let result = failure.result();
         for tries in 1.. {
             if self.unless_draining(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
                 break;
             }
-            match self.record_parked(row, &result).await? {
-                Ok(true) => {
-                    telemetry::tell(Some(row.id), attempts, next, &error);
-                    return Some(match next {
-                        Ok(due) => Outcome::Scheduled { attempt: attempts, due },
-                        Err(reason) => Outcome::Dead { reason },
-                    });
-                }
-                Ok(false) => return None,
-                Err(refused) => warn_of_refusal(&row.delivery, Some(tries + 1), refused.as_ref()),
+            match self.record_parked(row, &result, Some(tries + 1)).await {
+                Written::Yes => return Some(failure.logged(row.id)),
+                Written::Lost | Written::Stopped => return None,
+                Written::Refused => {}
             }
         }
-        self.record_parked(row, &RowResult::Released { due: Duration::ZERO }).await;
+        self.record_parked(row, &RowResult::Released { due: Duration::ZERO }, None).await;
         None
     }
 
     /// Does the same for a row that its handler has committed: it is gone, and cannot be given back. It is tried once more when
     /// the worker drains.
-    async fn record_early_commit_later(&self, row: &Row, charge: &Charge, left_by: &Ticket) -> Option<Outcome> {
+    async fn record_early_commit_later(&self, row: &Row, failure: &Failure, left_by: &Ticket) -> Option<Outcome> {
         let mut tries = 0;
         loop {
             let drains = self.unless_draining(tokio::time::sleep(refused_wait(tries))).await.is_none();
-            match self.record_early_commit(&row.delivery, &row.identity, charge, left_by).await {
+            match self.record_early_commit(&row.delivery, &row.identity, failure, left_by).await {
                 Ok(outcome) => return Some(outcome),
                 Err(_) if drains => return None,
                 Err(_) => tries += 1,
@@ -117,34 +109,13 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Records the result of a row that waits here on the inbox's own connection, since these rows have no slot. If the database
-    /// refuses anything but a failure, the row is given back instead. Returns `None` if the worker stops.
-    async fn record_parked(&self, row: &Row, result: &RowResult) -> Option<Result<bool, BoxError>> {
-        let record = async |result: &RowResult| {
-            let write = || async {
-                let _own = self.own_statements.lock().await;
-                self.store.record_result(row, result).await
-            };
-            self.outage.insist_unless_refused(&self.stop, write).await
+    /// Records the result of a row that waits here on the inbox's own connection, since these rows have no slot.
+    async fn record_parked(&self, row: &Row, result: &RowResult, tries: Option<usize>) -> Written {
+        let write = || async {
+            let _own = self.own_statements.lock().await;
+            self.store.record_result(row, result).await
         };
-        let recorded = record(result).await?;
-        if let (Err(error), RowResult::Dead { .. }) = (&recorded, result) {
-            warn_of_refusal(&row.delivery, None, error.as_ref());
-            record(&RowResult::Released { due: REFUSED }).await;
-        }
-        Some(recorded)
-    }
-
-    /// Returns the handler whose codec has to prepare for a row that has no key.
-    fn unprepared_of_row<'a>(&'a self, row: &'a Row) -> Option<&'a Route<S>> {
-        match &self.routes.takers_of_row(row)[..] {
-            [only] => Some(only),
-            several => {
-                let unprepared =
-                    |route: &&&Route<S>| matches!(self.decode_for(route, &row.delivery), Err(NoJob::Unprepared));
-                several.iter().find(unprepared).copied()
-            }
-        }
+        self.insist_for(row, tries, write).await
     }
 
     async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Prepared {
@@ -153,7 +124,7 @@ impl<S: Store> Pipeline<S> {
             // Its handler is looked up again.
             false => {
                 let _beside = self.suspect_lock.direct().await;
-                self.unprepared_of_row(row)
+                self.unprepared(&self.routes.takers_of_row(row), &row.delivery)
             }
         };
         match route {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
 
-use crate::runtime::{Pipeline, Progress, jittered, warn_of_refusal};
+use crate::execute::Failure;
+use crate::runtime::{Pipeline, Progress, Written, jittered, warn_of_refusal};
 use crate::store::{Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
@@ -18,40 +19,24 @@ pub(super) const REFUSED: Duration = Duration::from_secs(10);
 /// The minimum interval between two log lines about rows that are left to another version.
 const TELL: Duration = Duration::from_secs(60);
 
-/// Whether the result of a row was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recorded {
-    Written,
-    /// The database refuses the result because of the message.
-    Refused,
-    /// Another process has taken the row, or the worker stops.
-    Not,
-}
-
 impl<S: Store> Pipeline<S> {
     /// Records the result of a row. Returns whether it was written. A refused row is given back for a while, uncharged; if that
     /// is refused as well, its lease expires.
     pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
-        let recorded = self.try_to_record(row, result).await;
-        if recorded == Recorded::Refused && matches!(result, RowResult::Broke { .. } | RowResult::Dead { .. }) {
+        let written = self.try_to_record(row, result).await;
+        if written == Written::Refused && matches!(result, RowResult::Broke { .. } | RowResult::Dead { .. }) {
             self.try_to_record(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await;
         }
-        recorded == Recorded::Written
+        written == Written::Yes
     }
 
     /// Records the result of a row.
-    pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult) -> Recorded {
-        let write = || self.store.record_result(row, result);
-        let recorded = match self.outage.insist_unless_refused(&self.stop, write).await {
-            Some(Ok(true)) => return Recorded::Written,
-            Some(Ok(false)) | None => Recorded::Not,
-            Some(Err(error)) => {
-                warn_of_refusal(&row.delivery, None, error.as_ref());
-                Recorded::Refused
-            }
-        };
-        Span::current().record("idem.outcome", "unknown");
-        recorded
+    pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult) -> Written {
+        let written = self.insist_for(row, None, || self.store.record_result(row, result)).await;
+        if written != Written::Yes {
+            Span::current().record("idem.outcome", "unknown");
+        }
+        written
     }
 
     /// Does the work for a taken row, and reports its outcome, if it has one.
@@ -71,9 +56,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a row dead that can never run as it is.
     pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        let result = RowResult::Dead { reason, error };
-        let recorded = self.record_result(row, &result).await;
-        rejected(row, recorded, result)
+        let result = RowResult::Dead { reason, error: error.clone() };
+        self.record_result(row, &result).await.then(|| rejected(row, reason, error))
     }
 
     /// Gives back a row that was not run.
@@ -85,13 +69,12 @@ impl<S: Store> Pipeline<S> {
             }
             _ => Duration::from_millis(100),
         };
-        self.record_result(row, &RowResult::GivenBack { due }).await;
-        None
+        self.snooze(row, due).await
     }
 
-    /// Gives back a row whose handler has not run: a suspect comes first, or the worker stops.
-    pub(super) async fn put_off(&self, row: &Row) -> Option<Outcome> {
-        self.record_result(row, &RowResult::GivenBack { due: Duration::ZERO }).await;
+    /// Gives back a row whose handler has not run, for this time: none if a suspect comes first, or if the worker stops.
+    pub(super) async fn snooze(&self, row: &Row, due: Duration) -> Option<Outcome> {
+        self.record_result(row, &RowResult::GivenBack { due }).await;
         None
     }
 
@@ -112,7 +95,7 @@ impl<S: Store> Pipeline<S> {
                 "a message waits for a version of the service whose handler makes its external call"
             );
         }
-        self.record_result(row, &RowResult::GivenBack { due: jittered(OTHER_VERSION) }).await;
+        self.snooze(row, jittered(OTHER_VERSION)).await;
     }
 
     /// Refunds the start of a row that has not run: its lease was lost, or it waits in this process. If that fails, it is
@@ -143,14 +126,11 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn report_crashed(&self, row: &Row) {
         // A run would name the key in its span; here none has begun.
         let error = format!("the message with the key {}: {}", row.identity.key, row.error);
-        let result = RowResult::Dead { reason: Reason::Crashed, error };
-        self.report_row(row, async { rejected(row, true, result) }).await;
+        self.report_row(row, async { Some(rejected(row, Reason::Crashed, error)) }).await;
     }
 }
 
-/// Logs a row that was rejected, if its result was recorded.
-pub(super) fn rejected(row: &Row, recorded: bool, result: RowResult) -> Option<Outcome> {
-    let (true, RowResult::Dead { reason, error }) = (recorded, result) else { return None };
-    telemetry::tell(Some(row.id), row.attempts, Err(reason), &error);
-    Some(Outcome::Dead { reason })
+/// Logs a row that is dead without one more attempt, and returns its outcome.
+pub(super) fn rejected(row: &Row, reason: Reason, error: String) -> Outcome {
+    Failure { attempts: row.attempts, ..Failure::new(Err(reason), error) }.logged(row.id)
 }

@@ -7,28 +7,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::batch::Verdict;
-use crate::execute::Conclusion;
+use crate::execute::{Failure, RunResult};
 use crate::external::{CallLimits, without_kind};
-use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Charge, Pipeline, RowUntil, Running, jittered};
-use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
+use crate::runtime::{Pipeline, RowUntil, Running, Written, jittered};
+use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
-use super::result::{REFUSED, Recorded};
+use super::result::REFUSED;
 
 /// When a row runs again whose handler stages a local message that has to wait for another transaction.
 const BUSY: Duration = Duration::from_secs(1);
 
 impl<S: Store> Pipeline<S> {
-    /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
-    /// lease expires.
-    pub(super) async fn run_row(&self, row: &Row, running: &Running) {
-        self.finish_row(row, Verdict::Single, running).await;
-    }
-
-    /// Records the result that a batch has left to record for a row, or runs the row.
+    /// Runs a taken row, or records the result that a batch has left to record for it. In every case the row is processed,
+    /// its result is recorded, or its lease expires.
     pub(super) async fn finish_row(&self, row: &Row, verdict: Verdict, running: &Running) {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
@@ -42,7 +36,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Verdict::Lost => self.refund_start(row).await,
                 Verdict::Broke => self.broke(row, "the connection was lost with a batch").await,
-                Verdict::Stopped => self.put_off(row).await,
+                Verdict::PutOff | Verdict::Stopped => self.snooze(row, Duration::ZERO).await,
             }
         });
         self.report_row(row, work).await;
@@ -74,7 +68,7 @@ impl<S: Store> Pipeline<S> {
         for rounds in 0.. {
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
             let again = |_user_code| fits.and_then(|()| self.again(route, &row.delivery, &row.identity));
-            let Some(decoded) = running.user_code().map(again) else { return self.put_off(row).await };
+            let Some(decoded) = running.user_code().map(again) else { return self.snooze(row, Duration::ZERO).await };
             let job = match decoded {
                 Ok(job) => job,
                 Err(why) => return self.without_job(row, why).await,
@@ -91,123 +85,54 @@ impl<S: Store> Pipeline<S> {
                     row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));
                 }
                 Ok(true) => {}
-                Ok(false) => return self.lease_lost(row, txn).await,
+                Ok(false) => {
+                    // Another process has the row now. Our start of it was not a crash, and is refunded.
+                    if let Err(fault) = self.store.rollback(txn).await {
+                        self.outage.hold_for(fault);
+                    }
+                    return self.refund_start(row).await;
+                }
                 Err(fault) => {
                     drop(txn);
                     return self.give_back(row, fault).await;
                 }
             }
             let ran = self.execute(running, route, (&row.identity, &row.delivery), job, txn, Instant::now()).await;
-            return match self.conclude(route, ran, row.attempts, rounds) {
-                Conclusion::Retry => continue,
-                Conclusion::Processed => Some(Outcome::Processed),
-                Conclusion::Charge(charge) => self.charge_row(row, charge).await,
-                Conclusion::Busy => {
-                    self.record_result(row, &RowResult::GivenBack { due: jittered(BUSY) }).await;
-                    None
-                }
-                Conclusion::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
-                Conclusion::PutOff | Conclusion::Stopped => self.put_off(row).await,
+            let Some(ran) = self.conclude(route, ran, row.attempts, rounds) else { continue };
+            return match ran {
+                RunResult::Processed => Some(Outcome::Processed),
+                RunResult::Failed(failure) => self.charge_row(row, failure).await,
+                RunResult::Busy(_) | RunResult::Retry(_) => self.snooze(row, jittered(BUSY)).await,
+                RunResult::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
+                RunResult::PutOff | RunResult::Stopped => self.snooze(row, Duration::ZERO).await,
             };
         }
         None
     }
 
-    /// Takes a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs like
-    /// any other, or it is a duplicate or conflict of a message that was taken over meanwhile.
-    async fn readmit(&self, row: &Row, running: &Running) -> Option<Outcome> {
-        let Some(user_code) = running.user_code() else { return self.put_off(row).await };
-        let routes = self.routes.takers_of_row(row);
-        if routes.len() > 1 {
-            let shares = self.share(&row.delivery, &routes);
-            drop(user_code);
-            return self.readmit_to_all(row, &shares).await;
-        }
-        let keyed = self.limit(&row.delivery).map_err(NoJob::from).and_then(|()| {
-            let route = routes.first().map_or_else(|| self.routes.find(&row.delivery), |route| Ok(*route))?;
-            Ok((route, self.decode_for(route, &row.delivery)?.identity))
-        });
-        drop(user_code);
-        let (route, identity) = match keyed {
-            Ok(keyed) => keyed,
-            Err(why) => return self.without_job(row, why).await,
-        };
-        match self.rekey(row, route, &identity).await {
-            Ok(Some(outcome)) => {
-                self.wake_inbox();
-                Some(outcome)
-            }
-            Ok(None) => self.refund_start(row).await,
-            Err(fault) => self.give_back(row, fault).await,
-        }
-    }
-
-    /// Inserts the undated claim and the keyed row, and deletes the row without a key, in one transaction.
-    async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, StoreError> {
-        let held = self.leases.hold(slice::from_ref(row));
-        let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-        drop(held);
-        let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
-        let mut classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
-        let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
-        match &mut classified {
-            Classified::New => {
-                let new = NewRow::new(identity, delivery, Ok(due)).with_attempts(attempts, &row.error);
-                let new = match route.first_provider_key(identity, delivery) {
-                    Some(provider_key) => new.with_call(provider_key),
-                    None => new,
-                };
-                self.store.insert(&mut txn, &new).await?;
-            }
-            Classified::TooOld(dead) => {
-                let state = Err(Reason::TooOld);
-                let new = NewRow::new(identity, delivery, state).with_attempts(attempts, &dead.error);
-                dead.row = Some(self.store.insert(&mut txn, &new).await?);
-            }
-            _ => {}
-        }
-        let outcome = match &classified {
-            Classified::New => Outcome::Scheduled { attempt: attempts, due },
-            known => known.outcome(&route.meters).ok_or(StoreError::LockTimeout)?,
-        };
-        if !self.store.remove(&mut txn, row).await? {
-            self.store.rollback(txn).await?;
-            return Ok(None);
-        }
-        committed(self.store.commit(txn).await)?;
-        classified.tell();
-        Ok(Some(outcome))
-    }
-
     /// Records a failure of the row.
-    async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
-        let recorded = match &charge.left_by {
-            None => self.try_to_record(row, &charge.result()).await,
-            Some(left_by) => match self.record_early_commit(&row.delivery, &row.identity, &charge, left_by).await {
+    async fn charge_row(&self, row: &Row, failure: Failure) -> Option<Outcome> {
+        let written = match &failure.left_by {
+            None => self.try_to_record(row, &failure.result()).await,
+            Some(left_by) => match self.record_early_commit(&row.delivery, &row.identity, &failure, left_by).await {
                 Ok(outcome) => return Some(outcome),
-                Err(_) => Recorded::Refused,
+                Err(_) => Written::Refused,
             },
         };
-        match recorded {
-            Recorded::Written => {}
-            Recorded::Refused => return self.charge_row_later(row, charge).await,
-            Recorded::Not => return None,
+        match written {
+            Written::Yes => Some(failure.logged(row.id)),
+            Written::Refused => self.charge_row_later(row, failure).await,
+            Written::Lost | Written::Stopped => None,
         }
-        let Charge { attempts, next, error, .. } = charge;
-        telemetry::tell(Some(row.id), attempts, next, &error);
-        Some(match next {
-            Ok(due) => Outcome::Scheduled { attempt: attempts, due },
-            Err(reason) => Outcome::Dead { reason },
-        })
     }
 
     /// Keeps a row here, outside its slot, until the database records its failure. If too many wait, it is given back, and runs
     /// again; but one that its handler has committed is gone from the inbox, and waits in its slot.
-    async fn charge_row_later(&self, row: &Row, charge: Charge) -> Option<Outcome> {
+    async fn charge_row_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         match self.parked_rows.room(row) {
-            Some(room) => self.parked_rows.park(row.clone(), RowUntil::Recorded(charge, room)),
-            None if charge.left_by.is_some() => return self.record_later(row, charge).await,
-            None => drop(self.record_result(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await),
+            Some(room) => self.parked_rows.park(row.clone(), RowUntil::Recorded(failure, room)),
+            None if failure.left_by.is_some() => return self.record_later(row, failure).await,
+            None => return self.snooze(row, jittered(REFUSED)).await,
         }
         None
     }
@@ -244,14 +169,6 @@ impl<S: Store> Pipeline<S> {
             NoJob::Unfit(unfit) => self.reject(row, unfit.reason, unfit.error).await,
             NoJob::Unprepared | NoJob::Several => self.leave_to_prepare_row(row).await,
         }
-    }
-
-    /// Another process has the row now. Our start of it was not a crash, and is refunded.
-    async fn lease_lost(&self, row: &Row, txn: S::Txn) -> Option<Outcome> {
-        if let Err(fault) = self.store.rollback(txn).await {
-            self.outage.hold_for(fault);
-        }
-        self.refund_start(row).await
     }
 }
 

@@ -1,9 +1,8 @@
 //! Runs rows that were taken together as a batch, and finishes them one by one.
 
-use std::sync::{Mutex, PoisonError};
-
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::Store;
@@ -18,7 +17,7 @@ impl<S: Store> Pipeline<S> {
     /// Rows that have to run alone do so on the slot of this batch, and on free slots of `slots`.
     pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore, running: &Running) {
         if let [row] = rows {
-            return self.run_row(row, running).await;
+            return self.finish_row(row, Verdict::Single, running).await;
         }
         let _held = self.leases.hold(rows);
         let verdicts = Box::pin(self.row_verdicts(rows, running)).await;
@@ -37,11 +36,11 @@ impl<S: Store> Pipeline<S> {
         }
         let more = rest.len().saturating_sub(1);
         let rest = Mutex::new(rest.into_iter());
-        let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next = || rest.lock().next();
         let work = async |_slot: Option<SemaphorePermit<'_>>| {
             while let Some((row, verdict)) = next() {
                 let stops = self.draining.is_cancelled() || self.suspect_lock.keeps_out_rows();
-                let verdict = if verdict == Verdict::Single && stops { Verdict::Stopped } else { verdict };
+                let verdict = if verdict == Verdict::Single && stops { Verdict::PutOff } else { verdict };
                 self.finish_row(row, verdict, running).await;
             }
         };

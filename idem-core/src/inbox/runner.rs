@@ -2,10 +2,10 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::Store;
@@ -57,7 +57,7 @@ impl<S: Store> Runner<S> {
             while tasks.try_join_next().is_some() {}
             if !more {
                 self.polled = None;
-                self.rest().await;
+                self.pipeline.rest(&self.pipeline.scheduled, jittered(self.pipeline.settings.poll)).await;
             }
         }
         while tasks.join_next().await.is_some() {}
@@ -130,24 +130,27 @@ impl<S: Store> Runner<S> {
                 let _held = held;
                 let running = Running::new(Permit::Inbox(permit));
                 let work = pin!(pipeline.run_rows(&batch, &slots, &running));
-                pipeline.defect.task("inbox", pipeline.under(&running, work)).await;
+                pipeline.defect.task("inbox", running.during(&pipeline.outage, work)).await;
             });
         }
         Ok(all)
     }
+}
 
-    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage.
-    async fn rest(&self) {
+impl<S: Store> Pipeline<S> {
+    /// Waits until a row is `due` here or the poll interval elapses, and then for the end of an outage. The drain ends the
+    /// wait.
+    pub(crate) async fn rest(&self, due: &Notify, poll: Duration) {
         let rest = async {
             tokio::select! {
-                () = self.pipeline.scheduled.notified() => {}
-                () = tokio::time::sleep(jittered(self.pipeline.settings.poll)) => {}
+                () = due.notified() => {}
+                () = tokio::time::sleep(poll) => {}
             }
-            self.pipeline.outage.over().await;
+            self.outage.over().await;
         };
         tokio::select! {
             () = rest => {}
-            () = self.pipeline.draining.cancelled() => {}
+            () = self.draining.cancelled() => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::record::{Classified, Known};
 use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, extended_all};
 use crate::{Acker, Outcome, Store, telemetry};
 
-use super::arrived::{Arrived, Counted};
+use super::storing::{Arrived, Counted};
 
 /// A delivery that can be stored.
 struct Item<A> {

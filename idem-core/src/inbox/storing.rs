@@ -12,9 +12,7 @@ use tokio::time::Instant;
 
 use crate::park::Parked;
 use crate::runtime::{Arrival, Carried, Pipeline, at, extend_all};
-use crate::{Acker, Store};
-
-use super::arrived::Arrived;
+use crate::{Acker, Delivery, Store};
 
 /// The maximum number of deliveries in a batch, and about the maximum number of bytes, since they are in memory twice
 /// while they are sent.
@@ -89,7 +87,7 @@ fn alone<S: Store, A: Acker>(
     let (pipeline, parked) = (pipeline.clone(), parked.clone());
     working.spawn(async move {
         let deliver = async {
-            if let Some(delivery) = pipeline.deliver(delivery, acker, carried).await {
+            if let Some(delivery) = pipeline.deliver(None, delivery, acker, carried).await {
                 pipeline.park(delivery, &parked).await;
             }
         };
@@ -119,4 +117,40 @@ fn third_of_lease<A: Acker>(waiting: &VecDeque<Arrived<A>>) -> Option<Instant> {
 async fn extend<A: Acker>(waiting: &mut VecDeque<Arrived<A>>) {
     extend_all(waiting.iter_mut().map(|arrived| &mut arrived.acker)).await;
     waiting.iter_mut().for_each(|arrived| arrived.since = Instant::now());
+}
+
+/// A delivery to be stored.
+pub(super) struct Arrived<A> {
+    pub(super) delivery: Box<Delivery>,
+    pub(super) acker: A,
+    /// When its lease began.
+    pub(super) since: Instant,
+    pub(super) counted: Counted,
+}
+
+impl<A> Arrived<A> {
+    pub(super) fn new<S: Store>(pipeline: &Pipeline<S>, delivery: Box<Delivery>, acker: A) -> Self {
+        Self::again(delivery, acker, Counted::new(&pipeline.metrics.in_flight))
+    }
+
+    /// Wraps a delivery that comes back from a batch.
+    pub(super) fn again(delivery: Box<Delivery>, acker: A, counted: Counted) -> Self {
+        Self { delivery, acker, since: Instant::now(), counted }
+    }
+}
+
+/// Counts a delivery as in flight for as long as it lives.
+pub(super) struct Counted(metrics::Gauge);
+
+impl Counted {
+    pub(super) fn new(in_flight: &metrics::Gauge) -> Self {
+        in_flight.increment(1);
+        Self(in_flight.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
 }

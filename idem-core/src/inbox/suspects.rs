@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use crate::Store;
-use crate::runtime::{Isolated, Permit, Running, at};
+use crate::batch::Verdict;
+use crate::runtime::{Isolated, Permit, Pipeline, Running, at};
 use crate::store::{RowKind, StoreError, TakeLimit};
 
 use super::taker::{POLL_DUE, Taker};
@@ -41,7 +42,8 @@ impl<S: Store> Taker<S> {
                 );
             }
             let running = Running::new(Permit::Suspect(lock));
-            self.pipeline.under(&running, pin!(self.pipeline.run_row(row, &running))).await;
+            let Pipeline { outage, .. } = &*self.pipeline;
+            running.during(outage, pin!(self.pipeline.finish_row(row, Verdict::Single, &running))).await;
             let ends = kind == RowKind::Alone || quiet.elapsed() >= POLL_DUE || self.pipeline.draining.is_cancelled();
             match running.into_isolated() {
                 Some(lock) if !ends => isolated = lock,

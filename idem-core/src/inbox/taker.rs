@@ -69,7 +69,7 @@ impl<S: Store> Taker<S> {
         }?;
         let Some(lock) = lock else {
             let _held = self.pipeline.leases.hold(&rows);
-            join_all(rows.iter().map(|row| self.pipeline.put_off(row))).await;
+            join_all(rows.iter().map(|row| self.pipeline.snooze(row, Duration::ZERO))).await;
             return Ok(None);
         };
         rows.iter_mut().for_each(|row| self.pipeline.complete(row));

@@ -16,8 +16,8 @@ impl<S: Store> Pipeline<S> {
         delivery.redelivered |= why == HoldReason::Broke;
         let tries = carried.tries;
         match why {
-            // It has met no problem of its own. The end of the outage or of the pause is waited for in any case.
-            HoldReason::Again | HoldReason::Unfit | HoldReason::Outage => return Duration::ZERO,
+            // The end of an outage or of a pause is waited for in any case.
+            HoldReason::Again => return Duration::ZERO,
             // The database may respond to others: this message may be the one that takes too long.
             HoldReason::Lost if tries >= UNANSWERED => {
                 let why = "the database repeatedly did not answer for this message, although it answers for others";

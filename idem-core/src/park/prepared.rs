@@ -11,7 +11,8 @@ impl<S: Store> Pipeline<S> {
     /// Cancel safe: a dropped preparation starts again when the delivery comes again.
     pub(super) async fn prepared(&self, delivery: &mut Delivery) {
         let beside = self.suspect_lock.direct().await;
-        let route = self.unprepared(delivery);
+        let takers: Vec<_> = self.routes.takers(delivery).collect();
+        let route = self.unprepared(&takers, delivery);
         drop(beside);
         let Some(route) = route else { return };
         let preparation = &delivery.rare().preparation;

@@ -14,45 +14,30 @@
 //! | settle | `runtime/settle` |
 //!
 //! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Also here:
-//!
-//! | file | contents |
-//! |---|---|
-//! | `fan_out` | deliveries that several handlers take |
-//! | `room` | permits for one more connection |
+//! `fan_out`, for deliveries that several handlers take.
 
 mod fan_out;
-mod room;
 
 use std::pin::pin;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::execute::Conclusion;
+use crate::execute::{Failure, RunResult};
 use crate::park::{Parked, Until};
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Carried, Charge, Direct, HoldReason, Permit, Pipeline, Progress, Running, Unwinding, extended};
+use crate::runtime::{Carried, Direct, HoldReason, Permit, Pipeline, Progress, Running, Unwinding, extended};
 use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store, telemetry};
+use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
     /// Tries to process one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to be
-    /// parked; only an ordered delivery waits for its row.
-    // Not `async`: a future around the other one would move its arguments once more.
-    pub(crate) fn deliver<A: Acker>(
-        &self,
-        delivery: Box<Delivery>,
-        acker: A,
-        carried: Carried,
-    ) -> impl Future<Output = Option<Parked<A>>> {
-        self.deliver_in(None, delivery, acker, carried)
-    }
-
-    /// Does the same as [`deliver`](Self::deliver), but takes a permit of `room` before it uses a connection.
-    pub(crate) async fn deliver_in<A: Acker>(
+    /// parked; only an ordered delivery waits for its row. Takes a permit of `room`, if there is one, before it uses a
+    /// connection.
+    pub(crate) async fn deliver<A: Acker>(
         &self,
         room: Option<&Semaphore>,
         delivery: Box<Delivery>,
@@ -83,13 +68,20 @@ impl<S: Store> Pipeline<S> {
             return None;
         }
         let step = extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await;
-        self.record_answer(&mut acker, &step);
+        // The database has confirmed it.
+        if let Progress::Done(outcome) | Progress::InRow(outcome, _) = &step {
+            if outcome.is_stored() {
+                acker.stored();
+            }
+            self.brake.fit(outcome);
+        }
         if !matches!(step, Progress::Behind | Progress::Hold(_)) {
             carried.keys.clear();
         }
         let until = match step {
             Progress::Done(outcome) => {
-                self.settle_and_emit(acker, &delivery, &outcome).await;
+                self.settle(acker).await;
+                self.emit(self.meters(&delivery), &delivery, &outcome);
                 return None;
             }
             Progress::Shared(shared) => {
@@ -117,21 +109,6 @@ impl<S: Store> Pipeline<S> {
         Some(Parked { delivery, acker, carried, until })
     }
 
-    /// Informs the acker and the brake of an outcome that the database has confirmed.
-    fn record_answer<A: Acker>(&self, acker: &mut A, step: &Progress) {
-        let (Progress::Done(outcome) | Progress::InRow(outcome, _)) = step else { return };
-        if outcome.is_stored() {
-            acker.stored();
-        }
-        self.brake.fit(outcome);
-    }
-
-    /// Settles, then reports. The database has responded, and nothing depends on the result.
-    pub(super) async fn settle_and_emit<A: Acker>(&self, acker: A, delivery: &Delivery, outcome: &Outcome) {
-        self.settle(acker).await;
-        self.emit(self.meters(delivery), delivery, outcome);
-    }
-
     /// Makes one attempt; the database's response decides the result.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Progress {
         // Decode, key.
@@ -156,7 +133,7 @@ impl<S: Store> Pipeline<S> {
         let _room = self.room(room, delivery).await;
         if !self.outage.is_up() {
             // Nothing can be written, and it must not keep a lane meanwhile.
-            return Progress::Hold(HoldReason::Outage);
+            return Progress::Hold(HoldReason::Again);
         }
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let ran = match carried.charge.take() {
@@ -186,6 +163,23 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Waits for permission to use one more connection. It comes from `room` if there is one. Otherwise only deliveries
+    /// that are stored outside the lanes need a permit, since lanes have connections: redelivered messages without an
+    /// order, and all messages with `.inbox()`.
+    async fn room<'a>(&'a self, room: Option<&'a Semaphore>, delivery: &Delivery) -> Option<SemaphorePermit<'a>> {
+        if let Some(room) = room {
+            return room.acquire().await.ok();
+        }
+        let beside_lanes = self.settings.order == DeliveryOrder::None && self.stores_first(delivery);
+        if beside_lanes { self.single_stores.acquire().await.ok() } else { None }
+    }
+
+    /// Whether a delivery is stored in the inbox before it runs: each one with `.inbox()`, otherwise one that the broker has
+    /// delivered before, because a process may have died on it.
+    fn stores_first(&self, delivery: &Delivery) -> bool {
+        self.settings.inbox || delivery.redelivered()
+    }
+
     /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural.
     /// It runs concurrently with others unless a suspect runs. The error is a failure to charge.
     async fn run(
@@ -195,7 +189,7 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
-    ) -> Result<Progress, Charge> {
+    ) -> Result<Progress, Failure> {
         let beside = match beside {
             Some(beside) => beside,
             None => self.suspect_lock.direct().await,
@@ -204,7 +198,7 @@ impl<S: Store> Pipeline<S> {
             return Ok(Progress::Stopped);
         }
         let running = Running::new(Permit::Direct(beside));
-        self.under(&running, pin!(self.run_under(&running, delivery, route, identity, job))).await
+        running.during(&self.outage, pin!(self.run_under(&running, delivery, route, identity, job))).await
     }
 
     async fn run_under(
@@ -214,7 +208,7 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
-    ) -> Result<Progress, Charge> {
+    ) -> Result<Progress, Failure> {
         let mut job = Some(job);
         for rounds in 0.. {
             let again = || running.user_code().map(|_user_code| self.again(route, delivery, identity));
@@ -241,14 +235,14 @@ impl<S: Store> Pipeline<S> {
             };
             // Handle, guard, commit.
             let ran = self.execute(running, route, (identity, delivery), ready, txn, opened).await;
-            return match self.conclude(route, ran, 0, rounds) {
-                Conclusion::Retry => continue,
-                Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
-                Conclusion::Charge(charge) => Err(charge),
-                Conclusion::Busy => Ok(Progress::Hold(HoldReason::Busy)),
-                Conclusion::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),
-                Conclusion::PutOff => Ok(Progress::Hold(HoldReason::Again)),
-                Conclusion::Stopped => Ok(Progress::Stopped),
+            let Some(ran) = self.conclude(route, ran, 0, rounds) else { continue };
+            return match ran {
+                RunResult::Processed => Ok(Progress::Done(Outcome::Processed)),
+                RunResult::Failed(failure) => Err(failure),
+                RunResult::Busy(_) | RunResult::Retry(_) => Ok(Progress::Hold(HoldReason::Busy)),
+                RunResult::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),
+                RunResult::PutOff => Ok(Progress::Hold(HoldReason::Again)),
+                RunResult::Stopped => Ok(Progress::Stopped),
             };
         }
         Ok(Progress::Stopped)

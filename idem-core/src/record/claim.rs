@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(S::Txn, Classified), Progress> {
         let begun = self.store.begin_with_claim(timeout, identity, state).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
-        match self.classify_in(&mut txn, delivery, identity, claimed).await {
+        match self.classify_in(&mut txn, (identity, delivery), claimed).await {
             Ok(classified) => Ok((txn, classified)),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
@@ -55,19 +55,18 @@ impl<S: Store> Pipeline<S> {
 
     /// Classifies a message by the result of its claim. Counts a duplicate of a dead letter, or writes the row
     /// of a conflict.
-    pub(crate) async fn classify_in(
+    async fn classify_in(
         &self,
         txn: &mut S::Txn,
-        delivery: &Delivery,
-        identity: &Identity,
+        message: (&Identity, &Delivery),
         claimed: Claimed,
     ) -> Result<Classified, StoreError> {
-        let message = (identity, delivery);
         let classified = self.classify(message, claimed);
         // A duplicate of a processed message needs no second look, no lock, and so no write.
         if claimed.is_new() || matches!(classified, Classified::Duplicate(Some(_))) {
             return Ok(classified);
         }
+        let identity = message.0;
         let existing = self.store.existing_claim(txn, identity.handler, &identity.key).await?;
         let mut classified = self.classify(message, Claimed::Found(existing));
         match &mut classified {

@@ -19,7 +19,7 @@ pub(crate) enum Classified {
     Duplicate(Option<Duration>),
     /// Another message holds the claim.
     Conflict(DeadByClaim),
-    /// The claim was removed meanwhile; start over.
+    /// The claim was removed meanwhile; start over. In a batch of inbox rows: the lease of the row was lost.
     Gone,
 }
 

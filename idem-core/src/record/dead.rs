@@ -7,14 +7,12 @@ use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{HandlerId, Identity, NewRow};
 use crate::{Delivery, Fingerprint, Key, Outcome, Store, telemetry};
 
-use super::committed::committed;
-
 impl<S: Store> Pipeline<S> {
     /// Stores a complete delivery for which no key could be determined. It is identified by the hash of everything that
     /// makes up the message.
     pub(crate) async fn dead_letter(&self, delivery: &Delivery, unfit: Unfit) -> Progress {
         if self.brake.holds(&unfit) {
-            return Progress::Hold(HoldReason::Unfit);
+            return Progress::Hold(HoldReason::Again);
         }
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| {
             Span::current().record("idem.handler", route.handler.name());
@@ -27,17 +25,14 @@ impl<S: Store> Pipeline<S> {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),
         };
-        let id = match self.store.insert(&mut txn, &row).await {
-            Ok(id) => id,
-            Err(fault) => return self.abandon(txn, fault).await,
-        };
-        match committed(self.store.commit(txn).await) {
-            Ok(()) => {
+        let inserted = self.store.insert(&mut txn, &row).await;
+        match self.commit_written(txn, inserted).await {
+            Ok(id) => {
                 self.brake.unfit(&unfit);
                 telemetry::tell(Some(id), 0, state, &unfit.error);
                 Progress::Done(Outcome::Dead { reason: unfit.reason })
             }
-            Err(fault) => self.outage.hold_for(fault),
+            Err(step) => step,
         }
     }
 }

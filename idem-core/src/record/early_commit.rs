@@ -1,6 +1,7 @@
 //! The dead letter of a message whose handler ran COMMIT, and so has committed its claim.
 
-use crate::runtime::{Charge, Pipeline};
+use crate::execute::Failure;
+use crate::runtime::{Pipeline, refused};
 use crate::store::{Identity, NewRow, StoreError, Ticket};
 use crate::{BoxError, Delivery, Outcome, Reason, Store, telemetry};
 
@@ -17,11 +18,11 @@ impl<S: Store> Pipeline<S> {
         &self,
         delivery: &Delivery,
         identity: &Identity,
-        charge: &Charge,
+        charge: &Failure,
         left_by: &Ticket,
     ) -> Result<Outcome, BoxError> {
         let write = || self.write_early_commit(delivery, identity, charge, left_by);
-        if let Err(error) = self.outage.persist_unless_refused(write).await {
+        if let Err(error) = self.outage.persist(|| async { refused(write().await) }).await {
             // Until it is written, only the log has it.
             tracing::error!(
                 source = delivery.source(),
@@ -43,7 +44,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         delivery: &Delivery,
         identity: &Identity,
-        charge: &Charge,
+        charge: &Failure,
         left_by: &Ticket,
     ) -> Result<(), StoreError> {
         let row = NewRow::new(identity, delivery, charge.next).with_attempts(charge.attempts, &charge.error);

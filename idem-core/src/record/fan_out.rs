@@ -9,7 +9,6 @@ use crate::store::{HandlerId, NewRow, StoreError};
 use crate::{Delivery, Outcome, Store, telemetry};
 
 use super::classify::Classified;
-use super::committed::committed;
 use super::dead::claimless;
 use super::many::Known;
 
@@ -18,7 +17,7 @@ pub(crate) struct Shares {
     /// The messages whose keys are known, in claim order.
     pub(crate) known: Vec<Known>,
     /// The handlers that can never take it, and why.
-    unfit: Vec<(HandlerId, Unfit)>,
+    pub(crate) unfit: Vec<(HandlerId, Unfit)>,
     /// Whether the codec of a further handler has to prepare first.
     pub(crate) unprepared: bool,
 }
@@ -64,39 +63,30 @@ impl<S: Store> Pipeline<S> {
         if shares.unprepared {
             // Written with the rest, so that they are counted once.
             shares.unfit.clear();
-            return match self.store_ready(delivery, &shares).await {
-                Progress::Shared(_) => Progress::Unprepared,
-                step => step,
-            };
         }
-        self.store_ready(delivery, &shares).await
-    }
-
-    async fn store_ready(&self, delivery: &Delivery, shares: &Shares) -> Progress {
         // As for any other delivery for which no handler can be called.
         let unfit = shares.unfit.first().map(|(_, unfit)| unfit).filter(|_| shares.known.is_empty());
         if unfit.is_some_and(|unfit| self.brake.holds(unfit)) {
-            return Progress::Hold(HoldReason::Unfit);
+            return Progress::Hold(HoldReason::Again);
         }
         let mut txn = match self.store.begin(self.settings.handler_timeout).await {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),
         };
-        let written = match self.write_shares(&mut txn, delivery, shares).await {
-            Ok(written) => written,
-            Err(fault) => return self.abandon(txn, fault).await,
-        };
-        if written.is_gone() {
+        let written = self.write_shares(&mut txn, delivery, &shares).await;
+        if written.as_ref().is_ok_and(Written::is_gone) {
             return match self.store.rollback(txn).await {
                 Ok(_) => Progress::Hold(HoldReason::Again),
                 Err(fault) => self.outage.hold_for(fault),
             };
         }
-        if let Err(fault) = committed(self.store.commit(txn).await) {
-            return self.outage.hold_for(fault);
-        }
+        let written = match self.commit_written(txn, written).await {
+            Ok(written) => written,
+            Err(step) => return step,
+        };
         unfit.into_iter().for_each(|unfit| self.brake.unfit(unfit));
-        Progress::Shared(self.shared(delivery, shares, &written))
+        let shared = self.shared(delivery, &shares, &written);
+        if shares.unprepared { Progress::Unprepared } else { Progress::Shared(shared) }
     }
 
     /// Writes the claims and rows of these shares.

@@ -9,7 +9,6 @@ use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, StoreEr
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
-use super::committed::committed;
 
 /// A message whose key is known.
 pub(crate) struct Known {
@@ -81,11 +80,8 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Classified>, Progress> {
         let mut txn =
             self.store.begin(self.settings.handler_timeout).await.map_err(|fault| self.outage.hold_for(fault))?;
-        let kept = match self.insert_claims_and_rows(&mut txn, messages).await {
-            Ok(kept) => kept,
-            Err(fault) => return Err(self.abandon(txn, fault).await),
-        };
-        committed(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
+        let kept = self.insert_claims_and_rows(&mut txn, messages).await;
+        let kept = self.commit_written(txn, kept).await?;
         if kept.contains(&Classified::New) {
             self.wake_inbox();
         }

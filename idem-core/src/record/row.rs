@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Charge, Pipeline, Progress};
+use crate::execute::Failure;
+use crate::runtime::{Pipeline, Progress};
 use crate::store::{ClaimState, Identity, NewRow};
-use crate::{Delivery, Outcome, Reason, Store, telemetry};
+use crate::{Delivery, Outcome, Reason, Store};
 
 use super::classify::Classified;
-use super::committed::committed;
 
 impl<S: Store> Pipeline<S> {
     /// Stores a redelivered message before it runs: a process may have died on it, and only the inbox counts that.
     pub(crate) async fn enqueue(&self, delivery: &Delivery, identity: &Identity) -> Progress {
-        self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
+        self.record(delivery, identity, &Failure::new(Ok(Duration::ZERO), "")).await
     }
 
     /// Schedules a message whose first run has failed, or makes it dead. The failure of a copy or of a conflict is not recorded:
     /// then only the log has it.
-    pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
+    pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Failure) -> Progress {
         if let Some(left_by) = &charge.left_by
             && !self.routes.is_unclaimed(identity.handler)
         {
             let recorded = self.record_early_commit(delivery, identity, charge, left_by).await;
             return recorded.map_or_else(Progress::Refused, Progress::Done);
         }
-        let step = self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await;
+        let step = self.record(delivery, identity, charge).await;
         if let Progress::Done(outcome @ (Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict })) = &step {
             let (outcome, error) = (outcome.as_str(), charge.error.as_str());
             tracing::warn!(
@@ -49,50 +49,44 @@ impl<S: Store> Pipeline<S> {
         if let Err(fault) = self.store.rollback(txn).await {
             return self.outage.hold_for(fault);
         }
-        self.record(delivery, identity, 0, Err(Reason::TooOld), why).await
+        self.record(delivery, identity, &Failure::new(Err(Reason::TooOld), why)).await
     }
 
     /// Writes the claim first, then the row, in one transaction.
-    async fn record(
-        &self,
-        delivery: &Delivery,
-        identity: &Identity,
-        attempts: u32,
-        state: Result<Duration, Reason>,
-        error: &str,
-    ) -> Progress {
+    async fn record(&self, delivery: &Delivery, identity: &Identity, failure: &Failure) -> Progress {
         let Some(route) = self.routes.get(identity.handler) else { return Progress::Stopped };
         let (timeout, waiting) = (self.settings.handler_timeout, ClaimState::Waiting);
         let (mut txn, classified) = match self.claim(timeout, delivery, identity, waiting).await {
             Ok(claimed) => claimed,
             Err(step) => return step,
         };
-        let (state, error) = match &classified {
-            Classified::New => (state, error),
+        let too_old;
+        let failure = match &classified {
+            Classified::New => failure,
             // A message that is already dead keeps its reason.
-            Classified::TooOld(dead) => state.map_or((state, error), |_| (Err(Reason::TooOld), dead.error.as_str())),
+            Classified::TooOld(_) if failure.next.is_err() => failure,
+            Classified::TooOld(dead) => {
+                let attempts = failure.attempts;
+                too_old = Failure { attempts, ..Failure::new(Err(Reason::TooOld), dead.error.as_str()) };
+                &too_old
+            }
             known => return self.answer(txn, route, known).await,
         };
-        let row = NewRow::new(identity, delivery, state).with_attempts(attempts, error);
+        let row = NewRow::new(identity, delivery, failure.next).with_attempts(failure.attempts, &failure.error);
         let row = match route.first_provider_key(identity, delivery) {
-            Some(provider_key) if state == Ok(Duration::ZERO) => row.with_call(provider_key),
+            Some(provider_key) if failure.next == Ok(Duration::ZERO) => row.with_call(provider_key),
             Some(provider_key) => row.with_provider_key(provider_key),
             None => row,
         };
-        let id = match self.store.insert(&mut txn, &row).await {
-            Ok(id) => id,
-            Err(fault) => return self.abandon(txn, fault).await,
-        };
-        if let Err(fault) = committed(self.store.commit(txn).await) {
-            return self.outage.hold_for(fault);
-        }
-        telemetry::tell(Some(id), attempts, state, error);
-        Progress::Done(match state {
-            Ok(due) => {
-                self.wake_inbox();
-                Outcome::Scheduled { attempt: attempts, due }
+        let inserted = self.store.insert(&mut txn, &row).await;
+        match self.commit_written(txn, inserted).await {
+            Ok(id) => {
+                if failure.next.is_ok() {
+                    self.wake_inbox();
+                }
+                Progress::Done(failure.logged(id))
             }
-            Err(reason) => Outcome::Dead { reason },
-        })
+            Err(step) => step,
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The size of batches, and how many run at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
+use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Throttles batches after deadlocks. Batches whose handlers write the same rows in different orders deadlock, and each
@@ -10,14 +9,18 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// successful batches that the next one will require; a long time without deadlocks halves it again.
 pub(crate) struct BatchThrottle {
     most: usize,
-    size: AtomicUsize,
-    /// How many successful batches in a row are still required before several may run at once again.
-    narrow: AtomicUsize,
-    /// How many will be required after the next deadlock.
-    patience: AtomicUsize,
-    /// The number of successful batches since several may run at once again, or since `patience` was last reduced.
-    quiet: AtomicUsize,
+    state: Mutex<State>,
     turns: RwLock<()>,
+}
+
+struct State {
+    size: usize,
+    /// How many successful batches in a row are still required before several may run at once again.
+    narrow: usize,
+    /// How many will be required after the next deadlock.
+    patience: usize,
+    /// The number of successful batches since several may run at once again, or since `patience` was last reduced.
+    quiet: usize,
 }
 
 /// The right to run one batch.
@@ -39,24 +42,19 @@ const BRIEF_PATIENCE: usize = FIRST_PATIENCE / 10;
 impl BatchThrottle {
     /// Creates a throttle for batches of at most `most` deliveries.
     pub(crate) fn new(most: usize) -> Self {
-        Self {
-            most,
-            size: AtomicUsize::new(most),
-            narrow: AtomicUsize::new(0),
-            patience: AtomicUsize::new(FIRST_PATIENCE),
-            quiet: AtomicUsize::new(0),
-            turns: RwLock::new(()),
-        }
+        let state = State { size: most, narrow: 0, patience: FIRST_PATIENCE, quiet: 0 };
+        Self { most, state: Mutex::new(state), turns: RwLock::new(()) }
     }
 
     /// Returns how many deliveries the next batch may have.
     pub(crate) fn size(&self) -> usize {
-        self.size.load(Relaxed)
+        // Lanes without batches ask for each delivery.
+        if self.most == 1 { 1 } else { self.state.lock().size }
     }
 
     /// Waits for the right to run a batch, without a connection.
     pub(crate) async fn turn(&self) -> Turn<'_> {
-        if self.narrow.load(Relaxed) == 0 {
+        if self.state.lock().narrow == 0 {
             Turn::Shared { _guard: self.turns.read().await }
         } else {
             Turn::Exclusive { _guard: self.turns.write().await }
@@ -65,38 +63,41 @@ impl BatchThrottle {
 
     /// Records that a batch lost a deadlock against another one.
     pub(crate) fn shrink(&self) {
-        let halved = |size: usize| Some((size / 2).max(1));
-        let _ = self.size.fetch_update(Relaxed, Relaxed, halved);
-        let doubled = |patience: usize| Some((patience * 2).min(LONGEST_PATIENCE));
-        let patience = self.patience.fetch_update(Relaxed, Relaxed, doubled).unwrap_or(FIRST_PATIENCE);
-        self.narrow.store(patience, Relaxed);
-        self.quiet.store(0, Relaxed);
-        tracing::debug!(size = self.size(), patience, "batches deadlocked: one at a time for a while");
+        let mut state = self.state.lock();
+        state.size = (state.size / 2).max(1);
+        (state.narrow, state.quiet) = (state.patience, 0);
+        state.patience = (state.patience * 2).min(LONGEST_PATIENCE);
+        tracing::debug!(size = state.size, patience = state.narrow, "batches deadlocked: one at a time for a while");
     }
 
     /// Records that a batch may have deadlocked with another one, or met a claim that is held for long.
     pub(crate) fn narrow(&self) {
-        self.narrow.fetch_max(BRIEF_PATIENCE, Relaxed);
+        let mut state = self.state.lock();
+        state.narrow = state.narrow.max(BRIEF_PATIENCE);
         tracing::debug!("a batch waited in vain for the claim of a local message: one at a time for a while");
     }
 
     /// Records a successful batch.
     pub(crate) fn grow(&self) {
-        let more = |size: usize| (size < self.most).then(|| (size + size.div_ceil(8)).min(self.most));
-        let _ = self.size.fetch_update(Relaxed, Relaxed, more);
-        let fewer = |narrow: usize| narrow.checked_sub(1);
-        if self.narrow.fetch_update(Relaxed, Relaxed, fewer).is_err() {
-            self.forget();
+        let mut state = self.state.lock();
+        state.size = (state.size + state.size.div_ceil(8)).min(self.most);
+        if state.narrow > 0 {
+            state.narrow -= 1;
+        } else {
+            state.forget();
         }
     }
+}
 
+impl State {
     /// Halves the cost of the next deadlock after as many successful concurrent batches as it would require exclusive
     /// ones: batches that deadlocked once need not do so forever.
-    fn forget(&self) {
-        let patience = self.patience.load(Relaxed);
-        if patience > FIRST_PATIENCE && self.quiet.fetch_add(1, Relaxed) + 1 >= patience {
-            self.quiet.store(0, Relaxed);
-            self.patience.store((patience / 2).max(FIRST_PATIENCE), Relaxed);
+    fn forget(&mut self) {
+        if self.patience > FIRST_PATIENCE {
+            self.quiet += 1;
+            if self.quiet >= self.patience {
+                (self.quiet, self.patience) = (0, (self.patience / 2).max(FIRST_PATIENCE));
+            }
         }
     }
 }
@@ -119,20 +120,20 @@ mod tests {
         assert_eq!(throttle.size(), 100);
         assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
         throttle.shrink();
-        assert_eq!(throttle.narrow.load(Relaxed), 2 * FIRST_PATIENCE, "the next quiet has to be longer");
+        assert_eq!(throttle.state.lock().narrow, 2 * FIRST_PATIENCE, "the next quiet has to be longer");
     }
 
     #[test]
     fn long_quiet_forgets_old_deadlocks() {
         let throttle = BatchThrottle::new(100);
         (0..4).for_each(|_| throttle.shrink());
-        let patience = throttle.patience.load(Relaxed);
+        let patience = throttle.state.lock().patience;
         assert_eq!(patience, 16 * FIRST_PATIENCE);
         // Exclusive batches first, then concurrent ones, which halve the patience each time.
         let (one_by_one, beside) = (patience / 2, 16 + 8 + 4 + 2);
         (0..one_by_one + beside * FIRST_PATIENCE).for_each(|_| throttle.grow());
         throttle.shrink();
-        assert_eq!(throttle.narrow.load(Relaxed), FIRST_PATIENCE, "as after the first one");
+        assert_eq!(throttle.state.lock().narrow, FIRST_PATIENCE, "as after the first one");
     }
 
     #[tokio::test]
@@ -148,7 +149,7 @@ mod tests {
         assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
         throttle.shrink();
         throttle.narrow();
-        assert_eq!(throttle.narrow.load(Relaxed), FIRST_PATIENCE, "a deadlock counts for more");
+        assert_eq!(throttle.state.lock().narrow, FIRST_PATIENCE, "a deadlock counts for more");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The brake, which pauses consumption when too many messages of a queue become dead letters.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::registry::Unfit;
 use crate::{Outcome, Reason};
@@ -43,7 +44,7 @@ impl Brake {
             return self.see(Seen::Other);
         }
         self.see(Seen::Unfit);
-        let mut last = self.last();
+        let mut last = self.last.lock();
         let unfits = last.iter().filter(|seen| **seen == Seen::Unfit).count();
         if unfits < limit || last.contains(&Seen::Processed) {
             return;
@@ -75,15 +76,11 @@ impl Brake {
 
     fn see(&self, seen: Seen) {
         let Some((_, of)) = self.limit else { return };
-        let mut last = self.last();
+        let mut last = self.last.lock();
         last.push_back(seen);
         if last.len() > of {
             last.pop_front();
         }
-    }
-
-    fn last(&self) -> MutexGuard<'_, VecDeque<Seen>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -60,14 +60,11 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Returns the handler whose codec has to prepare for this delivery. `None` if no handler takes it, or if none of
-    /// several has to.
-    pub(crate) fn unprepared(&self, delivery: &Delivery) -> Option<&Route<S>> {
-        let mut takers = self.routes.takers(delivery);
-        if !self.routes.are_several(delivery) {
-            return takers.next();
-        }
-        takers.find(|route| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared)))
+    /// Returns that of these handlers, which take the delivery, whose codec has to prepare for it: the only one, or of
+    /// several the first for which that is so.
+    pub(crate) fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
+        let is_unprepared = |route: &&&Route<S>| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared));
+        if let [only] = takers { Some(only) } else { takers.iter().find(is_unprepared).copied() }
     }
 
     /// Completes the delivery of a row that was taken: recognizes a CloudEvent, and adds what the row has kept of its external

@@ -1,9 +1,10 @@
 //! The health of a worker, and of several together.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// The health of a worker, for a readiness probe. This is a handle: clones refer to the same worker.
@@ -71,7 +72,7 @@ impl Health {
     /// Returns whether messages can be processed: the broker and the database are available, consumption is not paused, and
     /// a relay publishes what handlers stage. Of several workers: whether that holds for each.
     pub fn is_ready(&self) -> bool {
-        let works = |state: &State| state.paused.borrow().is_none() && state.unrelayed().is_none();
+        let works = |state: &State| state.paused.borrow().is_none() && state.unrelayed.lock().is_none();
         self.broker() && self.database() && self.all(works)
     }
 
@@ -79,11 +80,11 @@ impl Health {
     /// its messages are processed nevertheless; or more messages wait than [`backlog`](crate::Worker::backlog) permits, so
     /// consumption is paused until they are published. Of several workers: the reason of the first that has one.
     pub fn unrelayed(&self) -> Option<String> {
-        self.0.iter().find_map(|state| state.unrelayed().clone())
+        self.0.iter().find_map(|state| state.unrelayed.lock().clone())
     }
 
     pub(crate) fn set_unrelayed(&self, why: Option<String>) {
-        self.0.iter().for_each(|state| state.unrelayed().clone_from(&why));
+        self.0.iter().for_each(|state| state.unrelayed.lock().clone_from(&why));
     }
 
     /// Returns whether the subscription is active. `false` as soon as its stream has ended, for whatever reason.
@@ -96,13 +97,13 @@ impl Health {
     /// The log has it as an error. The worker tries again and consumes when it is repaired, but does not repair it by itself.
     /// Of several workers: the reason of the first that has one.
     pub fn unsubscribed(&self) -> Option<String> {
-        self.0.iter().find_map(|state| state.unsubscribed().clone())
+        self.0.iter().find_map(|state| state.unsubscribed.lock().clone())
     }
 
     /// Returns whether that is another reason than before.
     pub(crate) fn set_unsubscribed(&self, why: Option<String>) -> bool {
         self.0.iter().fold(false, |changed, state| {
-            let mut unsubscribed = state.unsubscribed();
+            let mut unsubscribed = state.unsubscribed.lock();
             let changed = changed || *unsubscribed != why;
             unsubscribed.clone_from(&why);
             changed
@@ -194,14 +195,6 @@ impl Health {
 }
 
 impl State {
-    fn unrelayed(&self) -> MutexGuard<'_, Option<String>> {
-        self.unrelayed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unsubscribed(&self) -> MutexGuard<'_, Option<String>> {
-        self.unsubscribed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set_paused(&self, why: Option<String>) {
         self.paused.send_replace(why);
     }

@@ -16,7 +16,7 @@ impl Outage {
             StoreError::Message(error) => Progress::Refused(error),
             StoreError::LockTimeout | StoreError::Serialization(_) => Progress::Hold(HoldReason::Busy),
             StoreError::ConnectionLost(_) => Progress::Hold(HoldReason::Lost),
-            StoreError::Unavailable(_) => Progress::Hold(HoldReason::Outage),
+            StoreError::Unavailable(_) => Progress::Hold(HoldReason::Again),
         }
     }
 }

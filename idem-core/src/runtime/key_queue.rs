@@ -3,9 +3,10 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 /// A first-in, first-out queue for each key. It is in memory: a waiter has no connection, row or transaction.
@@ -31,7 +32,7 @@ impl KeyQueue {
     /// Returns the last place in the queue of this key.
     pub(crate) fn place(&self, key: impl Hash) -> KeyTicket {
         let key = self.0.hash.hash_one(key);
-        let turn = match self.0.lock().entry(key) {
+        let turn = match self.0.queues.lock().entry(key) {
             Entry::Vacant(queue) => {
                 queue.insert(VecDeque::new());
                 None
@@ -48,7 +49,7 @@ impl KeyQueue {
     /// Returns a place in the queue of this key if the queue has none.
     pub(crate) fn first_place(&self, key: impl Hash) -> Option<KeyTicket> {
         let key = self.0.hash.hash_one(key);
-        match self.0.lock().entry(key) {
+        match self.0.queues.lock().entry(key) {
             Entry::Occupied(_) => return None,
             Entry::Vacant(queue) => queue.insert(VecDeque::new()),
         };
@@ -58,12 +59,6 @@ impl KeyQueue {
     /// Returns whether this is a place in the queue of this key.
     pub(crate) fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
         place.key == self.0.hash.hash_one(key)
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,7 +87,7 @@ impl KeyTicket {
 
 impl Drop for KeyTicket {
     fn drop(&mut self) {
-        let mut queues = self.queue.lock();
+        let mut queues = self.queue.queues.lock();
         let Entry::Occupied(mut queue) = queues.entry(self.key) else { return };
         let waiting = queue.get_mut();
         // Under the lock, so that a turn that comes meanwhile is passed on.

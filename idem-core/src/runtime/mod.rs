@@ -6,16 +6,15 @@
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
 //! | `preparations` | whose turn it is to prepare |
 //! | `parked_rows` | inbox rows that wait here |
-//! | `step`, `carried`, `hold` | the result of one try, the state kept for the next one, and what a failed statement means |
+//! | `step`, `hold` | the result of one try, the state kept for the next one, and what a failed statement means |
 //! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
-//! | `leases`, `extend_rows` | the same for inbox rows |
-//! | `suspect_lock`, `patience` | isolates suspects from other work; how long they may wait for that |
+//! | `leases` | the same for inbox rows |
+//! | `suspect_lock` | isolates suspects from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `running` | the work that runs, and when suspects do not wait for it |
 //! | `outage` | the availability of the database |
-//! | `persist`, `waits`, `rate` | repeated writes, delays, what is done seldom |
-//! | `refused` | deliveries and rows that the database refuses |
+//! | `persist`, `waits`, `rate` | repeated and refused writes, delays, what is done seldom |
 //! | `outbox_gate` | the outbox to which handlers stage messages |
 //! | `brake`, `health` | pauses consumption; the health |
 //! | `defect` | panics of tasks |
@@ -23,11 +22,9 @@
 
 mod batch_throttle;
 mod brake;
-mod carried;
 mod decode;
 mod defect;
 mod extend;
-mod extend_rows;
 mod health;
 mod hold;
 mod key_queue;
@@ -37,13 +34,11 @@ mod leases;
 mod outage;
 mod outbox_gate;
 mod parked_rows;
-mod patience;
 mod persist;
 mod pipeline;
 mod preparations;
 mod prepare;
 mod rate;
-mod refused;
 mod rows;
 mod running;
 mod settings;
@@ -57,7 +52,6 @@ pub use suspect_lock::SuspectLock;
 
 pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
-pub(crate) use carried::{Carried, Charge};
 pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
@@ -67,14 +61,14 @@ pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
 pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use parked_rows::{ParkedRow, ParkedRows, RowUntil};
+pub(crate) use persist::{Refused, Written, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, Preparing};
 pub(crate) use prepare::{FORGOTTEN, Prepared, warn_of_unprepared};
 pub(crate) use rate::Rate;
-pub(crate) use refused::{Refused, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
-pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
+pub(crate) use step::{Arrival, Carried, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, Isolated};
 pub(crate) use waits::{busy_wait, hold_wait, jittered, refused_wait};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_channel::{Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::execute::Failure;
 use crate::store::Row;
 
-use super::carried::Charge;
 use super::preparations::Preparing;
 
 /// The rows that wait, until a task takes them.
@@ -27,7 +27,7 @@ pub(crate) enum RowUntil {
     /// Its codec.
     Prepared(Preparing),
     /// Its failure is recorded. Only that is repeated, never the run.
-    Recorded(Charge, OwnedSemaphorePermit),
+    Recorded(Failure, OwnedSemaphorePermit),
 }
 
 /// How many bytes of rows may wait for the record of their failure, and how many count for a small row: that is 1,024 rows.

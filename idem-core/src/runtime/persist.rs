@@ -1,15 +1,19 @@
-//! Writes that are repeated until the database has answered.
+//! Writes that are repeated until the database has answered, and those that it refuses for one message, although it works
+//! for others.
+
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::BoxError;
-use crate::store::StoreError;
+use crate::store::{Row, StoreError};
+use crate::{BoxError, Delivery, Store};
 
 use super::outage::Outage;
+use super::pipeline::Pipeline;
 use super::waits::hold_wait;
 
 impl Outage {
-    /// Repeats a write until the database has answered it. Returns `None` if `stop` comes first.
+    /// Repeats a statement until the database has answered it. Returns `None` if `stop` comes first.
     pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         stop: &CancellationToken,
@@ -42,25 +46,6 @@ impl Outage {
         }
     }
 
-    /// Does the same as [`insist`](Self::insist), but returns the error of a write that the database refuses because of
-    /// its message: it would refuse it again until somebody removes the cause.
-    pub(crate) async fn insist_unless_refused<T, F: Future<Output = Result<T, StoreError>>>(
-        &self,
-        stop: &CancellationToken,
-        write: impl Fn() -> F,
-    ) -> Option<Result<T, BoxError>> {
-        self.insist(stop, || async { refused(write().await) }).await
-    }
-
-    /// Does the same as [`persist`](Self::persist), but returns the error of a write that the database refuses because
-    /// of its message.
-    pub(crate) async fn persist_unless_refused<T, F: Future<Output = Result<T, StoreError>>>(
-        &self,
-        write: impl Fn() -> F,
-    ) -> Result<T, BoxError> {
-        self.persist(|| async { refused(write().await) }).await
-    }
-
     fn try_again(&self, fault: &StoreError) {
         self.report(fault);
         tracing::debug!(error = crate::error::text(fault), "tried again");
@@ -75,9 +60,73 @@ impl Outage {
     }
 }
 
-fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxError>, StoreError> {
+/// Takes a refusal of a write because of its message for an answer: the database would refuse it again until somebody
+/// removes the cause.
+pub(crate) fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxError>, StoreError> {
     match answer {
         Err(StoreError::Message(error)) => Ok(Err(error)),
         answer => answer.map(Ok),
     }
+}
+
+/// Whether the result of a row was written. If not, its lease ends, and a call counts as one that may have had an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    Yes,
+    /// Another process has taken the row meanwhile, or an operator has changed it.
+    Lost,
+    /// The database refuses it because of the message.
+    Refused,
+    /// The worker has stopped before the database has answered.
+    Stopped,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Repeats the write of a row's result until the database has answered. `tries`: how often that was tried before, if the
+    /// database has refused it, for the log.
+    pub(crate) async fn insist_for<F: Future<Output = Result<bool, StoreError>>>(
+        &self,
+        row: &Row,
+        tries: Option<usize>,
+        write: impl Fn() -> F,
+    ) -> Written {
+        match self.outage.insist(&self.stop, || async { refused(write().await) }).await {
+            Some(Ok(true)) => Written::Yes,
+            Some(Ok(false)) => Written::Lost,
+            Some(Err(error)) => {
+                warn_of_refusal(&row.delivery, tries, error.as_ref());
+                Written::Refused
+            }
+            None => Written::Stopped,
+        }
+    }
+}
+
+/// A delivery that counts as refused while this exists.
+pub(crate) struct Refused(Arc<Outage>);
+
+impl Refused {
+    pub(crate) fn new(outage: &Arc<Outage>) -> Self {
+        outage.count_refused(|refused| refused + 1);
+        Self(outage.clone())
+    }
+}
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        self.0.count_refused(|refused| refused.saturating_sub(1));
+    }
+}
+
+/// Logs the message, because it is the one to investigate.
+pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: Option<usize>, error: &(dyn std::error::Error + 'static)) {
+    tracing::warn!(
+        source = delivery.source(),
+        message_id = delivery.message_id(),
+        position = delivery.position(),
+        tries,
+        error = crate::error::text(error),
+        "the database refuses to write for a message; the message stays where it is, with the broker or in the inbox, and is \
+         tried again: check the constraints and triggers on idem's tables, and the size of the message"
+    );
 }

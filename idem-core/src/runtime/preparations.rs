@@ -1,9 +1,10 @@
 //! Which message of a handler may prepare its codec now.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::store::HandlerId;
@@ -46,7 +47,7 @@ const FORGETS: Duration = Duration::from_secs(10);
 impl Preparations {
     /// Returns the turn to prepare for a message of this handler, or the time after which it may be asked for again.
     pub(crate) fn turn(self: &Arc<Self>, handler: HandlerId) -> Result<Preparing, Duration> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let turns = state.handlers.entry(handler).or_default();
         let left = turns.not_before.map(|time| time.saturating_duration_since(Instant::now())).unwrap_or_default();
         if !left.is_zero() {
@@ -61,21 +62,16 @@ impl Preparations {
 
     /// Remembers that a row has asked for a preparation. Returns whether one has succeeded for it just before.
     pub(crate) fn asked_by(&self, id: i64) -> bool {
-        let (mut state, now) = (self.state(), Instant::now());
+        let (mut state, now) = (self.0.lock(), Instant::now());
         state.rows.retain(|_, (at, done)| now.duration_since(*at) < if *done { FORGETS } else { WANTED });
         state.rows.insert(id, (now, false)).is_some_and(|(_, done)| done)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The maps are consistent at all times.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Preparing {
     /// Records a success. `row`: the row for which it was.
     pub(super) fn succeeded(&self, row: Option<i64>) {
-        let mut state = self.of.state();
+        let mut state = self.of.0.lock();
         state.handlers.remove(&self.handler);
         state.rows.extend(row.map(|id| (id, (Instant::now(), true))));
     }
@@ -83,7 +79,7 @@ impl Preparing {
     /// Records a failure. Returns how many there were in a row, and the time after which this message may try again: a bit
     /// later than the others of its handler, so that they have their turns as well.
     pub(super) fn failed(&self) -> (usize, Duration) {
-        let mut state = self.of.state();
+        let mut state = self.of.0.lock();
         let turns = state.handlers.entry(self.handler).or_default();
         let wait = refused_wait(turns.failed);
         turns.failed += 1;
@@ -94,7 +90,7 @@ impl Preparing {
 
 impl Drop for Preparing {
     fn drop(&mut self) {
-        if let Some(turns) = self.of.state().handlers.get_mut(&self.handler) {
+        if let Some(turns) = self.of.0.lock().handlers.get_mut(&self.handler) {
             turns.is_taken = false;
         }
     }

@@ -1,7 +1,8 @@
 //! How often something is done at most.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// When something was last done that is done at most once in a while.
 #[derive(Debug, Default)]
@@ -10,7 +11,7 @@ pub(crate) struct Rate(Mutex<Option<Instant>>);
 impl Rate {
     /// Returns whether this time has passed since the last call that returned `true`.
     pub(crate) fn allows(&self, pause: Duration) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let allows = last.is_none_or(|last| last.elapsed() >= pause);
         if allows {
             *last = Some(Instant::now());

@@ -1,8 +1,9 @@
 //! Waiters for rows of the inbox.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::Key;
@@ -23,13 +24,13 @@ impl Rows {
     /// Returns a wait that is notified whenever this row has run in this process.
     pub(crate) fn watch(&self, identity: &Identity) -> Watch<'_> {
         let row = (identity.handler, identity.key.clone());
-        let ran = lock(&self.awaited).entry(row.clone()).or_default().clone();
+        let ran = self.awaited.lock().entry(row.clone()).or_default().clone();
         Watch { rows: self, row, ran }
     }
 
     /// Notifies the waiters that this row has run in this process, whatever its result.
     pub(crate) fn ran(&self, identity: &Identity) {
-        if let Some(ran) = lock(&self.awaited).get(&(identity.handler, identity.key.clone())) {
+        if let Some(ran) = self.awaited.lock().get(&(identity.handler, identity.key.clone())) {
             ran.notify_waiters();
         }
     }
@@ -44,17 +45,13 @@ pub(crate) struct Watch<'a> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let mut awaited = lock(&self.rows.awaited);
+        let mut awaited = self.rows.awaited.lock();
         // One reference is in the map and one is this: there are no other waiters. New references are created under the
         // lock.
         if Arc::strong_count(&self.ran) == 2 {
             awaited.remove(&self.row);
         }
     }
-}
-
-fn lock(awaited: &Mutex<Awaited>) -> MutexGuard<'_, Awaited> {
-    awaited.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -80,8 +77,8 @@ mod tests {
         let woken = waits.map(|wait| wait.now_or_never().is_some());
         assert_eq!(woken, [true, true, false]);
         drop((first, other));
-        assert_eq!(lock(&rows.awaited).len(), 1);
+        assert_eq!(rows.awaited.lock().len(), 1);
         drop(twin);
-        assert!(lock(&rows.awaited).is_empty());
+        assert!(rows.awaited.lock().is_empty());
     }
 }

@@ -1,11 +1,8 @@
 //! The lock that a piece of work holds, and when it ends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crate::Store;
+use parking_lot::Mutex;
 
 use super::outage::Outage;
-use super::pipeline::Pipeline;
 use super::suspect_lock::{Direct, InboxPermit, Isolated};
 
 /// A piece of work: a delivery, a batch, rows, an external call or a suspect. It holds its lock until its outcome is written,
@@ -44,8 +41,8 @@ impl Running {
         Self(Mutex::new(State { lock: Some(lock), user_code: 0, is_away: false }))
     }
 
-    /// Does the work. Its lock ends while the database is away.
-    async fn until<T>(&self, outage: &Outage, mut work: impl Future<Output = T> + Unpin) -> T {
+    /// Does the work. Its lock ends while the database is away. Pin the work before: each call would move the whole future.
+    pub(crate) async fn during<T>(&self, outage: &Outage, mut work: impl Future<Output = T> + Unpin) -> T {
         loop {
             tokio::select! {
                 biased;
@@ -63,7 +60,7 @@ impl Running {
     /// Lets user code run until the returned value is dropped. Drop it before the next statement of idem, which may last as
     /// long as an outage. Returns `None` if the work has lost its lock in an outage.
     pub(crate) fn user_code(&self) -> Option<UserCode<'_>> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.lock.as_ref()?;
         state.user_code += 1;
         Some(UserCode(self))
@@ -71,7 +68,7 @@ impl Running {
 
     /// Ends the run of a suspect. Returns its isolation, if it still has it.
     pub(crate) fn into_isolated(self) -> Option<Isolated> {
-        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner).lock? {
+        match self.0.into_inner().lock? {
             Permit::Suspect(isolated) => Some(isolated),
             Permit::Direct(_) | Permit::Inbox(_) => None,
         }
@@ -79,18 +76,13 @@ impl Running {
 
     /// Ends the lock before the work ends.
     pub(crate) fn end(&self) {
-        self.state().lock = None;
+        self.0.lock().lock = None;
     }
 
     fn set_away(&self, is_away: bool) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.is_away = is_away;
         state.release();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A number and a lock are consistent at all times.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,16 +96,9 @@ impl State {
 
 impl Drop for UserCode<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.0.lock();
         state.user_code -= 1;
         state.release();
-    }
-}
-
-impl<S: Store> Pipeline<S> {
-    /// Does the work for which `running` holds its lock. Pin it before: each call would move the whole future.
-    pub(crate) async fn under<T>(&self, running: &Running, work: impl Future<Output = T> + Unpin) -> T {
-        running.until(&self.outage, work).await
     }
 }
 
@@ -142,7 +127,7 @@ mod tests {
     async fn work_holds_its_lock_until_it_ends() {
         let (lock, outage) = (SuspectLock::new(), Outage::new(Health::new(), 1));
         let running = Running::new(Permit::Direct(lock.direct().await));
-        assert!(waits(running.until(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
+        assert!(waits(running.during(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
         assert!(running.user_code().is_some());
         drop(running);
         assert!(!waits(lock.isolate(RowKind::Alone)).await);
@@ -152,7 +137,7 @@ mod tests {
     async fn work_loses_its_lock_while_its_database_is_away_and_runs_no_more_user_code() {
         let (lock, outage) = (SuspectLock::new(), away());
         let running = Running::new(Permit::Inbox(lock.inbox().await));
-        assert!(!waits(running.until(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
+        assert!(!waits(running.during(&outage, pin!(lock.isolate(RowKind::Alone)))).await);
         assert!(running.user_code().is_none());
     }
 
@@ -162,7 +147,7 @@ mod tests {
         let running = Running::new(Permit::Inbox(lock.inbox().await));
         let (one, other) = (running.user_code(), running.user_code());
         let isolate = pin!(lock.isolate(RowKind::Alone));
-        let mut work = Box::pin(running.until(&outage, isolate));
+        let mut work = Box::pin(running.during(&outage, isolate));
         assert!(waits(&mut work).await);
         drop(one);
         assert!(waits(&mut work).await);

@@ -1,9 +1,12 @@
-//! The result of one try of a delivery.
+//! The result of one try of a delivery, and the state that it keeps for the next one.
 
+use crate::execute::Failure;
 use crate::store::{HandlerId, Identity};
 use crate::{BoxError, Delivery, Outcome};
 
-use super::carried::Carried;
+use super::key_queue::KeyTicket;
+use super::key_tickets::KeyTickets;
+use super::persist::Refused;
 
 /// A delivery that can run, with the state of earlier tries. It is the first in the queues in which it has a place.
 /// The delivery is large and passes through many hands, so it is on the heap.
@@ -45,12 +48,27 @@ pub(crate) enum HoldReason {
     Busy,
     /// One of idem's own statements was not answered.
     Lost,
-    /// The database cannot be used.
-    Outage,
     /// The connection was lost while the handler ran, or COMMIT was not answered.
     Broke,
-    /// The delivery is unfit, and consumption is paused because too many were.
-    Unfit,
-    /// The next try can start at once.
+    /// It has met no problem of its own: the next try can start at once, or at the end of an outage or of a pause of the
+    /// worker.
     Again,
+}
+
+/// State that a delivery keeps from one try to the next, while it waits or runs. Dropping it lets other deliveries
+/// continue.
+#[derive(Default)]
+pub(crate) struct Carried {
+    /// Its place in the queue of its ordering key.
+    pub(crate) order: Option<KeyTicket>,
+    /// Its places in the queues of the keys of its message, in claim order: one for each handler.
+    pub(crate) keys: KeyTickets,
+    /// A failure that could not be recorded yet. Only the write is retried, never the run.
+    pub(crate) charge: Option<Box<Failure>>,
+    /// Whether it was parked before, so it is processed by itself.
+    pub(crate) was_parked: bool,
+    /// How many tries in a row were in vain.
+    pub(crate) tries: usize,
+    /// Counts it as refused by the database.
+    pub(crate) refused: Option<Refused>,
 }

@@ -1,14 +1,13 @@
-//! The two locks of a process that isolate suspects from other work.
+//! The two locks of a process that isolate suspects from other work, and how long suspects may keep it from starting.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::store::RowKind;
-
-use super::patience::Patience;
 
 static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
 
@@ -30,7 +29,7 @@ struct Inner {
     /// How often a suspect has had exclusive use of the process.
     exclusive: AtomicUsize,
     /// How long suspects may wait.
-    patience: std::sync::Mutex<Patience>,
+    patience: Mutex<Patience>,
 }
 
 /// Held by a direct delivery, or by an external call.
@@ -54,7 +53,7 @@ impl SuspectLock {
             rows: Arc::default(),
             direct: Arc::default(),
             exclusive: AtomicUsize::new(0),
-            patience: std::sync::Mutex::default(),
+            patience: Mutex::default(),
         }))
     }
 
@@ -110,29 +109,63 @@ impl SuspectLock {
     pub(crate) fn is_early(&self, kind: RowKind, due: bool) -> bool {
         let (rows, direct) = (&self.0.rows, &self.0.direct);
         let runs = || rows.try_write().is_err() || kind == RowKind::Alone && direct.try_write().is_err();
-        self.patience().is_open(Instant::now()) && (due || runs())
+        self.0.patience.lock().is_open(Instant::now()) && (due || runs())
     }
 
     /// Returns how long a suspect may wait for its isolation; at least for `least`.
     pub(crate) fn limit(&self, least: Duration) -> Duration {
-        self.patience().limit(least)
+        self.0.patience.lock().limit(least)
     }
 
     /// Records that a suspect has waited in vain since `began`.
     pub(crate) fn gave_up(&self, began: Instant) {
         let now = Instant::now();
-        self.patience().gave_up(now - began, now);
+        self.0.patience.lock().gave_up(now - began, now);
     }
 
     /// Records that suspects have run, for which other work was kept out since `began`, and quiet since `quiet`.
     pub(crate) fn ran(&self, began: Instant, quiet: Instant, least: Duration) {
         let now = Instant::now();
-        self.patience().ran(quiet - began, now - began, least, now);
+        self.0.patience.lock().ran(quiet - began, now - began, least, now);
+    }
+}
+
+/// The times for which suspects close the inbox of a process. A suspect waits until all running rows
+/// have ended, and no row starts meanwhile. It gives up after a while, and tries again later: one row that runs for an
+/// hour would otherwise stop all others for an hour.
+///
+/// After a suspect that gave up, and after one that closed the inbox for long, the inbox is open for as long as it was
+/// closed, so that the other rows have at least half of the time. Each wait may take twice as long as the last one that
+/// failed. So one of them is longer than the longest handler, and the suspect gets its turn in the end.
+#[derive(Debug, Default)]
+struct Patience {
+    /// How long the next suspect may wait, if that is longer than the least time.
+    limit: Duration,
+    /// No suspect may be waited for before this.
+    open_until: Option<Instant>,
+}
+
+impl Patience {
+    /// Returns whether the inbox has to stay open.
+    fn is_open(&self, now: Instant) -> bool {
+        self.open_until.is_some_and(|until| now < until)
     }
 
-    fn patience(&self) -> MutexGuard<'_, Patience> {
-        // Two times are consistent at all times.
-        self.0.patience.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns how long the next suspect may wait.
+    fn limit(&self, least: Duration) -> Duration {
+        self.limit.max(least)
+    }
+
+    /// Records that a suspect has waited for this long in vain.
+    fn gave_up(&mut self, waited: Duration, now: Instant) {
+        self.limit = waited.saturating_mul(2);
+        self.open_until = now.checked_add(waited);
+    }
+
+    /// Records that a suspect has run, after it had waited for this long, and that the inbox was closed for that long.
+    fn ran(&mut self, waited: Duration, closed: Duration, least: Duration, now: Instant) {
+        self.limit = waited.saturating_mul(2);
+        self.open_until = if closed > least { now.checked_add(closed) } else { None };
     }
 }
 
@@ -200,5 +233,42 @@ mod tests {
         assert!(waits(&mut second).await);
         drop(isolated);
         assert!(!waits(second).await);
+    }
+
+    const LEAST: Duration = Duration::from_secs(10);
+
+    /// The worst case: whenever the inbox is open, rows start that run for this long.
+    #[test]
+    fn a_suspect_gets_its_turn_and_the_others_half_of_the_time() {
+        let (handler, begun) = (Duration::from_secs(600), Instant::now());
+        let (mut patience, mut now, mut closed) = (Patience::default(), begun, Duration::ZERO);
+        let waited = loop {
+            assert!(!patience.is_open(now));
+            let limit = patience.limit(LEAST);
+            if limit >= handler {
+                break handler;
+            }
+            closed += limit;
+            now += limit;
+            patience.gave_up(limit, now);
+            assert!(patience.is_open(now + limit / 2));
+            now += limit;
+        };
+        assert_eq!(closed * 2, now - begun);
+        assert!(closed < 2 * handler);
+        // The next one waits no longer than that, and not at once.
+        let run = Duration::from_secs(300);
+        patience.ran(waited, waited + run, LEAST, now);
+        assert!(patience.is_open(now + handler) && !patience.is_open(now + waited + run));
+        assert_eq!(patience.limit(LEAST), 2 * handler);
+    }
+
+    #[test]
+    fn short_suspects_follow_one_another() {
+        let (mut patience, now) = (Patience::default(), Instant::now());
+        patience.gave_up(LEAST, now);
+        patience.ran(Duration::ZERO, Duration::from_secs(1), LEAST, now);
+        assert!(!patience.is_open(now));
+        assert_eq!(patience.limit(LEAST), LEAST);
     }
 }

@@ -34,7 +34,6 @@ mod ledger;
 mod limit;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migration;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
 #[cfg(feature = "postgres")]
 mod names;
 mod operator;

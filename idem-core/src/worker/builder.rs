@@ -44,16 +44,21 @@ use crate::{Codec, Error, Extract, Handler, HandlerCodec, HandlerOptions, HasCon
 /// ```
 #[must_use = "a worker does nothing until `run_until`"]
 pub struct Worker<S, Src, St = (), C = Json, Stage = NoHandlers> {
+    pub(super) parts: Parts<S, Src>,
+    state: Arc<St>,
+    codec: Arc<C>,
+    stage: PhantomData<Stage>,
+}
+
+/// The parts of a worker, with the types of its state, codec and handlers erased.
+pub(super) struct Parts<S, Src> {
     pub(super) consumer: String,
     pub(super) store: S,
     pub(super) source: Src,
-    pub(super) state: Arc<St>,
-    pub(super) codec: Arc<C>,
     pub(super) handlers: Vec<Arc<dyn Registered<S>>>,
     pub(super) settings: Settings,
     pub(super) health: Health,
     pub(super) suspect_lock: SuspectLock,
-    pub(super) stage: PhantomData<Stage>,
 }
 
 /// A worker without handlers. Its state and codec can still be set.
@@ -78,18 +83,16 @@ impl<S: Store, Src: Source> Worker<S, Src> {
     /// when it starts. It refuses to start if no worker has had their handler for a day
     /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), because then probably no worker will ever run them.
     pub fn new(consumer: impl Into<String>, store: S, source: Src) -> Self {
-        Self {
+        let parts = Parts {
             consumer: consumer.into(),
             store,
             source,
-            state: Arc::new(()),
-            codec: Arc::new(Json),
             handlers: Vec::new(),
             settings: Settings::default(),
             health: Health::new(),
             suspect_lock: SuspectLock::process(),
-            stage: PhantomData,
-        }
+        };
+        Self { parts, state: Arc::new(()), codec: Arc::new(Json), stage: PhantomData }
     }
 }
 
@@ -104,17 +107,13 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
     /// # }
     /// ```
     pub fn state<T>(self, state: T) -> Worker<S, Src, T, C, NoHandlers> {
-        let Self { consumer, store, source, codec, handlers, settings, health, suspect_lock, stage, .. } = self;
-        let state = Arc::new(state);
-        Worker { consumer, store, source, state, codec, handlers, settings, health, suspect_lock, stage }
+        Worker { parts: self.parts, state: Arc::new(state), codec: self.codec, stage: self.stage }
     }
 
     /// Sets the codec; JSON by default. A handler may have its own,
     /// [`HandlerOptions::codec`](crate::HandlerOptions::codec).
     pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, NoHandlers> {
-        let Self { consumer, store, source, state, handlers, settings, health, suspect_lock, stage, .. } = self;
-        let codec = Arc::new(codec);
-        Worker { consumer, store, source, state, codec, handlers, settings, health, suspect_lock, stage }
+        Worker { parts: self.parts, state: self.state, codec: Arc::new(codec), stage: self.stage }
     }
 }
 
@@ -169,15 +168,15 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         H::Params: Extract<St>,
         St: Send + Sync + 'static,
     {
-        let Self { consumer, store, source, state, codec, mut handlers, settings, health, suspect_lock, .. } = self;
+        let Self { mut parts, state, codec, .. } = self;
         let (chosen, limits) = options.into_parts();
-        handlers.push(bound::<H, S, St, _>(state.clone(), chosen.or_of_worker(&codec), limits));
-        Worker { consumer, store, source, state, codec, handlers, settings, health, suspect_lock, stage: PhantomData }
+        parts.handlers.push(bound::<H, S, St, _>(state.clone(), chosen.or_of_worker(&codec), limits));
+        Worker { parts, state, codec, stage: PhantomData }
     }
 
     /// Returns a handle to the health of this worker. Call it before the worker runs.
     pub fn health(&self) -> Health {
-        self.health.clone()
+        self.parts.health.clone()
     }
 }
 
@@ -210,18 +209,13 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     where
         Stage: HasHandlers,
     {
-        super::run::until(self.into_parts(), shutdown).await
-    }
-
-    fn into_parts(self) -> super::parts::Parts<S, Src> {
-        let Self { consumer, store, source, handlers, settings, health, suspect_lock, .. } = self;
-        super::parts::Parts { consumer, store, source, handlers, settings, health, suspect_lock }
+        super::run::until(self.parts, shutdown).await
     }
 }
 
 impl<S, Src, St, C, Stage> std::fmt::Debug for Worker<S, Src, St, C, Stage> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("consumer", &self.consumer).finish_non_exhaustive()
+        f.debug_struct("Worker").field("consumer", &self.parts.consumer).finish_non_exhaustive()
     }
 }
 

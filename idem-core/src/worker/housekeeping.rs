@@ -1,14 +1,14 @@
-//! Background tasks of a worker: it prunes old claims, reads the gauges and records that it is alive.
+//! Background tasks of a worker: it prunes old claims, reads the gauges and the lag of its source, and records that it is alive.
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::runtime::Pipeline;
-use crate::store::{StoreError, as_ours};
-use crate::{Error, Store};
+use crate::store::{RELEASED_AT_ONCE, StoreError, as_ours};
+use crate::{Error, Lag, Store, telemetry};
 
-use super::left_calls;
 use super::unregistered::Unregistered;
 
 const READ_EVERY: Duration = Duration::from_secs(15);
@@ -29,26 +29,46 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     let mut wait = READ_EVERY;
     loop {
-        match timeout(COUNT, pipeline.store.stats(&handlers)).await {
-            Ok(Ok(stats)) => {
+        let late = |_| Err(StoreError::ConnectionLost(format!("it takes longer than {COUNT:?}").into()));
+        match timeout(COUNT, pipeline.store.stats(&handlers)).await.unwrap_or_else(late) {
+            Ok(stats) => {
                 wait = READ_EVERY;
                 pipeline.metrics.scheduled.set(stats.scheduled as f64);
                 pipeline.metrics.dead.set(stats.dead as f64);
                 pipeline.metrics.oldest_due.set(stats.oldest_due.unwrap_or_default().as_secs_f64());
             }
-            Ok(Err(fault)) => {
+            Err(fault) => {
                 wait = (wait * 2).min(SELDOM);
                 let (consumer, error) = (&pipeline.consumer, crate::error::text(&fault));
                 tracing::warn!(consumer, error, next = ?wait, "the inbox gauges could not be read");
             }
-            Err(_) => {
-                wait = (wait * 2).min(SELDOM);
-                let consumer = &pipeline.consumer;
-                tracing::warn!(consumer, limit = ?COUNT, next = ?wait, "reading the inbox gauges timed out");
-            }
         }
         tokio::time::sleep(wait).await;
         pipeline.outage.over().await;
+    }
+}
+
+/// Reads the lag of the current subscription for its gauges, until the future is dropped. `current` is `None` while there
+/// is no subscription, or if the source does not report its lag. No message depends on it: a failure is logged, and the
+/// gauge keeps its last value.
+pub(crate) async fn source_lag(consumer: &str, mut current: watch::Receiver<Option<Lag>>) {
+    let mut wait = READ_EVERY;
+    loop {
+        let Ok(Some(lag)) = current.wait_for(Option::is_some).await.map(|lag| lag.clone()) else { return };
+        let late = |_| Err(format!("it takes longer than {COUNT:?}").into());
+        match timeout(COUNT, lag.read()).await.unwrap_or_else(late) {
+            Ok(lags) => {
+                wait = READ_EVERY;
+                lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
+            }
+            // The subscription ended while its lag was read, as it does in each shutdown.
+            Err(_) if current.borrow().is_none() => continue,
+            Err(error) => {
+                wait = (wait * 2).min(SELDOM);
+                tracing::warn!(consumer, error, next = ?wait, "the lag could not be read");
+            }
+        }
+        tokio::time::sleep(wait).await;
     }
 }
 
@@ -91,7 +111,7 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
             check_outbox(pipeline).await;
         }
         if minute % REMIND == 1 {
-            left_calls::release(pipeline).await;
+            release_calls(pipeline).await;
         }
         if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {
             remind(pipeline).await;
@@ -152,5 +172,134 @@ async fn remind<S: Store>(pipeline: &Pipeline<S>) {
         let names: Vec<&str> = routes.routes.iter().map(|route| route.handler.name()).collect();
         waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
         Unregistered { consumer, names: &names }.remind(&waiting, |handler| store.cures(consumer, handler, ""));
+    }
+}
+
+/// Lets messages run that another version of the service has stored for an external call, and for which none has begun: the handlers of this version do what they do in their own way. Warns of
+/// those whose call may have begun, which only the other version can complete. Its failure is not an outage: the next hour
+/// it is repeated.
+async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
+    let routes = pipeline.routes.routes.iter().filter(|route| route.external.is_none());
+    let handlers: Vec<_> = routes.map(|route| route.id).collect();
+    let consumer = &pipeline.consumer;
+    loop {
+        let left = match pipeline.store.release_calls(&handlers).await {
+            Ok(left) => left,
+            Err(fault) => {
+                tracing::debug!(consumer, error = %fault, "messages of another version were not looked at; it is retried later");
+                return;
+            }
+        };
+        if left.released > 0 {
+            let messages = left.released;
+            tracing::info!(
+                consumer,
+                messages,
+                "messages run without the external call of another version of the service"
+            );
+            pipeline.wake_inbox();
+        }
+        if left.released >= u64::from(RELEASED_AT_ONCE) {
+            continue;
+        }
+        if left.in_doubt > 0 {
+            tracing::warn!(
+                consumer,
+                messages = left.in_doubt,
+                "the handlers of this version make no external call, and messages wait for which a call may have begun in another \
+                 version of the service: start that version again, or make dead letters of them and resolve each, see \
+                 \"Deployments\" in the guide `docs::external`; this is repeated every hour"
+            );
+        }
+        return;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Returns the number of the call, except for an error on the second call and no answer on the third.
+    fn counting() -> (Lag, Arc<AtomicU64>) {
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = asked.clone();
+        let lag = Lag::new(move || {
+            let number = count.fetch_add(1, SeqCst) + 1;
+            async move {
+                match number {
+                    2 => Err("the broker does not say".into()),
+                    3 => std::future::pending().await,
+                    number => Ok(vec![("orders".into(), number), ("refunds".into(), 7)]),
+                }
+            }
+        });
+        (lag, asked)
+    }
+
+    fn gauges(snapshots: &Snapshotter) -> Vec<(String, f64)> {
+        let mut gauges: Vec<_> = snapshots
+            .snapshot()
+            .into_vec()
+            .into_iter()
+            .filter_map(|(key, _, _, value)| match value {
+                DebugValue::Gauge(value) => Some((key.key().to_string(), value.into_inner())),
+                _ => None,
+            })
+            .collect();
+        gauges.sort_by(|one, other| one.0.cmp(&other.0));
+        gauges
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lag_is_read_again_after_an_error_and_after_a_silence() {
+        let recorder = DebuggingRecorder::new();
+        let snapshots = recorder.snapshotter();
+        let _metrics = metrics::set_default_local_recorder(&recorder);
+        let (lag, asked) = counting();
+        let current = watch::Sender::new(None);
+        let task = source_lag("billing", current.subscribe());
+        let ended = timeout(Duration::from_secs(600), async {
+            tokio::join!(task, async {
+                sleep(Duration::from_secs(100)).await;
+                assert_eq!(asked.load(SeqCst), 0, "there is nobody to ask");
+                current.send_replace(Some(lag));
+                sleep(Duration::from_secs(10)).await;
+                let [orders, refunds] = &gauges(&snapshots)[..] else { panic!("one gauge for each source") };
+                assert_eq!((orders.1, refunds.1), (1.0, 7.0));
+                assert!(orders.0.contains("idem_source_lag") && orders.0.contains("orders"), "{orders:?}");
+                assert!(orders.0.contains("billing"), "{orders:?}");
+                // 15 seconds to the error, 30 to the silence of 5, and 60 more.
+                sleep(Duration::from_secs(110)).await;
+                assert_eq!(gauges(&snapshots)[0].1, 4.0);
+            })
+        });
+        assert!(ended.await.is_err(), "it ends with the worker only");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_ends_with_its_subscription_is_not_a_failure() {
+        let slow = Lag::new(|| async {
+            sleep(Duration::from_secs(1)).await;
+            Err("the subscription has ended".into())
+        });
+        let (next, asked) = counting();
+        let current = watch::Sender::new(Some(slow));
+        let ended = timeout(Duration::from_secs(10), async {
+            tokio::join!(source_lag("billing", current.subscribe()), async {
+                sleep(Duration::from_millis(500)).await;
+                current.send_replace(None);
+                sleep(Duration::from_secs(1)).await;
+                current.send_replace(Some(next));
+                sleep(Duration::from_secs(1)).await;
+                assert_eq!(asked.load(SeqCst), 1, "the next subscription is read at once");
+            })
+        });
+        assert!(ended.await.is_err());
     }
 }

@@ -2,8 +2,10 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
+use tokio::time::{Instant, timeout_at};
 
 use crate::park::Parked;
 use crate::runtime::{Arrival, Pipeline};
@@ -18,7 +20,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
 ) {
     let linger = pipeline.settings.linger;
     let mut taken = Vec::new();
-    while crate::batch::collect(&deliveries, pipeline.throttle.size(), linger, &mut taken).await {
+    while collect(&deliveries, pipeline.throttle.size(), linger, &mut taken).await {
         let number = taken.len() as f64;
         pipeline.metrics.in_flight.increment(number);
         // Panics in user code are caught elsewhere. After a panic here, the unsettled delivery is redelivered once the
@@ -26,4 +28,26 @@ pub(crate) async fn run<S: Store, A: Acker>(
         pipeline.defect.task("lane", pin!(pipeline.deliver_some(&mut taken, &parked))).await;
         pipeline.metrics.in_flight.decrement(number);
     }
+}
+
+/// Waits for one item, and takes all others that are available, up to `limit`; with `linger`, also those that arrive
+/// within that time. Returns `false` if the queue is closed and empty. Cancel safe: items already taken stay in
+/// `taken`.
+async fn collect<T>(from: &Receiver<T>, limit: usize, linger: Duration, taken: &mut Vec<T>) -> bool {
+    let Ok(first) = from.recv().await else { return false };
+    taken.push(first);
+    while taken.len() < limit
+        && let Ok(next) = from.try_recv()
+    {
+        taken.push(next);
+    }
+    if !linger.is_zero() {
+        let until = Instant::now() + linger;
+        while taken.len() < limit
+            && let Ok(Ok(next)) = timeout_at(until, from.recv()).await
+        {
+            taken.push(next);
+        }
+    }
+    true
 }

@@ -2,34 +2,28 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `builder`, `tuning`, `options`, `parts` | the builder, its options, and the parts of a worker |
+//! | `builder`, `tuning`, `options` | the builder, its options, and the parts of a worker |
 //! | `run` | the lifecycle: start, run, drain |
-//! | `start`, `fitness`, `calls`, `register`, `call_namespaces`, `unregistered`, `renamed` | the checks at the start, and the registration of the handlers |
+//! | `start`, `fitness`, `calls`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
 //! | `tasks` | the tasks of a running worker |
 //! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
 //! | `lane` | a task that processes deliveries |
-//! | `left_calls` | messages of a version of the service that made external calls |
-//! | `housekeeping`, `lag` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
+//! | `housekeeping` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
 //! | `outbox` | watches the outbox to which handlers stage messages |
 //! | `drain` | the drain |
 //! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
-mod call_namespaces;
 mod calls;
 mod drain;
 mod fitness;
 mod housekeeping;
-mod lag;
 mod lane;
 mod leave;
-mod left_calls;
 mod options;
 mod outbox;
-mod parts;
 mod receive;
 mod register;
-mod renamed;
 mod reopen;
 mod run;
 mod shutdown;

@@ -25,7 +25,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn order(mut self, order: DeliveryOrder) -> Self {
-        self.settings.order = order;
+        self.parts.settings.order = order;
         self
     }
 
@@ -43,14 +43,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn backlog(mut self, messages: u64) -> Self {
-        self.settings.backlog = Some(messages);
+        self.parts.settings.backlog = Some(messages);
         self
     }
 
     /// Sets how long no relay may be alive until the worker is unready; a minute by default. For tests.
     #[doc(hidden)]
     pub fn relay_patience(mut self, patience: std::time::Duration) -> Self {
-        self.settings.relay_patience = patience;
+        self.parts.settings.relay_patience = patience;
         self
     }
 
@@ -66,7 +66,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn event_type(mut self, header: impl Into<String>) -> Self {
-        self.settings.route_by = RouteBy::Header(header.into());
+        self.parts.settings.route_by = RouteBy::Header(header.into());
         self
     }
 
@@ -89,7 +89,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn route_by_subject(mut self) -> Self {
-        self.settings.route_by = RouteBy::Subject;
+        self.parts.settings.route_by = RouteBy::Subject;
         self
     }
 
@@ -112,7 +112,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn cloud_events(mut self) -> Self {
-        self.settings.cloud_events = true;
+        self.parts.settings.cloud_events = true;
         self
     }
 
@@ -142,7 +142,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn fan_out(mut self) -> Self {
-        self.settings.fan_out = true;
+        self.parts.settings.fan_out = true;
         self
     }
 
@@ -160,7 +160,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn allow_unregistered_rows(mut self) -> Self {
-        self.settings.allow_unregistered_rows = true;
+        self.parts.settings.allow_unregistered_rows = true;
         self
     }
 
@@ -183,7 +183,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn unfit_limit(mut self, limit: usize, of: usize) -> Self {
-        self.settings.unfit_limit = Some((limit, of));
+        self.parts.settings.unfit_limit = Some((limit, of));
         self
     }
 
@@ -198,7 +198,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn no_unfit_limit(mut self) -> Self {
-        self.settings.unfit_limit = None;
+        self.parts.settings.unfit_limit = None;
         self
     }
 
@@ -217,14 +217,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
-        self.settings.observe = Some(Arc::new(observer));
+        self.parts.settings.observe = Some(Arc::new(observer));
         self
     }
 
     /// Acts as a separate process: see [`SuspectLock`].
     #[doc(hidden)]
     pub fn suspect_lock(mut self, suspect_lock: SuspectLock) -> Self {
-        self.suspect_lock = suspect_lock;
+        self.parts.suspect_lock = suspect_lock;
         self
     }
 }

@@ -131,7 +131,7 @@ impl<A> Arrivals<A> {
     fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
         let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
         let stores_first = place.is_none() && delivery.redelivered();
-        let carried = Carried::from(place);
+        let carried = Carried { order: place, ..Carried::default() };
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
             drop(self.parked.try_send(Parked { delivery, acker, carried, until: Until::Turn }));

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use crate::registry::Registered;
-use crate::routes::{Route, Routes};
+use crate::routes::{Route, RouteCall, Routes};
 use crate::runtime::Settings;
 use crate::store::{Cures, HandlerId, History, OutboxId, StoreError, as_ours};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
-use super::call_namespaces::calls;
-use super::renamed::{Ours, renamed};
-use super::unregistered::Unregistered;
+use super::unregistered::{Ours, Unregistered, renamed};
 
 /// The handlers of a worker, registered.
 pub(super) struct Registration<S: Store> {
@@ -74,6 +72,22 @@ pub(super) async fn register<S: Store>(
         fan_out: settings.fan_out,
     };
     Ok(Registration { routes, has_history: !histories.is_empty(), outbox })
+}
+
+/// Returns the external call of each of these registered handlers, if it makes one, with the namespace of its handler.
+async fn calls<S: Store>(
+    store: &S,
+    ids: &[HandlerId],
+    handlers: &[Arc<dyn Registered<S>>],
+) -> Result<Vec<Option<RouteCall>>, Error> {
+    let mut calls = Vec::with_capacity(handlers.len());
+    for (id, handler) in ids.iter().zip(handlers) {
+        calls.push(match handler.external() {
+            Some(limits) => Some(RouteCall { limits, namespace: store.call_namespace(*id).await? }),
+            None => None,
+        });
+    }
+    Ok(calls)
 }
 
 /// Lets handlers have the numbers of the names that they had before.

@@ -5,17 +5,21 @@ use std::pin::pin;
 use crate::runtime::Health;
 use crate::{Error, Source, Store};
 
+use super::builder::Parts;
 use super::drain::drain;
-use super::parts::Parts;
 use super::start::start;
 use super::tasks::Tasks;
 
-pub(crate) async fn until<S: Store, Src: Source>(
+pub(super) async fn until<S: Store, Src: Source>(
     parts: Parts<S, Src>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let _ended = Ended(parts.health.clone());
-    serve(parts, shutdown).await
+    let mut shutdown = pin!(shutdown);
+    let Some(started) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
+    let mut tasks = Tasks::spawn(started);
+    let ended = tasks.run(shutdown).await;
+    drain(tasks, ended).await
 }
 
 /// Makes a worker unready however it ends, even if its future is dropped.
@@ -27,15 +31,4 @@ impl Drop for Ended {
         self.0.set_unsubscribed(None);
         self.0.set_database(false);
     }
-}
-
-async fn serve<S: Store, Src: Source>(
-    parts: Parts<S, Src>,
-    shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), Error> {
-    let mut shutdown = pin!(shutdown);
-    let Some(started) = start(parts, shutdown.as_mut()).await? else { return Ok(()) };
-    let mut tasks = Tasks::spawn(started);
-    let ended = tasks.run(shutdown).await;
-    drain(tasks, ended).await
 }

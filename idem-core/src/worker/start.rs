@@ -16,7 +16,7 @@ use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
-use super::parts::Parts;
+use super::builder::Parts;
 use super::receive::CLOSE;
 use super::register::{self, Registration};
 use super::{calls, fitness};

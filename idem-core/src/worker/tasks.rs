@@ -12,7 +12,7 @@ use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 
 use super::receive::Arrivals;
 use super::start::Started;
-use super::{housekeeping, lag, lane, outbox, receive};
+use super::{housekeeping, lane, outbox, receive};
 
 /// A running worker. Dropping it ends all of its tasks.
 pub(super) struct Tasks<S: Store, Src: Source> {
@@ -93,7 +93,7 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     let at = pipeline.clone();
     spawn(&mut beside, pipeline, "gauges", async move { housekeeping::stats(&at).await });
     let (at, of) = (pipeline.clone(), pipeline.lag.subscribe());
-    spawn(&mut beside, pipeline, "lag", async move { lag::publish(&at.consumer, of).await });
+    spawn(&mut beside, pipeline, "lag", async move { housekeeping::source_lag(&at.consumer, of).await });
     let at = pipeline.clone();
     spawn(&mut beside, pipeline, "pruning", async move { housekeeping::prune(&at).await });
     let at = pipeline.clone();

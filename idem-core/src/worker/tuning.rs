@@ -8,7 +8,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets how many deliveries are processed at once, each on its own connection, from 1 to 65535; 16 by default. The
     /// [`prefetch`](Self::prefetch) follows from it. With [`inbox`](Self::inbox) it is only the prefetch.
     pub fn concurrency(mut self, deliveries: usize) -> Self {
-        self.settings.concurrency = deliveries;
+        self.parts.settings.concurrency = deliveries;
         self
     }
 
@@ -35,7 +35,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn prefetch(mut self, deliveries: usize) -> Self {
-        self.settings.prefetch = Some(deliveries);
+        self.parts.settings.prefetch = Some(deliveries);
         self
     }
 
@@ -65,14 +65,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn batch(mut self, deliveries: usize) -> Self {
-        self.settings.batch = deliveries;
+        self.parts.settings.batch = deliveries;
         self
     }
 
     /// Sets how long a batch that is not full waits for more deliveries; zero by default. At low load, each message
     /// takes that much longer.
     pub fn linger(mut self, wait: Duration) -> Self {
-        self.settings.linger = wait;
+        self.parts.settings.linger = wait;
         self
     }
 
@@ -80,7 +80,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// With [`inbox`](Self::inbox) all messages run from the inbox, and the default is that of
     /// [`concurrency`](Self::concurrency).
     pub fn inbox_concurrency(mut self, rows: usize) -> Self {
-        self.settings.inbox_concurrency = Some(rows);
+        self.parts.settings.inbox_concurrency = Some(rows);
         self
     }
 
@@ -97,7 +97,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn calls(mut self, calls: usize) -> Self {
-        self.settings.calls = calls;
+        self.parts.settings.calls = calls;
         self
     }
 
@@ -123,7 +123,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # }
     /// ```
     pub fn inbox(mut self) -> Self {
-        self.settings.inbox = true;
+        self.parts.settings.inbox = true;
         self
     }
 
@@ -131,7 +131,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// and counts as failed. The timeout does not cover COMMIT. A handler may have its own,
     /// [`HandlerOptions::timeout`](crate::HandlerOptions::timeout).
     pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
-        self.settings.handler_timeout = handler_timeout;
+        self.parts.settings.handler_timeout = handler_timeout;
         self
     }
 
@@ -139,42 +139,42 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// preparation that takes longer is dropped and tried again, with increasing delays of up to one minute. A timeout
     /// counts as unavailable and never makes the message a dead letter. JSON needs no preparation.
     pub fn prepare_timeout(mut self, limit: Duration) -> Self {
-        self.settings.prepare_timeout = limit;
+        self.parts.settings.prepare_timeout = limit;
         self
     }
 
     /// Sets when and how often a message whose handler failed runs again; 5 attempts by default. A handler
     /// may have its own policy, [`HandlerOptions::retry`](crate::HandlerOptions::retry).
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.settings.retry = policy;
+        self.parts.settings.retry = policy;
         self
     }
 
     /// Sets the maximum payload size in bytes; 1 MiB by default. A larger payload is never decoded; it is kept whole as
     /// a dead letter.
     pub fn max_payload(mut self, bytes: usize) -> Self {
-        self.settings.max_payload = bytes;
+        self.parts.settings.max_payload = bytes;
         self
     }
 
     /// Sets how long a row taken from the inbox stays leased to this worker before it runs; 10 seconds by default.
     /// While it runs, the row is locked. After a crash, the row waits until the lease expires. Zero is an error.
     pub fn lease_duration(mut self, lease: Duration) -> Self {
-        self.settings.lease = lease;
+        self.parts.settings.lease = lease;
         self
     }
 
     /// Sets how often the worker polls the inbox; every second by default. Rows that this worker itself schedules wake
     /// it earlier. Zero is an error.
     pub fn poll_interval(mut self, every: Duration) -> Self {
-        self.settings.poll = every;
+        self.parts.settings.poll = every;
         self
     }
 
     /// Sets how long a shutdown waits for running handlers; 30 seconds by default. After that, handlers are dropped,
     /// which rolls back, and their deliveries are released.
     pub fn shutdown_timeout(mut self, patience: Duration) -> Self {
-        self.settings.shutdown_timeout = patience;
+        self.parts.settings.shutdown_timeout = patience;
         self
     }
 }

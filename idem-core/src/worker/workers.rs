@@ -52,7 +52,7 @@ impl Workers {
         C: Send + Sync + 'static,
         Stage: HasHandlers,
     {
-        let (consumer, health) = (worker.consumer.clone(), worker.health.clone());
+        let (consumer, health) = (worker.parts.consumer.clone(), worker.parts.health.clone());
         let start = move |stop: CancellationToken| -> Run { Box::pin(worker.run_until(stop.cancelled_owned())) };
         self.workers.push(Member { consumer, health, start: Box::new(start) });
         self

@@ -39,7 +39,7 @@ fn leaving_the_middle_of_a_queue_lets_nobody_pass() {
     drop(first);
     assert!(has_its_turn(&third));
     drop(third);
-    assert!(queue.0.lock().is_empty(), "nothing is left behind");
+    assert!(queue.0.queues.lock().is_empty(), "nothing is left behind");
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_second_delivery_of_a_key_waits_and_leaves_nothing_behind() {
     assert!(poll!(second.as_mut()).is_pending());
     drop(first);
     drop(second.await);
-    assert_eq!(queue.0.lock().len(), 1, "only the other handler's key is there");
+    assert_eq!(queue.0.queues.lock().len(), 1, "only the other handler's key is there");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_waiter_that_is_dropped_leaves_nothing_behind() {
     assert!(poll!(second.as_mut()).is_pending());
     drop(second);
     drop(first);
-    assert!(queue.0.lock().is_empty());
+    assert!(queue.0.queues.lock().is_empty());
 }
 
 #[tokio::test]
@@ -89,5 +89,5 @@ async fn a_key_that_was_handed_to_a_dropped_waiter_goes_on_to_the_next() {
     assert!(poll!(third.as_mut()).is_pending());
     drop(second);
     drop(third.await);
-    assert!(queue.0.lock().is_empty());
+    assert!(queue.0.queues.lock().is_empty());
 }

@@ -1,19 +1,34 @@
-//! Replayed rows that belonged to no handler, and that several handlers take now.
+//! Replayed rows that have no key. They go back through decode and key.
 
 use std::slice;
+use std::time::Duration;
 
 use crate::record::{Shares, committed};
-use crate::runtime::{Pipeline, Shared};
+use crate::runtime::{Pipeline, Running, Shared};
 use crate::store::{Row, StoreError};
 use crate::{Outcome, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Replaces a row without a key by one for each of its handlers. Reports the outcome of each of them.
-    pub(super) async fn readmit_to_all(&self, row: &Row, shares: &Shares) -> Option<Outcome> {
+    /// Replaces a row without a key by one with a claim for each handler that takes it now, which runs like any other; or
+    /// its message is a duplicate or conflict of one that was taken over meanwhile. Reports the outcome of each handler.
+    pub(super) async fn readmit(&self, row: &Row, running: &Running) -> Option<Outcome> {
+        let Some(user_code) = running.user_code() else { return self.snooze(row, Duration::ZERO).await };
+        let routes = self.routes.takers_of_row(row);
+        let mut shares = self.share(&row.delivery, &routes);
+        drop(user_code);
         if shares.unprepared {
             return self.leave_to_prepare_row(row).await;
         }
-        match self.replace(row, shares).await {
+        // One that no other handler can take either is dead as it is.
+        let unfit = match &routes[..] {
+            [] => Some(self.routes.untaken(&row.delivery)),
+            [_] => shares.unfit.pop().map(|(_, unfit)| unfit),
+            _ => None,
+        };
+        if let Some(unfit) = unfit {
+            return self.reject(row, unfit.reason, unfit.error).await;
+        }
+        match self.replace(row, &shares).await {
             Ok(Some(Shared { outcomes, .. })) => {
                 for (handler, outcome) in outcomes {
                     self.emit(self.routes.meters(handler), &row.delivery, &outcome);
