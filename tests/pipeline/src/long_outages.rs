@@ -322,7 +322,7 @@ pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(wo
     let away = Away::start(line, settings.clone(), "rollback");
     away.waits().await;
     away.go_away();
-    until(|| !gate.keeps_out_rows()).await;
+    until(async || !gate.keeps_out_rows()).await;
     // Longer than a lease.
     let outage = Duration::from_secs(10);
     tokio::time::sleep(outage).await;
@@ -334,7 +334,7 @@ pub async fn an_outage_while_a_suspect_runs_delays_no_later_suspect<W: World>(wo
     suspect_for(&neighbour, 1, Duration::ZERO).await;
     neighbour.desk.go.send_replace(true);
     let beside = neighbour.start_with(settings);
-    let waits = until(|| gate.keeps_out_rows());
+    let waits = until(async || gate.keeps_out_rows());
     tokio::time::timeout(outage / 2, waits).await.expect("the suspect waits for the running row");
     away.line.desk.go.send_replace(true);
     has_effect(&neighbour, "suspect").await;

@@ -65,7 +65,7 @@ pub async fn a_suspect_whose_look_hangs_waits_no_longer_than_the_drain<W: World>
     let worker = line.start_over(hook, Settings { gate: Some(gate.clone()), ..Settings::default() });
     soon(looks.subscribe().wait_for(|looks| *looks)).await.unwrap();
     let stopping = tokio::spawn(worker.stop());
-    until(|| !gate.keeps_out_rows()).await;
+    until(async || !gate.keeps_out_rows()).await;
     assert_eq!(line.desk.runs("suspect"), 0);
     open.send_replace(true);
     line.desk.go.send_replace(true);
