@@ -176,7 +176,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Starts the rows: deletes them and dates their claims.
     async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Opened>, StoreError> {
-        let started = self.store.start_many(txn, rows).await?;
+        let started = self.store.start(txn, rows).await?;
         Ok(started.into_iter().map(|started| if started { Opened::New } else { Opened::Lost }).collect())
     }
 

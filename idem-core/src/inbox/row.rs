@@ -13,7 +13,7 @@ use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::runtime::{Charge, Pipeline, RowUntil, Running, jittered};
-use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
+use crate::store::{ClaimState, Claimed, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
 use super::result::{REFUSED, Recorded};
@@ -86,7 +86,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => return self.give_back(row, fault).await,
             };
             drop(held);
-            match self.store.start(&mut txn, row).await {
+            match self.store.start(&mut txn, &[row]).await.map(|started| started == [true]) {
                 Ok(true) if rounds == 0 => {
                     row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));
                 }
@@ -147,7 +147,8 @@ impl<S: Store> Pipeline<S> {
         let held = self.leases.hold(slice::from_ref(row));
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         drop(held);
-        let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
+        let claimed = self.store.claim(&mut txn, &[identity], ClaimState::Waiting).await?;
+        let claimed = claimed.first().copied().unwrap_or(Claimed::Found(None));
         let mut classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
         match &mut classified {
@@ -157,12 +158,12 @@ impl<S: Store> Pipeline<S> {
                     Some(provider_key) => new.with_call(provider_key),
                     None => new,
                 };
-                self.store.insert(&mut txn, &new).await?;
+                self.store.insert(&mut txn, &[new]).await?;
             }
             Classified::TooOld(dead) => {
                 let state = Err(Reason::TooOld);
                 let new = NewRow::new(identity, delivery, state).with_attempts(attempts, &dead.error);
-                dead.row = Some(self.store.insert(&mut txn, &new).await?);
+                dead.row = self.store.insert(&mut txn, &[new]).await?.pop();
             }
             _ => {}
         }
@@ -225,11 +226,11 @@ impl<S: Store> Pipeline<S> {
         }
         let read = || async {
             let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-            let existing_claim = self.store.existing_claim(&mut txn, row.identity.handler, &row.identity.key).await?;
+            let existing_claim = self.store.existing_claims(&mut txn, &[&row.identity]).await?.pop();
             self.store.rollback(txn).await?;
             Ok(existing_claim)
         };
-        let existing_claim = self.outage.insist(&self.stop, read).await.flatten();
+        let existing_claim = self.outage.insist(&self.stop, read).await.flatten().flatten();
         let is_processed = existing_claim.is_some_and(|existing_claim| existing_claim.age.is_some());
         is_processed.then(|| {
             // It has got no answer to its commit, which would have been recorded.

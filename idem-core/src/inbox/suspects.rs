@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Store;
 use crate::runtime::{Isolated, Permit, Running, at};
-use crate::store::{RowKind, StoreError, TakeLimit};
+use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
 
 use super::taker::{POLL_DUE, Taker};
 
@@ -81,7 +81,8 @@ impl<S: Store> Taker<S> {
     /// Returns whether a suspect of this kind is still due.
     async fn is_due(&self, kind: RowKind) -> Result<bool, StoreError> {
         let _own = self.pipeline.own_statements.lock().await;
-        let due = self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease).await?;
+        let due =
+            self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease, LookBack::default()).await?;
         Ok(if kind == RowKind::Alone { due.alone } else { due.suspect })
     }
 }

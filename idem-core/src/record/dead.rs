@@ -27,14 +27,14 @@ impl<S: Store> Pipeline<S> {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),
         };
-        let id = match self.store.insert(&mut txn, &row).await {
-            Ok(id) => id,
+        let id = match self.store.insert(&mut txn, &[row]).await {
+            Ok(ids) => ids.first().copied(),
             Err(fault) => return self.abandon(txn, fault).await,
         };
         match committed(self.store.commit(txn).await) {
             Ok(()) => {
                 self.brake.unfit(&unfit);
-                telemetry::tell(Some(id), 0, state, &unfit.error);
+                telemetry::tell(id, 0, state, &unfit.error);
                 Progress::Done(Outcome::Dead { reason: unfit.reason })
             }
             Err(fault) => self.outage.hold_for(fault),

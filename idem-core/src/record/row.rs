@@ -79,14 +79,14 @@ impl<S: Store> Pipeline<S> {
             Some(provider_key) => row.with_provider_key(provider_key),
             None => row,
         };
-        let id = match self.store.insert(&mut txn, &row).await {
-            Ok(id) => id,
+        let id = match self.store.insert(&mut txn, &[row]).await {
+            Ok(ids) => ids.first().copied(),
             Err(fault) => return self.abandon(txn, fault).await,
         };
         if let Err(fault) = committed(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
-        telemetry::tell(Some(id), attempts, state, error);
+        telemetry::tell(id, attempts, state, error);
         Progress::Done(match state {
             Ok(due) => {
                 self.wake_inbox();

@@ -241,7 +241,7 @@ async fn a_started_row_is_guarded_as_a_claim_is() {
     world.schedule("row", Ok(std::time::Duration::ZERO)).await;
     let row = world.take(idem_core::store::RowKind::Ordinary, 1).await.remove(0);
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut txn, &row).await.unwrap());
+    assert_eq!(world.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
     raw(&mut txn, "ROLLBACK").await;
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, CommitResult::RolledBack), "{answer:?}");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, CommitResult, DueRows, Filter, InboxRows, Operator, Page, Replayed, RowKind,
+    ClaimState, Claimed, Claims, CommitResult, DueRows, Filter, InboxRows, LookBack, Operator, Page, Replayed, RowKind,
     RowResult, TakeLimit, Transactions,
 };
 use idem_core::{Error, Fingerprint, Inbox, Key, Reason};
@@ -25,7 +25,7 @@ async fn started(world: &mut World, starts: i32) {
 }
 
 async fn due(world: &World) -> DueRows {
-    world.store.poll_due(&[world.handler], LEASE).await.unwrap()
+    world.store.poll_due(&[world.handler], LEASE, LookBack::default()).await.unwrap()
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_row_that_runs_past_its_lease_is_left_alone() {
         started(&mut world, starts).await;
         leases_pass(&mut world, leases).await;
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        assert!(world.store.start(&mut txn, &row).await.unwrap());
+        assert_eq!(world.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
         assert_eq!(due(&world).await, DueRows::default(), "a running row is nothing to be done");
         assert!(world.take(RowKind::Suspect, 1).await.is_empty());
         assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap().len(), 0);
@@ -58,7 +58,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     assert_eq!(rows.len(), 2);
     leases_pass(&mut world, 1.0).await;
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut txn, &rows[0]).await.unwrap());
+    assert_eq!(world.store.start(&mut txn, &[&rows[0]]).await.unwrap(), [true]);
     assert!(due(&world).await.suspect);
     let taken = world.take(RowKind::Suspect, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
@@ -73,14 +73,13 @@ async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
     world.schedule("slow", Ok(NOW)).await;
     let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut run, &row).await.unwrap());
+    assert_eq!(world.store.start(&mut run, &[&row]).await.unwrap(), [true]);
     let mut duplicate = world.store.begin(DEADLINE).await.unwrap();
     let begun = Instant::now();
     let identity = world.identity("slow");
-    let claimed = world.store.claim(&mut duplicate, &identity, ClaimState::Processed).await.unwrap();
-    assert!(matches!(claimed, Claimed::Found(Some(_))), "{claimed:?}");
-    let existing_claim =
-        world.store.existing_claim(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
+    let claimed = world.store.claim(&mut duplicate, &[&identity], ClaimState::Processed).await.unwrap();
+    assert!(matches!(claimed[..], [Claimed::Found(_)]), "{claimed:?}");
+    let existing_claim = world.store.existing_claims(&mut duplicate, &[&identity]).await.unwrap()[0].unwrap();
     assert_eq!((existing_claim.fingerprint, existing_claim.age), (identity.fingerprint, None));
     assert!(begun.elapsed() < Duration::from_millis(900), "it waited for the run: {:?}", begun.elapsed());
     world.store.rollback(duplicate).await.unwrap();
@@ -94,7 +93,7 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     world.schedule("lost", Ok(NOW)).await;
     let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut run, &row).await.unwrap());
+    assert_eq!(world.store.start(&mut run, &[&row]).await.unwrap(), [true]);
     world.store.refund_start(&row).await.unwrap();
     world.store.rollback(run).await.unwrap();
     world.store.refund_start(&row).await.unwrap();
@@ -122,7 +121,8 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
                 let rows = store.take(&[handler], RowKind::Ordinary, TakeLimit::rows(7), token, LEASE).await.unwrap();
                 assert!(rows.len() <= 7);
                 assert!(rows.iter().all(|row| row.locked_by == Some(token) && row.crash_count == 1));
-                match rows.is_empty() && !store.poll_due(&[handler], LEASE).await.unwrap().ordinary {
+                match rows.is_empty() && !store.poll_due(&[handler], LEASE, LookBack::default()).await.unwrap().ordinary
+                {
                     true => return ids,
                     false => ids.extend(rows.into_iter().map(|row| row.id)),
                 }
@@ -206,7 +206,7 @@ async fn a_conflict_is_replayed_only_under_an_unused_key() {
     let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
     let row = idem_core::store::NewRow::new(&identity, &delivery, Err(Reason::Conflict));
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.insert(&mut txn, &row).await.unwrap();
+    world.store.insert(&mut txn, &[row]).await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     let id = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap()[0].id;
     let key = |key: &str| Key::of(key).unwrap();
@@ -219,7 +219,7 @@ async fn a_conflict_is_replayed_only_under_an_unused_key() {
     let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     assert_eq!((&row.identity.key, row.identity.fingerprint), (&key("free"), identity.fingerprint));
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut txn, &row).await.unwrap());
+    assert_eq!(world.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NULL").await, 0);
     world.end().await;

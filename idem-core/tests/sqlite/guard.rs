@@ -185,7 +185,7 @@ async fn the_guard_stands_over_a_run_from_the_inbox_too() {
         let [row] = rows_taken.as_slice() else { panic!("{rows_taken:?}") };
         assert_eq!(row.identity, identity);
         let mut txn = world.store.begin(LONG).await.unwrap();
-        assert!(world.store.start(&mut txn, row).await.unwrap());
+        assert_eq!(world.store.start(&mut txn, &[row]).await.unwrap(), [true]);
         let _ = run(&mut txn, end).await;
         match (end, world.store.commit(txn).await) {
             ("ROLLBACK", CommitResult::RolledBack) | ("COMMIT", CommitResult::CommitRefused) => {}
@@ -249,7 +249,7 @@ async fn a_key_of_255_bytes_with_nul_and_an_empty_fingerprint_is_a_claim_like_an
     let mut identity = world.identity(&key);
     identity.fingerprint = Fingerprint::none();
     let mut txn = world.store.begin(LONG).await.unwrap();
-    world.store.claim(&mut txn, &identity, idem_core::store::ClaimState::Processed).await.unwrap();
+    world.store.claim(&mut txn, &[&identity], idem_core::store::ClaimState::Processed).await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!(world.dated(&key).await, Some(true));
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claims, DueRows, Filter, InboxRows, Operator, Page, Replayed, RowKind, RowResult, Stats, TakeLimit, Transactions,
+    Claims, DueRows, Filter, InboxRows, LookBack, Operator, Page, Replayed, RowKind, RowResult, Stats, TakeLimit,
+    Transactions,
 };
 use idem_core::{Key, Reason};
 use uuid::Uuid;
@@ -61,7 +62,7 @@ async fn a_row_goes_from_ordinary_to_suspect_to_crashed() {
     let world = World::new().await;
     world.store("k", Ok(Duration::ZERO)).await;
     let handlers = [world.handler];
-    let due = async |lease| world.store.poll_due(&handlers, lease).await.unwrap();
+    let due = async |lease| world.store.poll_due(&handlers, lease, LookBack::default()).await.unwrap();
     let take = async |kind| {
         world.store.take(&handlers, kind, TakeLimit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap()
     };
@@ -145,9 +146,10 @@ async fn a_conflict_is_replayed_only_under_an_unused_key() {
     let mut txn = world.store.begin(LONG).await.unwrap();
     let delivery = idem_core::Delivery::new("orders", "other");
     let state = Err(Reason::Conflict);
-    let row = idem_core::store::NewRow::new(&identity, &delivery, state);
-    world.store.insert(&mut txn, &row).await.unwrap();
-    world.store.insert(&mut txn, &row).await.unwrap();
+    for _ in 0..2 {
+        let row = idem_core::store::NewRow::new(&identity, &delivery, state);
+        world.store.insert(&mut txn, &[row]).await.unwrap();
+    }
     world.store.commit(txn).await;
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     let (id, key) = (dead[0].id, |key: &str| Key::of(key).unwrap());
