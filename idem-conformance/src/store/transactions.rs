@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
 
 use super::stage::{Stage, committed, settled};
 use super::world::{Setup, World};

@@ -94,6 +94,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.tap.before("rows_by_token", &[]).await?;
         let rows = self.within.rows_by_token(token).await?;
         self.takes.found(token, &rows);
+        self.called.found(token, &rows);
         Ok(rows)
     }
 
