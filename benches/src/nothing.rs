@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use idem::store::HasConnection;
 use idem::store::{
     CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures,
-    DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, LeftCalls, NewRow, Operator,
-    OutboxRows, Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats, StoreError,
-    TakeLimit, TakenCalls, Ticket, Transactions,
+    DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, LeftCalls, LookBack, NewRow,
+    Operator, OutboxRows, Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats,
+    StoreError, TakeLimit, TakenCalls, Ticket, Transactions,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -79,37 +79,41 @@ impl Claims for Nothing {
         Ok(vec![Some(Duration::from_secs(7 * 24 * 3600)); handlers.len()])
     }
 
-    async fn claim(&self, _: &mut Nowhere, _: &Identity, _: ClaimState) -> Answer<Claimed> {
-        Ok(Claimed::New { pruned_through: None })
+    async fn claim(&self, _: &mut Nowhere, identities: &[&Identity], _: ClaimState) -> Answer<Vec<Claimed>> {
+        Ok(vec![Claimed::New { pruned_through: None }; identities.len()])
     }
 
-    async fn existing_claim(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<ExistingClaim>> {
-        Ok(None)
+    async fn begin_with_claim(&self, _: Duration, _: &Identity, _: ClaimState) -> Answer<(Nowhere, Claimed)> {
+        Ok((Nowhere, Claimed::New { pruned_through: None }))
     }
 
-    async fn reopen(&self, _: &mut Nowhere, _: HandlerId, _: &Key, _: &Ticket) -> Answer<bool> {
+    async fn existing_claims(&self, _: &mut Nowhere, identities: &[&Identity]) -> Answer<Vec<Option<ExistingClaim>>> {
+        Ok(vec![None; identities.len()])
+    }
+
+    async fn reopen(&self, _: &mut Nowhere, _: &Identity, _: &Ticket) -> Answer<bool> {
         Ok(true)
     }
 }
 
 impl InboxRows for Nothing {
-    async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<i64> {
-        Ok(0)
+    async fn insert(&self, _: &mut Nowhere, rows: &[NewRow<'_>]) -> Answer<Vec<i64>> {
+        Ok(vec![0; rows.len()])
     }
 
-    async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
+    async fn count_duplicates(&self, _: &mut Nowhere, _: &[&Identity]) -> Answer<()> {
         Ok(())
     }
 
-    async fn start(&self, _: &mut Nowhere, _: &Row) -> Answer<bool> {
-        Ok(false)
+    async fn start(&self, _: &mut Nowhere, rows: &[&Row]) -> Answer<Vec<bool>> {
+        Ok(vec![false; rows.len()])
     }
 
     async fn remove(&self, _: &mut Nowhere, _: &Row) -> Answer<bool> {
         Ok(false)
     }
 
-    async fn poll_due(&self, _: &[HandlerId], _: Duration) -> Answer<DueRows> {
+    async fn poll_due(&self, _: &[HandlerId], _: Duration, _: LookBack) -> Answer<DueRows> {
         Ok(DueRows::default())
     }
 
@@ -145,10 +149,6 @@ impl InboxRows for Nothing {
 impl CallRows for Nothing {
     async fn take_calls(&self, _: &[Caller], _: usize, _: Option<Duration>, _: Uuid) -> Answer<TakenCalls> {
         Ok(TakenCalls::new(Vec::new(), Instant::now()))
-    }
-
-    async fn calls_by_token(&self, _: Uuid) -> Answer<Vec<Row>> {
-        Ok(Vec::new())
     }
 
     async fn record_call(&self, _: &Row, _: &CallResult) -> Answer<bool> {

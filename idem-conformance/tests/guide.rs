@@ -54,7 +54,7 @@ impl<W: World> Shop<W> {
         if state == ClaimState::Waiting {
             let delivery = Delivery::new("orders", "{}");
             let row = NewRow::new(&identity, &delivery, Err(Reason::Permanent));
-            self.store.insert(&mut txn, &row).await.unwrap();
+            self.store.insert(&mut txn, &[row]).await.unwrap();
         }
         self.commit(txn).await;
     }

@@ -55,7 +55,7 @@ pub async fn a_dead_letter_that_is_inserted_with_an_answer_keeps_its_call<W: Wor
     let mut row = NewRow::new(&identity, &delivery, Err(Reason::Committed));
     (row.answer, row.call_name, row.called_at) = (Some(&answer), Some("charge"), Some(called_at));
     let mut txn = stage.begin().await;
-    stage.store.insert(&mut txn, &row).await.unwrap();
+    stage.store.insert(&mut txn, &[row]).await.unwrap();
     committed(stage.commit(txn).await);
     let dead = stage.one_dead().await;
     assert_eq!((dead.answer.as_ref(), dead.call_name.as_deref()), (Some(&answer), Some("charge")));

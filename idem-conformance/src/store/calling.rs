@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, HandlerId, Identity, InboxRows, NewRow, Operator,
-    Resolution, Row, RowKind,
+    CallAnswer, CallResult, CallRows, Caller, ClaimState, Claims, HandlerId, Identity, InboxRows, LookBack, NewRow,
+    Operator, Resolution, Row, RowKind,
 };
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
@@ -23,13 +23,9 @@ pub(super) async fn store<W: World>(stage: &Stage<W>, key: &str) {
 pub(super) async fn store_for<W: World>(stage: &Stage<W>, handler: HandlerId, key: &str) {
     let (identity, delivery) = (Identity { handler, ..stage.id(key) }, Delivery::new("orders", "payload"));
     let mut txn = stage.begin().await;
-    assert!(stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap().is_new());
+    assert!(stage.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await.unwrap()[0].is_new());
     let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call(Uuid::new_v4());
-    // As several deliveries are stored, and as one is.
-    match key {
-        "many" => stage.store.insert_many(&mut txn, &[row]).await.unwrap(),
-        _ => drop(stage.store.insert(&mut txn, &row).await.unwrap()),
-    }
+    stage.store.insert(&mut txn, &[row]).await.unwrap();
     committed(stage.commit(txn).await);
 }
 
@@ -70,7 +66,7 @@ pub(super) async fn resolve<W: World>(stage: &Stage<W>, row: &Row, resolution: &
 
 /// Whether any statement of ordinary rows or suspects finds a row.
 pub(super) async fn is_seen<W: World>(stage: &Stage<W>) -> bool {
-    let due = stage.store.poll_due(&[stage.handler], Duration::ZERO).await.unwrap();
+    let due = stage.store.poll_due(&[stage.handler], Duration::ZERO, LookBack::default()).await.unwrap();
     let crashed = stage.store.dead_letter_crashed(&[stage.handler], Duration::ZERO).await.unwrap();
     let mut taken = Vec::new();
     for kind in [RowKind::Ordinary, RowKind::Suspect, RowKind::Alone] {

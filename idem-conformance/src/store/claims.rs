@@ -27,11 +27,13 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
         for store in [&stage.store, &other] {
             let asks = stage.message(key, "another payload");
             let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
-            let claimed = store.claim(&mut txn, &asks, claim_state).await.unwrap();
+            let claimed = store.claim(&mut txn, &[&asks], claim_state).await.unwrap()[0];
+            assert!(!claimed.is_new(), "{key} {claim_state:?}: {claimed:?}");
+            let existing = store.existing_claims(&mut txn, &[&asks]).await.unwrap()[0];
             store.rollback(txn).await.unwrap();
             let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks, claim_state).await.unwrap();
             store.rollback(txn).await.unwrap();
-            for claimed in [claimed, again] {
+            for claimed in [Claimed::Found(existing), again] {
                 let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {claim_state:?}: {claimed:?}") };
                 assert_eq!(claim.fingerprint, stage.id(key).fingerprint, "{key} {claim_state:?}");
                 assert_eq!(claim.age.is_some(), key == "dated", "{key} {claim_state:?}: {claim:?}");
@@ -49,7 +51,7 @@ pub async fn an_uncommitted_claim_is_waited_for_then_busy<W: World>(world: W) {
     if W::FEATURES.concurrent {
         let mut second = stage.begin().await;
         let waited = std::time::Instant::now();
-        let claimed = stage.store.claim(&mut second, &stage.id("a"), ClaimState::Processed).await;
+        let claimed = stage.store.claim(&mut second, &[&stage.id("a")], ClaimState::Processed).await;
         assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{claimed:?}");
         assert!(waited.elapsed() > Duration::from_millis(100), "it must wait for a short while");
         stage.store.rollback(second).await.unwrap();
@@ -71,9 +73,9 @@ pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
         let first = stage.claimed(&stage.id(key)).await;
         let second = async {
             let mut txn = stage.begin().await;
-            let claimed = stage.store.claim(&mut txn, &stage.id(key), ClaimState::Processed).await;
+            let claimed = stage.store.claim(&mut txn, &[&stage.id(key)], ClaimState::Processed).await;
             stage.store.rollback(txn).await.unwrap();
-            claimed.unwrap()
+            claimed.unwrap()[0]
         };
         let end = async {
             // If the database cannot report waiters, the second one waits in `begin`, since it was polled first.
@@ -136,7 +138,7 @@ pub async fn a_key_without_a_claim_has_no_existing_claim<W: World>(world: W) {
 /// Reopens the claim `a` that the transaction with this ticket has left. Returns whether it was reopened.
 async fn reopened<W: World>(stage: &Stage<W>, ticket: &Ticket) -> bool {
     let mut txn = stage.begin().await;
-    let reopened = stage.store.reopen(&mut txn, stage.handler, &Key::of("a").unwrap(), ticket).await.unwrap();
+    let reopened = stage.store.reopen(&mut txn, &stage.id("a"), ticket).await.unwrap();
     committed(stage.commit(txn).await);
     reopened
 }
@@ -181,7 +183,7 @@ pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
         let row = stage.take_one(idem_core::store::RowKind::Ordinary).await;
         assert_eq!(row.identity.key.as_bytes(), key);
         let mut txn = stage.begin().await;
-        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
         committed(stage.commit(txn).await);
     }
 }

@@ -12,10 +12,10 @@ use super::world::World;
 async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, error: &str) -> Row {
     let identity = stage.id(key);
     let mut txn = stage.begin().await;
-    stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
+    stage.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await.unwrap();
     let state = Ok(Duration::ZERO);
     let row = NewRow::new(&identity, delivery, state).with_attempts(2, error);
-    stage.store.insert(&mut txn, &row).await.unwrap();
+    stage.store.insert(&mut txn, &[row]).await.unwrap();
     committed(stage.commit(txn).await);
     stage.take_one(RowKind::Ordinary).await
 }

@@ -115,7 +115,7 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
     let row = stage.take_one(RowKind::Ordinary).await;
     for abuse in ["ROLLBACK", "ROLLBACK; BEGIN"] {
         let mut txn = stage.begin().await;
-        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
         let _ = stage.execute(&mut txn, abuse).await;
         let committed = stage.commit(txn).await;
         assert!(matches!(committed, CommitResult::RolledBack), "{abuse}: {committed:?}");
@@ -132,7 +132,7 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         stage.schedule(key).await;
         let row = stage.take_one(RowKind::Ordinary).await;
         let mut txn = stage.begin().await;
-        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
         let _ = stage.execute(&mut txn, abuse).await;
         let result = stage.commit(txn).await;
         assert!(is_after_commit::<W>(&result), "{abuse}: {result:?}");
@@ -147,10 +147,10 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         // The pipeline does this in one transaction.
         let CommitResult::CommittedEarly(ticket) = result else { unreachable!() };
         let mut txn = stage.begin().await;
-        assert!(stage.store.reopen(&mut txn, stage.handler, &row.identity.key, &ticket).await.unwrap());
+        assert!(stage.store.reopen(&mut txn, &row.identity, &ticket).await.unwrap());
         let new = idem_core::store::NewRow::new(&row.identity, &row.delivery, Err(Reason::Committed))
             .with_attempts(1, "ended by COMMIT");
-        stage.store.insert(&mut txn, &new).await.unwrap();
+        stage.store.insert(&mut txn, &[new]).await.unwrap();
         committed(stage.commit(txn).await);
         assert!(stage.is_waiting(key).await);
     }

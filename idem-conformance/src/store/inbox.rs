@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{DueRows, Identity, InboxRows, NewRow, Operator, RowKind, Stats, TakeLimit};
+use idem_core::store::{DueRows, Identity, InboxRows, LookBack, NewRow, Operator, RowKind, Stats, TakeLimit};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
@@ -39,7 +39,7 @@ pub async fn count_duplicate_counts_dead_rows_only<W: World>(world: W) {
     stage.dead_letter("dead", Reason::Permanent).await;
     for identity in [stage.id("scheduled"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
         let mut txn = stage.begin().await;
-        stage.store.count_duplicate(&mut txn, &identity).await.unwrap();
+        stage.store.count_duplicates(&mut txn, &[&identity]).await.unwrap();
         committed(stage.commit(txn).await);
     }
     assert_eq!((stage.one_scheduled().await.deliveries, stage.one_dead().await.deliveries), (1, 2));
@@ -95,7 +95,7 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
         let (identity, delivery) = (stage.id(key), Delivery::new("orders", vec![b'x'; bytes]));
         let mut txn = stage.begin().await;
         let row = NewRow::new(&identity, &delivery, NOW);
-        stage.store.insert(&mut txn, &row).await.unwrap();
+        stage.store.insert(&mut txn, &[row]).await.unwrap();
         committed(stage.commit(txn).await);
         stage.rows_earlier(Duration::from_secs(1)).await;
     }
@@ -202,12 +202,12 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     let row = stage.take_one(RowKind::Suspect).await;
     stage.rows_earlier(LEASE * 10).await;
     let mut running = stage.begin().await;
-    assert!(stage.store.start(&mut running, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
 
     assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
     assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 0);
-    let due = stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
+    let due = stage.store.poll_due(&[stage.handler], LEASE, LookBack::default()).await.unwrap();
     assert_eq!(due, DueRows::default(), "what runs is nothing to be done");
     committed(stage.commit(running).await);
     assert!(stage.scheduled().await.is_empty());
@@ -232,7 +232,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
 /// Polling reports what a take would find.
 pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let found = async || stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
+    let found = async || stage.store.poll_due(&[stage.handler], LEASE, LookBack::default()).await.unwrap();
     assert_eq!(found().await, DueRows::default());
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
     stage.dead_letter("dead", Reason::Permanent).await;
@@ -240,7 +240,7 @@ pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     stage.schedule("a").await;
     assert_eq!(found().await, DueRows { ordinary: true, ..DueRows::default() });
     let other = register(&stage.store, "billing", "order_shipped").await;
-    assert_eq!(stage.store.poll_due(&[other], LEASE).await.unwrap(), DueRows::default());
+    assert_eq!(stage.store.poll_due(&[other], LEASE, LookBack::default()).await.unwrap(), DueRows::default());
 
     stage.take_one(RowKind::Ordinary).await;
     assert_eq!(found().await, DueRows::default());

@@ -39,7 +39,7 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
     let known = |id: &Identity| id.handler == stage.handler && [&b"dated"[..], b"waiting"].contains(&id.key.as_bytes());
     for claim_state in [ClaimState::Processed, ClaimState::Waiting] {
         let mut txn = stage.begin().await;
-        let claimed = stage.store.claim_many(&mut txn, &refs(&all), claim_state).await.unwrap();
+        let claimed = stage.store.claim(&mut txn, &refs(&all), claim_state).await.unwrap();
         let expected = all.iter().map(|id| !known(id));
         assert_eq!(
             claimed.iter().map(Claimed::is_new).collect::<Vec<_>>(),
@@ -49,12 +49,12 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
         stage.store.rollback(txn).await.unwrap();
     }
     let mut txn = stage.begin().await;
-    let none = stage.store.claim_many(&mut txn, &[], ClaimState::Waiting).await.unwrap();
+    let none = stage.store.claim(&mut txn, &[], ClaimState::Waiting).await.unwrap();
     assert!(none.is_empty());
-    stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
+    stage.store.claim(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
     committed(stage.commit(txn).await);
     let mut txn = stage.begin().await;
-    let again = stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
+    let again = stage.store.claim(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
     assert_eq!((again.len(), again.iter().filter(|claimed| claimed.is_new()).count()), (all.len(), 0));
     committed(stage.commit(txn).await);
     assert!(stage.is_dated("a").await && stage.is_waiting("waiting").await);
@@ -117,7 +117,7 @@ pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
         for claim_state in [ClaimState::Processed, ClaimState::Waiting] {
             let mut txn = stage.begin().await;
             let ids = refs(&all);
-            let claimed = stage.store.claim_many(&mut txn, &ids, claim_state);
+            let claimed = stage.store.claim(&mut txn, &ids, claim_state);
             let claimed = tokio::time::timeout(Duration::from_secs(5), claimed).await.expect("it waits without an end");
             assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{held} {claim_state:?}: {claimed:?}");
             stage.store.rollback(txn).await.unwrap();
@@ -137,7 +137,7 @@ pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W)
     let second = async {
         loop {
             let mut txn = stage.begin().await;
-            let claimed = stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await;
+            let claimed = stage.store.claim(&mut txn, &refs(&all), ClaimState::Processed).await;
             stage.store.rollback(txn).await.unwrap();
             match claimed {
                 // The server reported the waiter late.
@@ -171,7 +171,7 @@ pub async fn many_claims_are_made_in_their_order<W: World>(world: W) {
     let waits = async {
         while !is_done.load(Relaxed) {
             let mut txn = stage.begin().await;
-            let claimed = stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await;
+            let claimed = stage.store.claim(&mut txn, &refs(&all), ClaimState::Processed).await;
             assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{claimed:?}");
             stage.store.rollback(txn).await.unwrap();
         }
@@ -182,7 +182,7 @@ pub async fn many_claims_are_made_in_their_order<W: World>(world: W) {
             settled(async || stage.world.waiting().await.filter(|waiting| *waiting > 0)).await;
             // It waits for a shorter time than the batch, which would otherwise give up first.
             let mut txn = stage.store.begin(Duration::from_millis(100)).await.unwrap();
-            let claimed = stage.store.claim_many(&mut txn, &refs(&all[1..11]), ClaimState::Processed).await;
+            let claimed = stage.store.claim(&mut txn, &refs(&all[1..11]), ClaimState::Processed).await;
             // On a busy machine, this transaction may end by its own limits instead.
             drop(stage.store.rollback(txn).await);
             assert!(!matches!(claimed, Err(StoreError::LockTimeout)), "the batch holds a claim behind its first");
@@ -224,7 +224,7 @@ pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
 async fn claim_all<S: Store>(store: &S, all: &[Identity], held_up: &mut usize) -> (S::Txn, Vec<Claimed>) {
     loop {
         let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
-        match store.claim_many(&mut txn, &refs(all), ClaimState::Processed).await {
+        match store.claim(&mut txn, &refs(all), ClaimState::Processed).await {
             Ok(claimed) => return (txn, claimed),
             Err(StoreError::LockTimeout | StoreError::Serialization(_)) => *held_up += 1,
             Err(fault) => panic!("{fault:?}"),
@@ -247,7 +247,7 @@ pub async fn the_guard_watches_over_many_claims<W: World>(world: W) {
         let keys = [format!("{sql} 1"), format!("{sql} 2"), "found".to_owned()];
         let all = sorted(keys.iter().map(|key| stage.id(key)).collect());
         let mut txn = stage.begin().await;
-        stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
+        stage.store.claim(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
         stage.execute(&mut txn, sql).await.unwrap();
         let answer = stage.commit(txn).await;
         assert_eq!(format!("{answer:?}"), expected, "{sql}");
@@ -263,7 +263,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
         let keys = [format!("{n} 1"), format!("{n} 2"), "found".to_owned()];
         let all = sorted(keys.iter().map(|key| stage.id(key)).collect());
         let mut txn = stage.begin().await;
-        stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
+        stage.store.claim(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
         stage.effect(&mut txn, "effect").await;
         stage.execute(&mut txn, sql).await.unwrap_err();
         let answer = format!("{:?}", stage.commit(txn).await);
@@ -275,7 +275,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
     stage.schedule("b").await;
     let rows = stage.take(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start_many(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
+    assert_eq!(stage.store.start(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
     stage.execute(&mut txn, "COMMIT").await.unwrap_err();
     let undone = stage.store.rollback(txn).await.unwrap();
     assert_ne!(undone, RollbackResult::CommittedEarly);

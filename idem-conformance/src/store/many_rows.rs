@@ -24,12 +24,16 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
         })
         .collect();
     let mut txn = stage.begin().await;
-    stage.store.insert_many(&mut txn, &[]).await.unwrap();
-    stage.store.insert_many(&mut txn, &rows).await.unwrap();
+    stage.store.insert(&mut txn, &[]).await.unwrap();
+    let numbers = stage.store.insert(&mut txn, &rows).await.unwrap();
     committed(stage.commit(txn).await);
 
     let (scheduled, dead) = (stage.scheduled().await, stage.dead().await);
     assert_eq!((scheduled.len(), dead.len()), (2, 2));
+    for (id, number) in ids.iter().zip(numbers) {
+        let row = scheduled.iter().chain(&dead).find(|row| row.id == number).unwrap();
+        assert_eq!(row.identity, *id, "the ids are in the order of the rows");
+    }
     // Two copies of the dead row, and one of a row that is not a dead letter.
     let mut txn = stage.begin().await;
     stage.store.count_duplicates(&mut txn, &[&ids[2], &ids[2], &ids[0]]).await.unwrap();

@@ -61,7 +61,7 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     assert_eq!((row.id, row.reason, row.died_at, row.locked_by, row.crash_count), (id, None, None, None, 0));
     let row = stage.take_one(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
-    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
     committed(stage.commit(txn).await);
     assert!(stage.is_dated("a").await);
 }
@@ -123,7 +123,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
         let row = stage.take_one(RowKind::Suspect).await;
         assert_eq!(row.crash_count, 1, "{reason}");
         let mut txn = stage.begin().await;
-        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
         committed(stage.commit(txn).await);
     }
 }
@@ -145,7 +145,7 @@ pub async fn replay_as_moves_a_conflict_to_another_key<W: World>(world: W) {
     let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((row.id, row.reason, row.identity.clone()), (id, None, stage.message("a-2", "another")));
     let mut txn = stage.begin().await;
-    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
     committed(stage.commit(txn).await);
     assert!(stage.is_dated("a-2").await);
 }
@@ -233,8 +233,8 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 1));
 
     let mut txn = stage.begin().await;
-    let claimed = stage.store.claim(&mut txn, &stage.id("b"), ClaimState::Waiting).await.unwrap();
-    assert!(!claimed.is_new());
+    let claimed = stage.store.claim(&mut txn, &[&stage.id("b")], ClaimState::Waiting).await.unwrap();
+    assert!(!claimed[0].is_new());
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(stage.scheduled().await[0].locked_until, taken[0].locked_until);
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use idem_core::Reason;
 use idem_core::store::{ClaimState, Claimed, Claims, HandlerId, Identity, Operator, Pruned, Transactions};
-use idem_core::{Key, Reason};
 use tracing::instrument::WithSubscriber as _;
 
 use super::stage::{Stage, committed, register};
@@ -30,7 +30,7 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     stage.dead_letter("dead", Reason::Exhausted).await;
     // It has no row, so that only its missing date keeps it.
     let mut txn = stage.begin().await;
-    stage.store.claim(&mut txn, &stage.id("waiting"), ClaimState::Waiting).await.unwrap();
+    stage.store.claim(&mut txn, &[&stage.id("waiting")], ClaimState::Waiting).await.unwrap();
     committed(stage.commit(txn).await);
     stage.claims_earlier(RETENTION * 2).await;
     stage.process("fresh").await;
@@ -103,9 +103,9 @@ pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(w
         for attempts in 1..3 {
             let mut txn = stage.begin().await;
             for _ in 1..attempts {
-                stage.store.claim_many(&mut txn, &[&known], ClaimState::Processed).await.unwrap();
+                stage.store.claim(&mut txn, &[&known], ClaimState::Processed).await.unwrap();
             }
-            let claimed = stage.store.claim_many(&mut txn, &ids, ClaimState::Processed).await.unwrap();
+            let claimed = stage.store.claim(&mut txn, &ids, ClaimState::Processed).await.unwrap();
             let new: Vec<_> = claimed.into_iter().map(|claimed| Some(claimed).filter(Claimed::is_new)).collect();
             assert_eq!(new, expected);
             stage.store.rollback(txn).await.unwrap();
@@ -120,7 +120,7 @@ pub async fn a_claim_that_races_with_prune_is_found_or_reported<W: World>(world:
     let ids: Vec<_> = (0..200).map(|n| stage.id(&format!("{n:03}"))).collect();
     for _ in 0..3 {
         let mut txn = stage.begin().await;
-        stage.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
+        stage.store.claim(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
         committed(stage.commit(txn).await);
         stage.claims_earlier(RETENTION * 2).await;
         let race = async {
@@ -221,7 +221,7 @@ pub async fn prune_skips_a_claim_that_is_being_read<W: World>(world: W) {
     stage.process("b").await;
     stage.claims_earlier(RETENTION * 2).await;
     let mut reader = stage.begin().await;
-    assert!(stage.store.existing_claim(&mut reader, stage.handler, &Key::of("a").unwrap()).await.unwrap().is_some());
+    assert!(stage.store.existing_claims(&mut reader, &[&stage.id("a")]).await.unwrap()[0].is_some());
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
     committed(stage.commit(reader).await);
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));

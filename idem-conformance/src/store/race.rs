@@ -112,8 +112,8 @@ async fn claim<W: World>(
         (begin().await, sent)
     };
     let claimed = loop {
-        match store.claim(&mut txn, identity, ClaimState::Processed).await {
-            Ok(claimed) => break claimed,
+        match store.claim(&mut txn, &[identity], ClaimState::Processed).await {
+            Ok(claimed) => break claimed[0],
             Err(StoreError::LockTimeout) => {
                 store.rollback(txn).await.unwrap();
                 txn = begin().await;

@@ -102,16 +102,16 @@ impl<W: World> Stage<W> {
     /// The result of a claim now; the claim is not kept.
     pub(super) async fn claim_now(&self, identity: &Identity) -> Claimed {
         let mut txn = self.begin().await;
-        let claimed = self.store.claim(&mut txn, identity, ClaimState::Processed).await.unwrap();
+        let claimed = self.store.claim(&mut txn, &[identity], ClaimState::Processed).await.unwrap();
         self.store.rollback(txn).await.unwrap();
-        claimed
+        claimed[0]
     }
 
     pub(super) async fn existing_claim(&self, key: &str) -> Option<ExistingClaim> {
         let mut txn = self.begin().await;
-        let existing_claim = self.store.existing_claim(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        let existing_claims = self.store.existing_claims(&mut txn, &[&self.id(key)]).await.unwrap();
         self.store.rollback(txn).await.unwrap();
-        existing_claim
+        existing_claims[0]
     }
 
     /// Whether the claim exists and is dated.
@@ -157,11 +157,11 @@ impl<W: World> Stage<W> {
     pub(super) async fn row(&self, identity: &Identity, claim: bool, state: Result<Duration, Reason>) {
         let mut txn = self.begin().await;
         if claim {
-            assert!(self.store.claim(&mut txn, identity, ClaimState::Waiting).await.unwrap().is_new());
+            assert!(self.store.claim(&mut txn, &[identity], ClaimState::Waiting).await.unwrap()[0].is_new());
         }
         let delivery = Delivery::new("orders", "payload");
         let row = NewRow::new(identity, &delivery, state).with_attempts(0, "first");
-        self.store.insert(&mut txn, &row).await.unwrap();
+        self.store.insert(&mut txn, &[row]).await.unwrap();
         committed(self.commit(txn).await);
     }
 

@@ -17,7 +17,7 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
     let row = rows.iter().find(|row| row.identity.key.as_bytes() == b"a").unwrap();
 
     let mut txn = stage.begin().await;
-    assert!(stage.store.start(&mut txn, row).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[row]).await.unwrap(), [true]);
     stage.effect(&mut txn, "a").await;
     assert_eq!(stage.scheduled().await.len(), 2, "nobody sees it before the commit");
     committed(stage.commit(txn).await);
@@ -33,7 +33,7 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
-    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
     stage.effect(&mut txn, "a").await;
     stage.store.rollback(txn).await.unwrap();
 
@@ -52,17 +52,17 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let new = stage.take_one(RowKind::Suspect).await;
 
     let mut txn = stage.begin().await;
-    assert!(!stage.store.start(&mut txn, &old).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[&old]).await.unwrap(), [false]);
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(stage.one_scheduled().await.locked_by, new.locked_by);
     assert!(stage.is_waiting("a").await);
     stage.schedule("b").await;
     let held = stage.take_one(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start_many(&mut txn, &[&old, &held]).await.unwrap(), [false, true]);
+    assert_eq!(stage.store.start(&mut txn, &[&old, &held]).await.unwrap(), [false, true]);
     stage.store.rollback(txn).await.unwrap();
     let mut txn = stage.begin().await;
-    assert!(stage.store.start(&mut txn, &new).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[&new]).await.unwrap(), [true]);
     committed(stage.commit(txn).await);
 }
 
@@ -73,7 +73,7 @@ pub async fn a_second_start_is_false<W: World>(world: W) {
     let row = stage.take_one(RowKind::Ordinary).await;
     for expected in [true, false] {
         let mut txn = stage.begin().await;
-        assert_eq!(stage.store.start(&mut txn, &row).await.unwrap(), expected);
+        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [expected]);
         committed(stage.commit(txn).await);
     }
 }
@@ -87,13 +87,12 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     let mut running = stage.begin().await;
-    assert!(stage.store.start(&mut running, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
 
     let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
-    let claimed = stage.store.claim(&mut copy, &stage.id("a"), ClaimState::Processed).await.unwrap();
-    assert!(!claimed.is_new());
-    let existing_claim =
-        stage.store.existing_claim(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
+    let claimed = stage.store.claim(&mut copy, &[&stage.id("a")], ClaimState::Processed).await.unwrap();
+    assert!(!claimed[0].is_new());
+    let existing_claim = stage.store.existing_claims(&mut copy, &[&row.identity]).await.unwrap()[0].unwrap();
     assert_eq!((existing_claim.fingerprint, existing_claim.age), (row.identity.fingerprint, None));
     committed(stage.commit(copy).await);
     committed(stage.commit(running).await);
@@ -112,7 +111,7 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     let row = stage.take_one(RowKind::Ordinary).await;
     assert!(is_scheduled(&a).await);
     let mut txn = stage.begin().await;
-    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
     assert!(is_scheduled(&a).await, "it is not committed");
     committed(stage.commit(txn).await);
     assert!(!is_scheduled(&a).await);

@@ -112,7 +112,7 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     let mut running = stage.begin().await;
-    assert!(stage.store.start(&mut running, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
     stage.store.extend(row.locked_by.unwrap(), &[row.id], LEASE).await.unwrap();
     committed(stage.commit(running).await);
     assert!(stage.scheduled().await.is_empty());
@@ -192,7 +192,7 @@ pub async fn a_crashed_row_is_not_revived_by_its_old_holder<W: World>(world: W) 
     let result = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
     assert!(!stage.store.record_result(&row, &result).await.unwrap());
     let mut txn = stage.begin().await;
-    assert!(!stage.store.start(&mut txn, &row).await.unwrap());
+    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [false]);
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(stage.one_dead().await.reason, Some(Reason::Crashed));
 }

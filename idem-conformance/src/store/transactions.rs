@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
 
 use super::stage::{Stage, committed, settled};
 use super::world::{Setup, World};
@@ -31,10 +31,10 @@ pub async fn a_dropped_transaction_is_rolled_back_and_its_claim_free<W: World>(w
     drop(txn);
     let claimed = settled(async || {
         let mut txn = stage.begin().await;
-        let claimed = stage.store.claim(&mut txn, &stage.id("a"), ClaimState::Processed).await;
+        let claimed = stage.store.claim(&mut txn, &[&stage.id("a")], ClaimState::Processed).await;
         stage.store.rollback(txn).await.unwrap();
         // The server may notice the closed connection only after the claim has waited for it.
-        if matches!(claimed, Err(StoreError::LockTimeout)) { None } else { Some(claimed.unwrap()) }
+        if matches!(claimed, Err(StoreError::LockTimeout)) { None } else { Some(claimed.unwrap()[0]) }
     })
     .await;
     assert_eq!((claimed.is_new(), stage.effects("a").await), (true, 0));
@@ -46,7 +46,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
     for polls in 0..60 {
         let step = async {
             let mut txn = stage.begin().await;
-            let _ = stage.store.claim(&mut txn, &stage.id("cancelled"), ClaimState::Processed).await;
+            let _ = stage.store.claim(&mut txn, &[&stage.id("cancelled")], ClaimState::Processed).await;
             let _ = stage.execute(&mut txn, &stage.effect_sql("cancelled")).await;
             stage.store.rollback(txn).await
         };
@@ -67,9 +67,9 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
     assert_eq!(stage.effects("cancelled").await, 0);
     settled(async || {
         let mut txn = stage.begin().await;
-        let claimed = stage.store.claim(&mut txn, &stage.id("cancelled"), ClaimState::Processed).await;
+        let claimed = stage.store.claim(&mut txn, &[&stage.id("cancelled")], ClaimState::Processed).await;
         stage.store.rollback(txn).await.unwrap();
-        claimed.ok().filter(Claimed::is_new)
+        claimed.ok().filter(|claimed| claimed[0].is_new())
     })
     .await;
 }
@@ -78,7 +78,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
 pub async fn a_statement_ends_at_the_handler_timeout<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.store.begin(Duration::from_millis(200)).await.unwrap();
-    stage.store.claim(&mut txn, &stage.id("a"), ClaimState::Processed).await.unwrap();
+    stage.store.claim(&mut txn, &[&stage.id("a")], ClaimState::Processed).await.unwrap();
     let began = Instant::now();
     assert!(stage.execute(&mut txn, W::FEATURES.long).await.is_err());
     assert!(began.elapsed() < Duration::from_secs(10));

@@ -48,10 +48,10 @@ impl<W: World> Shop<W> {
     async fn store(&self, handler: HandlerId, key: &str) {
         let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(key.as_bytes()) };
         let mut txn = self.store.begin(LONG).await.unwrap();
-        assert!(self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap().is_new());
+        assert!(self.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await.unwrap()[0].is_new());
         let delivery = Delivery::new("orders", "{}");
         let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO)).with_call(Uuid::new_v4());
-        self.store.insert(&mut txn, &row).await.unwrap();
+        self.store.insert(&mut txn, &[row]).await.unwrap();
         self.store.commit(txn).await;
     }
 

@@ -14,7 +14,7 @@ impl<S: Store> Pipeline<S> {
         messages: &[(&Identity, &Delivery)],
     ) -> Result<Vec<Classified>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
-        let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
+        let claimed = self.store.claim(txn, &identities, ClaimState::Processed).await?;
         let old = identities.iter().zip(&claimed).filter(|(_, claimed)| **claimed == Claimed::Found(None));
         let sought: Vec<&Identity> = old.map(|(identity, _)| *identity).collect();
         let known = if sought.is_empty() { Vec::new() } else { self.store.unlocked_claims(txn, &sought).await? };

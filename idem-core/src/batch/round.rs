@@ -206,7 +206,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Starts the rows: deletes them and dates their claims. A row whose lease was lost is gone.
     async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Classified>, StoreError> {
-        let started = self.store.start_many(txn, rows).await?;
+        let started = self.store.start(txn, rows).await?;
         Ok(started.into_iter().map(|started| if started { Classified::New } else { Classified::Gone }).collect())
     }
 

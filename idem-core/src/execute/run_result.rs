@@ -89,8 +89,8 @@ impl Failure {
     }
 
     /// Logs the failure, which was recorded in this row, and returns the outcome of the message.
-    pub(crate) fn logged(&self, row: i64) -> Outcome {
-        telemetry::tell(Some(row), self.attempts, self.next, &self.error);
+    pub(crate) fn logged(&self, row: impl Into<Option<i64>>) -> Outcome {
+        telemetry::tell(row.into(), self.attempts, self.next, &self.error);
         match self.next {
             Ok(due) => Outcome::Scheduled { attempt: self.attempts, due },
             Err(reason) => Outcome::Dead { reason },

@@ -80,7 +80,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => return self.give_back(row, fault).await,
             };
             drop(held);
-            match self.store.start(&mut txn, row).await {
+            match self.store.start(&mut txn, &[row]).await.map(|started| started == [true]) {
                 Ok(true) if rounds == 0 => {
                     row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));
                 }
@@ -150,11 +150,11 @@ impl<S: Store> Pipeline<S> {
         }
         let read = || async {
             let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-            let existing_claim = self.store.existing_claim(&mut txn, row.identity.handler, &row.identity.key).await?;
+            let existing_claim = self.store.existing_claims(&mut txn, &[&row.identity]).await?.pop();
             self.store.rollback(txn).await?;
             Ok(existing_claim)
         };
-        let existing_claim = self.outage.insist(&self.stop, read).await.flatten();
+        let existing_claim = self.outage.insist(&self.stop, read).await.flatten().flatten();
         let is_processed = existing_claim.is_some_and(|existing_claim| existing_claim.age.is_some());
         is_processed.then(|| {
             // It has got no answer to its commit, which would have been recorded.

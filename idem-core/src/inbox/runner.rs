@@ -73,7 +73,7 @@ impl<S: Store> Runner<S> {
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let due = store.poll_due_since(&self.taker.handlers, lease, self.taker.looks.due(began)).await?;
+        let due = store.poll_due(&self.taker.handlers, lease, self.taker.looks.due(began)).await?;
         self.polled = Some(Instant::now());
         self.taker.looks.polled(began, due.ordinary, due.suspect || due.alone);
         let crashed =

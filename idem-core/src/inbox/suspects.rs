@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::Store;
 use crate::batch::Verdict;
 use crate::runtime::{Isolated, Permit, Pipeline, Running, at};
-use crate::store::{RowKind, StoreError, TakeLimit};
+use crate::store::{LookBack, RowKind, StoreError, TakeLimit};
 
 use super::taker::{POLL_DUE, Taker};
 
@@ -91,7 +91,8 @@ impl<S: Store> Taker<S> {
     async fn is_still_due(&self, kind: RowKind) -> Result<bool, StoreError> {
         tokio::time::sleep(LOOK).await;
         let _own = self.pipeline.own_statements.lock().await;
-        let due = self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease).await?;
+        let due =
+            self.pipeline.store.poll_due(&self.handlers, self.pipeline.settings.lease, LookBack::default()).await?;
         Ok(if kind == RowKind::Alone { due.alone } else { due.suspect })
     }
 }

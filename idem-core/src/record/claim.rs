@@ -67,10 +67,10 @@ impl<S: Store> Pipeline<S> {
             return Ok(classified);
         }
         let identity = message.0;
-        let existing = self.store.existing_claim(txn, identity.handler, &identity.key).await?;
+        let existing = self.store.existing_claims(txn, &[identity]).await?.pop().flatten();
         let mut classified = self.classify(message, Claimed::Found(existing));
         match &mut classified {
-            Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,
+            Classified::Duplicate(None) => self.store.count_duplicates(txn, &[identity]).await?,
             Classified::Conflict(dead) => self.insert_dead(txn, message, Reason::Conflict, dead).await?,
             _ => {}
         }
@@ -100,7 +100,7 @@ impl<S: Store> Pipeline<S> {
         dead: &mut DeadByClaim,
     ) -> Result<(), StoreError> {
         let row = NewRow::new(identity, delivery, Err(reason)).with_attempts(0, &dead.error);
-        dead.row = Some(self.store.insert(txn, &row).await?);
+        dead.row = self.store.insert(txn, &[row]).await?.pop();
         Ok(())
     }
 }

@@ -25,11 +25,11 @@ impl<S: Store> Pipeline<S> {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),
         };
-        let inserted = self.store.insert(&mut txn, &row).await;
+        let inserted = self.store.insert(&mut txn, &[row]).await.map(|ids| ids.first().copied());
         match self.commit_written(txn, inserted).await {
             Ok(id) => {
                 self.brake.unfit(&unfit);
-                telemetry::tell(Some(id), 0, state, &unfit.error);
+                telemetry::tell(id, 0, state, &unfit.error);
                 Progress::Done(Outcome::Dead { reason: unfit.reason })
             }
             Err(step) => step,

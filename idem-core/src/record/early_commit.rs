@@ -49,10 +49,9 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), StoreError> {
         let row = NewRow::new(identity, delivery, charge.next).with_attempts(charge.attempts, &charge.error);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-        let (handler, key) = (identity.handler, &identity.key);
-        let is_left = self.store.reopen(&mut txn, handler, key, left_by).await?
-            || self.store.existing_claim(&mut txn, handler, key).await?.is_none();
-        let id = if is_left { Some(self.store.insert(&mut txn, &row).await?) } else { None };
+        let is_left = self.store.reopen(&mut txn, identity, left_by).await?
+            || self.store.existing_claims(&mut txn, &[identity]).await? == [None];
+        let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
         committed(self.store.commit(txn).await)?;
         match id {
             Some(_) => telemetry::tell(id, charge.attempts, charge.next, &charge.error),

@@ -98,14 +98,14 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Written, StoreError> {
         let known: Vec<&Known> = shares.known.iter().collect();
         let classified = if known.is_empty() { Vec::new() } else { self.insert_claims_and_rows(txn, &known).await? };
-        let mut rows = Vec::with_capacity(shares.unfit.len());
-        for (handler, unfit) in &shares.unfit {
-            let identity = claimless(*handler, delivery);
-            let (state, error) = (Err(unfit.reason), unfit.error.as_str());
-            let row = NewRow::new(&identity, delivery, state).with_attempts(0, error);
-            rows.push(self.store.insert(txn, &row).await?);
-        }
-        Ok(Written { classified, unfit: rows })
+        let unfit: Vec<_> =
+            shares.unfit.iter().map(|(handler, unfit)| (claimless(*handler, delivery), unfit)).collect();
+        let rows = unfit
+            .iter()
+            .map(|(identity, unfit)| NewRow::new(identity, delivery, Err(unfit.reason)).with_attempts(0, &unfit.error));
+        let rows: Vec<_> = rows.collect();
+        let unfit = if rows.is_empty() { Vec::new() } else { self.store.insert(txn, &rows).await? };
+        Ok(Written { classified, unfit })
     }
 
     /// Reports shares whose transaction has committed, and returns their outcomes.

@@ -44,7 +44,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Vec<Classified>, StoreError> {
         let groups: Vec<&[&Known]> = messages.chunk_by(|one, next| one.place() == next.place()).collect();
         let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
-        let claimed = self.store.claim_many(txn, &firsts, state).await?;
+        let claimed = self.store.claim(txn, &firsts, state).await?;
         let is_found = |at: &usize| !claimed[*at].is_new();
         let found: Vec<&Identity> = (0..firsts.len()).filter(is_found).map(|at| firsts[at]).collect();
         let existing = if found.is_empty() { Vec::new() } else { self.store.existing_claims(txn, &found).await? };
@@ -109,7 +109,7 @@ impl<S: Store> Pipeline<S> {
             }
         }
         if !rows.is_empty() {
-            self.store.insert_many(txn, &rows).await?;
+            self.store.insert(txn, &rows).await?;
         }
         Ok(classified)
     }

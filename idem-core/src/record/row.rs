@@ -78,7 +78,7 @@ impl<S: Store> Pipeline<S> {
             Some(provider_key) => row.with_provider_key(provider_key),
             None => row,
         };
-        let inserted = self.store.insert(&mut txn, &row).await;
+        let inserted = self.store.insert(&mut txn, &[row]).await.map(|ids| ids.first().copied());
         match self.commit_written(txn, inserted).await {
             Ok(id) => {
                 if failure.next.is_ok() {

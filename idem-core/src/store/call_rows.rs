@@ -29,9 +29,6 @@ pub trait CallRows: Transactions {
         token: Uuid,
     ) -> impl Future<Output = Result<TakenCalls, StoreError>> + Send;
 
-    /// Returns the rows that have this token: those taken by a take whose response was lost.
-    fn calls_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
-
     /// Records the result of a call, and clears the token. `false` if the row no longer has this token: another worker may
     /// have called meanwhile, under the same key. An answer is recorded also then, as long as the row is in its call phase and
     /// has the same key.

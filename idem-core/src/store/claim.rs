@@ -27,8 +27,7 @@ impl Identity {
     /// it is a conflict. A fingerprint by another recipe tells nothing, and counts as a copy.
     ///
     /// The stores apply the same rule to inbox rows in SQL: the unique index (`migrations/*/0001_tables.sql`),
-    /// and the statements that look for (handler, key, fingerprint), such as `INSERT`, `COUNT_DUPLICATE` and `IS_SCHEDULED`
-    /// in `store/*/inbox_sql.rs` and those of several rows in `postgres/many_sql.rs`.
+    /// and the statements in `store/*/inbox_sql.rs` that look for (handler, key, fingerprint), such as `INSERT`.
     pub(crate) fn is_copy(&self, fingerprint: Fingerprint) -> bool {
         self.fingerprint.is_copy_of(fingerprint)
     }

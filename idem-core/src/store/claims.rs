@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::Key;
-
 use super::{ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket, Transactions};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
@@ -42,18 +40,26 @@ pub trait Claims: Transactions {
         handlers: &[HandlerId],
     ) -> impl Future<Output = Result<Vec<Option<Duration>>, StoreError>> + Send;
 
-    /// Inserts the claim if there is none, and reads how far claims of its handler were pruned. This is one statement,
-    /// so it sees either a claim or the cutoff that prune wrote when it deleted the claim. It waits briefly for another
-    /// transaction's uncommitted claim, and then returns [`StoreError::LockTimeout`].
+    /// Inserts the claims that are not there yet, and reads how far claims of their handlers were pruned, in one statement
+    /// if the database supports it; the results are in the order given. It sees either a claim or the cutoff that prune wrote
+    /// when it deleted the claim. No two identities have the same handler and key, and they are sorted by handler and by the
+    /// bytes of the key: claims are inserted in that order, so that two transactions never deadlock.
+    ///
+    /// After [`ClaimState::Processed`], the handlers of all new messages share the transaction, so the store has to refuse every
+    /// COMMIT of a handler: it would commit claims of messages that have not run. A message that has the transaction for itself
+    /// [begins with its claim](Self::begin_with_claim).
+    ///
+    /// It waits briefly for another transaction's uncommitted claim. If one is locked for too long, the whole call fails with
+    /// [`StoreError::LockTimeout`]; the database does not report which claim it was.
     fn claim(
         &self,
         txn: &mut Self::Txn,
-        identity: &Identity,
+        identities: &[&Identity],
         state: ClaimState,
-    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
 
-    /// Begins a transaction and claims, as every first delivery does. A store that can do both in one round trip saves
-    /// one.
+    /// Begins a transaction for one message, and claims it, as every first delivery does, in one round trip if the database
+    /// supports it. The store need not refuse the COMMIT of its handler: the guard finds it out.
     ///
     /// On a fault, no transaction is left open.
     fn begin_with_claim(
@@ -61,65 +67,16 @@ pub trait Claims: Transactions {
         handler_timeout: Duration,
         identity: &Identity,
         state: ClaimState,
-    ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send {
-        async move {
-            let mut txn = self.begin(handler_timeout).await?;
-            match self.claim(&mut txn, identity, state).await {
-                Ok(claimed) => Ok((txn, claimed)),
-                Err(fault) if !fault.is_answered() => Err(fault),
-                Err(fault) => self.rollback(txn).await.and(Err(fault)),
-            }
-        }
-    }
+    ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send;
 
-    /// Reads the claim and locks it against deletion until the transaction ends (`FOR KEY SHARE`). `None` if there is
-    /// no claim, or no longer one.
-    fn existing_claim(
-        &self,
-        txn: &mut Self::Txn,
-        handler: HandlerId,
-        key: &Key,
-    ) -> impl Future<Output = Result<Option<ExistingClaim>, StoreError>> + Send;
-
-    /// Does [`claim`](Self::claim) for several messages, in one statement if the database supports it; the results are
-    /// in the order given. No two identities have the same handler and key, and they are sorted by handler and by the
-    /// bytes of the key: claims are inserted in that order, so that two transactions never deadlock.
-    ///
-    /// After [`ClaimState::Processed`], the handlers of all new messages share the transaction, so the store has to refuse every
-    /// COMMIT of a handler: it would commit claims of messages that have not run.
-    ///
-    /// If one claim is locked for too long, the whole call fails with [`StoreError::LockTimeout`]. The database does
-    /// not report which claim it was.
-    fn claim_many(
-        &self,
-        txn: &mut Self::Txn,
-        identities: &[&Identity],
-        state: ClaimState,
-    ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send {
-        async move {
-            let mut claimed = Vec::with_capacity(identities.len());
-            for identity in identities {
-                claimed.push(self.claim(txn, identity, state).await?);
-            }
-            Ok(claimed)
-        }
-    }
-
-    /// Does [`existing_claim`](Self::existing_claim) for several messages, sorted as for [`claim_many`](Self::claim_many); the
-    /// results are in the order given.
+    /// Reads the claims, and locks them against deletion until the transaction ends (`FOR KEY SHARE`); the results are in the
+    /// order given, and `None` for a message that has no claim, or no longer one. The identities are sorted as for
+    /// [`claim`](Self::claim).
     fn existing_claims(
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-    ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
-        async move {
-            let mut existing_claim = Vec::with_capacity(identities.len());
-            for identity in identities {
-                existing_claim.push(self.existing_claim(txn, identity.handler, &identity.key).await?);
-            }
-            Ok(existing_claim)
-        }
-    }
+    ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send;
 
     /// Reads the claims as [`existing_claims`](Self::existing_claims) does, but without locking them. This is enough to
     /// recognize a copy, and needs no write and so no disk flush at commit.
@@ -137,8 +94,7 @@ pub trait Claims: Transactions {
     fn reopen(
         &self,
         txn: &mut Self::Txn,
-        handler: HandlerId,
-        key: &Key,
+        identity: &Identity,
         left_by: &Ticket,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }

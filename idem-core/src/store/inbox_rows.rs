@@ -11,90 +11,41 @@ use super::{
 /// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
 /// themselves.
 pub trait InboxRows: Transactions {
-    /// Inserts an inbox row. If one with this handler, key and fingerprint exists, counts a delivery of it instead.
-    /// Returns the id of the row.
-    fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<i64, StoreError>> + Send;
-
-    /// Does [`insert`](Self::insert) for several rows, in one statement if the database supports it. No two have the
-    /// same handler, key and fingerprint.
-    fn insert_many(
+    /// Inserts inbox rows, in one statement if the database supports it. Where one with this handler, key and fingerprint
+    /// exists, counts a delivery of it instead. Returns the ids of the rows, in the order given. No two have the same handler,
+    /// key and fingerprint.
+    fn insert(
         &self,
         txn: &mut Self::Txn,
         rows: &[NewRow<'_>],
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        async move {
-            for row in rows {
-                self.insert(txn, row).await?;
-            }
-            Ok(())
-        }
-    }
+    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 
-    /// Counts a delivery of a dead row, if there is one. A scheduled row is not changed.
-    fn count_duplicate(
-        &self,
-        txn: &mut Self::Txn,
-        identity: &Identity,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Does [`count_duplicate`](Self::count_duplicate) for several messages, in one statement if the database supports
-    /// it. Each copy among them counts.
+    /// Counts a delivery of each message that has a dead row, and each copy among them. A scheduled row is not changed.
     fn count_duplicates(
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        async move {
-            for identity in identities {
-                self.count_duplicate(txn, identity).await?;
-            }
-            Ok(())
-        }
-    }
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Starts a taken row: deletes it and sets its claim's `processed_at`, in one statement. `false` if the row no
-    /// longer has this token: the lease was lost.
-    fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// Does [`start`](Self::start) for several rows, in one statement if the database supports it; the results are in
-    /// the order given. As after [`claim_many`](super::Claims::claim_many), the store has to refuse every COMMIT of a handler.
-    fn start_many(
-        &self,
-        txn: &mut Self::Txn,
-        rows: &[&Row],
-    ) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send {
-        async move {
-            let mut started = Vec::with_capacity(rows.len());
-            for row in rows {
-                started.push(self.start(txn, row).await?);
-            }
-            Ok(started)
-        }
-    }
+    /// Starts taken rows: deletes them and sets the `processed_at` of their claims, in one statement if the database supports
+    /// it. The results are in the order given: `false` if the row no longer has this token, because the lease was lost. If it
+    /// is more than one, the store has to refuse every COMMIT of a handler, as after [`claim`](super::Claims::claim).
+    fn start(&self, txn: &mut Self::Txn, rows: &[&Row]) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
 
     /// Deletes a taken row without touching claims. `false` if the row no longer has this token.
     fn remove(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Returns the pending work of these handlers. It is cheap with any number of rows, because every poll calls it.
+    /// Returns the pending work of these handlers. It is cheap with any number of rows, because every poll calls it. `since`:
+    /// only rows that became due since then, for a store that has to skip deleted entries before it finds existing ones.
     fn poll_due(
         &self,
         handlers: &[HandlerId],
         lease: Duration,
+        since: LookBack,
     ) -> impl Future<Output = Result<DueRows, StoreError>> + Send;
 
-    /// Does [`poll_due`](Self::poll_due) for rows that became due since then, for a store that has to skip deleted
-    /// entries before it finds existing ones.
-    fn poll_due_since(
-        &self,
-        handlers: &[HandlerId],
-        lease: Duration,
-        _since: LookBack,
-    ) -> impl Future<Output = Result<DueRows, StoreError>> + Send {
-        self.poll_due(handlers, lease)
-    }
-
-    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts their start. Rows that another transaction has locked are skipped. A row that is larger than the limit is
-    /// taken alone.
+    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts their start. Rows
+    /// that another transaction has locked are skipped. A row that is larger than the limit is taken alone.
     fn take(
         &self,
         handlers: &[HandlerId],
@@ -108,7 +59,7 @@ pub trait InboxRows: Transactions {
     /// and needs no extension.
     fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns the rows that have this token: those taken by a take whose response was lost.
+    /// Returns the rows that have this token, in their call phase or not: those taken by a take whose response was lost.
     fn rows_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Records the result of a taken row, and clears its token. `false` if the row no longer has this token.

@@ -15,7 +15,7 @@ pub(crate) struct Applied {
 
 /// Returns an error if this version of idem, which knows these migrations, must not use the tables: a newer one has changed
 /// them so that it can no longer, or they are those of a version that was never released.
-pub(crate) fn check(place: &str, known: &[Migration], applied: &[Applied]) -> Result<(), Error> {
+fn check(place: &str, known: &[Migration], applied: &[Applied]) -> Result<(), Error> {
     let is_other = |applied: &&Applied| {
         known.iter().any(|known| known.version == applied.version && known.title() != applied.name)
     };
@@ -38,6 +38,13 @@ pub(crate) fn check(place: &str, known: &[Migration], applied: &[Applied]) -> Re
          migration {needed:04}; this one knows migrations up to {latest:04}: start the newer version, since no migration \
          is taken back"
     )))
+}
+
+/// Returns the migrations that have not been applied. Unknown ones come from a newer version, which has to support this one.
+pub(crate) fn missing(place: &str, known: &[Migration], applied: &[Applied]) -> Result<Vec<Migration>, Error> {
+    check(place, known, applied)?;
+    let is_there = |migration: &&Migration| applied.iter().any(|applied| applied.version == migration.version);
+    Ok(known.iter().filter(|migration| !is_there(migration)).copied().collect())
 }
 
 #[cfg(test)]

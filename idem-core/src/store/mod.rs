@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `transactions`, `claims`, `inbox_rows`, `call_rows`, `outbox_rows`, `operator` | the six traits of a store |
-//! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
+//! | `handler_id`, `claim`, `row`, `stored`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `outbox_row` | the rows of the outbox, and the leases of its lanes |
 //! | `call_answer`, `call_keys` | the answer of an external call, and the keys of calls |
 //! | `unscheduled` | local messages that do not run |
@@ -45,6 +45,8 @@ mod replayed;
 mod retention;
 mod row;
 mod stats;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod stored;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tables;
 mod transactions;

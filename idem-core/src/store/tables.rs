@@ -4,82 +4,29 @@ use std::collections::HashMap;
 
 use crate::Error;
 
-/// A table, and the columns that it must have.
-pub(crate) type Table = (&'static str, &'static [&'static str]);
+/// A table, and the columns that it must have, separated by spaces.
+pub(crate) type Table = (&'static str, &'static str);
 
 /// The tables of both databases.
 pub(crate) const TABLES: [Table; 11] = [
-    ("migrations", &["version", "name", "supports", "applied_at"]),
-    ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
-    ("former_names", &["handler_id", "name"]),
-    ("processed_messages", &["processed_at", "handler_id", "key", "fingerprint"]),
+    ("migrations", "version name supports applied_at"),
+    ("handlers", "id consumer name retention pruned_through seen_at"),
+    ("former_names", "handler_id name"),
+    ("processed_messages", "processed_at handler_id key fingerprint"),
     (
         "inbox_messages",
-        &[
-            "id",
-            "created_at",
-            "run_at",
-            "died_at",
-            "deliveries",
-            "handler_id",
-            "crash_count",
-            "attempts",
-            "lost_connections",
-            "state",
-            "locked_by",
-            "locked_until",
-            "reason",
-            "key",
-            "fingerprint",
-            "envelope",
-            "payload",
-            "error",
-            "provider_key",
-            "called_at",
-            "called_by",
-            "call_name",
-            "asked_at",
-            "answer",
-        ],
+        "id created_at run_at died_at deliveries handler_id crash_count attempts lost_connections state locked_by locked_until \
+         reason key fingerprint envelope payload error provider_key called_at called_by call_name asked_at answer",
     ),
-    ("call_namespaces", &["handler_id", "namespace"]),
-    ("outboxes", &["id", "name", "namespace"]),
+    ("call_namespaces", "handler_id namespace"),
+    ("outboxes", "id name namespace"),
     (
         "outbox_messages",
-        &[
-            "outbox_id",
-            "lane",
-            "id",
-            "message_id",
-            "created_at",
-            "run_at",
-            "attempts",
-            "destination",
-            "key",
-            "envelope",
-            "payload",
-            "error",
-        ],
+        "outbox_id lane id message_id created_at run_at attempts destination key envelope payload error",
     ),
-    ("outbox_relays", &["outbox_id", "token", "alive_until"]),
-    ("outbox_lanes", &["outbox_id", "lane", "locked_by", "locked_until"]),
-    (
-        "outbox_dead",
-        &[
-            "outbox_id",
-            "lane",
-            "id",
-            "message_id",
-            "created_at",
-            "died_at",
-            "attempts",
-            "destination",
-            "key",
-            "envelope",
-            "payload",
-            "error",
-        ],
-    ),
+    ("outbox_relays", "outbox_id token alive_until"),
+    ("outbox_lanes", "outbox_id lane locked_by locked_until"),
+    ("outbox_dead", "outbox_id lane id message_id created_at died_at attempts destination key envelope payload error"),
 ];
 
 /// Returns an error if a table or column is missing. `found` has the columns of each table; `place` is the name of the
@@ -87,12 +34,12 @@ pub(crate) const TABLES: [Table; 11] = [
 pub(crate) fn check(
     place: &str,
     cure: &str,
-    tables: &[(&str, &[&str])],
+    tables: &[Table],
     found: &HashMap<String, Vec<String>>,
 ) -> Result<(), Error> {
     for (table, columns) in tables {
         let Some(there) = found.get(*table) else { return Err(lacks(place, cure, &format!("the table `{table}`"))) };
-        if let Some(column) = columns.iter().find(|column| !there.iter().any(|there| there == *column)) {
+        if let Some(column) = columns.split(' ').find(|column| !there.iter().any(|there| there == column)) {
             return Err(lacks(place, cure, &format!("the column `{column}` of the table `{table}`")));
         }
     }

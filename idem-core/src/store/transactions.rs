@@ -50,7 +50,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// Guards a transaction in which messages run without claims: [`commit`](Self::commit) and
     /// [`rollback`](Self::rollback) find out whether a handler has ended it, as they do if a claim was inserted. It need not
     /// refuse the COMMIT of a handler, even if several share it: their messages run again. If the transaction has claims
-    /// of [`claim_many`](super::Claims::claim_many), this does nothing.
+    /// of [`claim`](super::Claims::claim), this does nothing.
     fn guard(&self, txn: &mut Self::Txn) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the

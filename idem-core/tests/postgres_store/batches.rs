@@ -12,7 +12,7 @@ use crate::world::{DEADLINE, World, handler_connection, raw, world};
 async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
     let ids: Vec<_> = (0..3).map(|n| world.identity(&format!("{name} {n}"))).collect();
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
+    world.store.claim(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
     txn
 }
 
@@ -68,13 +68,13 @@ async fn only_idem_commits_a_batch_however_it_begins() {
     let mut beside = world.store.begin(DEADLINE).await.unwrap();
     raw(&mut beside, "SELECT 1").await;
     let ids = ["a", "b"].map(|key| world.identity(key));
-    world.store.claim_many(&mut beside, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    world.store.claim(&mut beside, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
 
     world.schedule("c", Ok(Duration::ZERO)).await;
     world.schedule("d", Ok(Duration::ZERO)).await;
     let rows = world.take(RowKind::Ordinary, 2).await;
     let mut rows_start = world.store.begin(DEADLINE).await.unwrap();
-    let started = world.store.start_many(&mut rows_start, &rows.iter().collect::<Vec<_>>()).await.unwrap();
+    let started = world.store.start(&mut rows_start, &rows.iter().collect::<Vec<_>>()).await.unwrap();
     assert_eq!(started, [true, true]);
 
     for mut txn in [beside, rows_start] {
@@ -112,7 +112,7 @@ async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
 async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core::store::postgres::Txn {
     let ids = [world.identity(&format!("{key} 1")), world.identity(&format!("{key} 2"))];
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    world.store.claim(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, does).await;
     assert_ne!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     txn
@@ -177,7 +177,7 @@ async fn a_batch_can_reset_between_its_messages() {
     // A handler that has ended the transaction is detected at once.
     let ids = [world.identity("a"), world.identity("b")];
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    world.store.claim(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, "ROLLBACK").await;
     assert_eq!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     world.store.rollback(txn).await.unwrap();

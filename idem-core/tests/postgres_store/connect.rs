@@ -57,7 +57,7 @@ async fn a_schema_may_have_any_name_that_fits() {
         let mut txn = store.begin(DEADLINE).await.unwrap();
         let key = idem_core::Key::of("k").unwrap();
         let identity = idem_core::store::Identity { handler, key, fingerprint: idem_core::Fingerprint::none() };
-        store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
+        store.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
         assert!(matches!(store.commit(txn).await, CommitResult::Done));
         store.prune().await.unwrap();
         Postgres::options(&url).schema(&name).verify_only().connect().await.unwrap();

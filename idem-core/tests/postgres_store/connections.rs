@@ -39,7 +39,7 @@ async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
         let store = world.store.clone();
         let run = async {
             let mut txn = store.begin(DEADLINE).await.unwrap();
-            store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
+            store.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
             store.rollback(txn).await.unwrap();
         };
         let _ = tokio::time::timeout(Duration::from_micros(micros), run).await;

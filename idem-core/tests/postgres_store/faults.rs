@@ -29,9 +29,9 @@ fn raises(code: &str) -> String {
 async fn store(world: &World, key: &str, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
     let mut txn = world.store.begin(handler_timeout).await?;
-    world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
+    world.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await?;
     let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO));
-    world.store.insert(&mut txn, &row).await?;
+    world.store.insert(&mut txn, &[row]).await?;
     Ok(txn)
 }
 
@@ -60,7 +60,7 @@ async fn a_row_that_a_trigger_keeps_out_silently_is_the_fault_of_its_message() {
     let row = |identity| NewRow::new(identity, &delivery, Ok(Duration::ZERO));
     let rows: Vec<_> = identities.iter().map(row).collect();
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    let refused = world.store.insert_many(&mut txn, &rows).await.unwrap_err();
+    let refused = world.store.insert(&mut txn, &rows).await.unwrap_err();
     assert_eq!(whose(&refused), "the message's", "{refused}");
 }
 
@@ -92,7 +92,7 @@ async fn each_error_of_a_claim_has_a_cause_and_is_named_with_its_code() {
         let (one, more) = (world.identity(&format!("{n} a")), world.identity(&format!("{n} b")));
         let direct = world.store.begin_with_claim(DEADLINE, &one, ClaimState::Processed).await.unwrap_err();
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        let many = world.store.claim_many(&mut txn, &[&one, &more], ClaimState::Processed).await.unwrap_err();
+        let many = world.store.claim(&mut txn, &[&one, &more], ClaimState::Processed).await.unwrap_err();
         assert_eq!((whose(&direct), whose(&many)), (*fault, *fault), "{code}");
         if let StoreError::Message(error) | StoreError::Unavailable(error) = &direct {
             assert!(error.to_string().starts_with(&format!("{code}: an answer")), "{error}");

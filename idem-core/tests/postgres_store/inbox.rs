@@ -22,7 +22,7 @@ async fn started(world: &mut World, starts: i32) {
 }
 
 async fn due(world: &World) -> DueRows {
-    world.store.poll_due(&[world.handler], LEASE).await.unwrap()
+    world.store.poll_due(&[world.handler], LEASE, LookBack::default()).await.unwrap()
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_row_that_runs_past_its_lease_is_left_alone() {
         started(&mut world, starts).await;
         leases_pass(&mut world, leases).await;
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        assert!(world.store.start(&mut txn, &row).await.unwrap());
+        assert_eq!(world.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
         assert_eq!(due(&world).await, DueRows::default(), "a running row is nothing to be done");
         assert!(world.take(RowKind::Suspect, 1).await.is_empty());
         assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap().len(), 0);
@@ -54,7 +54,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     assert_eq!(rows.len(), 2);
     leases_pass(&mut world, 1.0).await;
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut txn, &rows[0]).await.unwrap());
+    assert_eq!(world.store.start(&mut txn, &[&rows[0]]).await.unwrap(), [true]);
     assert!(due(&world).await.suspect);
     let taken = world.take(RowKind::Suspect, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
@@ -68,7 +68,7 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     world.schedule("lost", Ok(NOW)).await;
     let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
-    assert!(world.store.start(&mut run, &row).await.unwrap());
+    assert_eq!(world.store.start(&mut run, &[&row]).await.unwrap(), [true]);
     world.store.refund_start(&row).await.unwrap();
     world.store.rollback(run).await.unwrap();
     world.store.refund_start(&row).await.unwrap();
@@ -95,7 +95,8 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
                 let rows = store.take(&[handler], RowKind::Ordinary, TakeLimit::rows(7), token, LEASE).await.unwrap();
                 assert!(rows.len() <= 7);
                 assert!(rows.iter().all(|row| row.locked_by == Some(token) && row.crash_count == 1));
-                match rows.is_empty() && !store.poll_due(&[handler], LEASE).await.unwrap().ordinary {
+                match rows.is_empty() && !store.poll_due(&[handler], LEASE, LookBack::default()).await.unwrap().ordinary
+                {
                     true => return ids,
                     false => ids.extend(rows.into_iter().map(|row| row.id)),
                 }

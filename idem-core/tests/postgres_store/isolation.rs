@@ -63,7 +63,7 @@ async fn of_two_serializable_transactions_that_do_not_see_each_other_one_is_to_b
     let mut txns = Vec::new();
     for key in ["a", "b"] {
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        world.store.claim(&mut txn, &world.identity(key), ClaimState::Processed).await.unwrap();
+        world.store.claim(&mut txn, &[&world.identity(key)], ClaimState::Processed).await.unwrap();
         let withdraw =
             format!("INSERT INTO {}.effects SELECT '{key}' WHERE (SELECT count(*) FROM {0}.effects) < 1", world.schema);
         handler_connection(&mut txn).execute(sqlx::AssertSqlSafe(withdraw)).await.unwrap();

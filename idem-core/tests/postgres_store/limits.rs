@@ -29,12 +29,12 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
         sqlx::query_scalar("SHOW lock_timeout").fetch_one(handler_connection(&mut holder)).await.unwrap();
     assert_eq!(lock_timeout, "7s");
     let mut second = world.store.begin(DEADLINE).await.unwrap();
-    let answer = world.store.claim(&mut second, &world.identity("held"), ClaimState::Processed).await;
+    let answer = world.store.claim(&mut second, &[&world.identity("held")], ClaimState::Processed).await;
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(second).await.unwrap();
     // A handler timeout shorter than the lock wait is not an outage.
     let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
-    let answer = world.store.claim(&mut third, &world.identity("held"), ClaimState::Processed).await;
+    let answer = world.store.claim(&mut third, &[&world.identity("held")], ClaimState::Processed).await;
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
     assert!(matches!(world.store.commit(holder).await, CommitResult::Done));
@@ -96,7 +96,7 @@ async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
     };
     assert_eq!(show(&mut txn).await, "1s");
     let ids = [world.identity("a"), world.identity("b")];
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    world.store.claim(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     assert_eq!(show(&mut txn).await, "0", "the session's own");
     world.store.rollback(txn).await.unwrap();
 }

@@ -31,7 +31,7 @@ async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
     let state = Err(Reason::Conflict);
     let row = NewRow::new(&identity, &delivery, state);
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.insert(&mut txn, &row).await.unwrap();
+    world.store.insert(&mut txn, &[row]).await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
 
     assert_eq!(world.store.prune().await.unwrap(), Pruned::of(6));
@@ -48,7 +48,7 @@ async fn a_claim_that_another_transaction_has_locked_is_skipped() {
     old_claims(&mut world, 3, 8).await;
     let mut looking = world.store.begin(DEADLINE).await.unwrap();
     let identity = world.identity("old-8-2");
-    world.store.existing_claim(&mut looking, identity.handler, &identity.key).await.unwrap().unwrap();
+    world.store.existing_claims(&mut looking, &[&identity]).await.unwrap()[0].unwrap();
     assert_eq!(world.store.prune().await.unwrap().claims, 2);
     world.store.rollback(looking).await.unwrap();
     assert_eq!(world.store.prune().await.unwrap().claims, 1);
@@ -151,7 +151,7 @@ async fn it_forgets_faster_than_four_lanes_claim() {
                 let identity = idem_core::store::Identity { handler, key, fingerprint: idem_core::Fingerprint::none() };
                 let begun = Instant::now();
                 let mut txn = store.begin(DEADLINE).await.unwrap();
-                store.claim(&mut txn, &identity, idem_core::store::ClaimState::Processed).await.unwrap();
+                store.claim(&mut txn, &[&identity], idem_core::store::ClaimState::Processed).await.unwrap();
                 assert!(matches!(store.commit(txn).await, CommitResult::Done));
                 slowest.fetch_max(begun.elapsed().as_millis() as u64, SeqCst);
                 claimed.fetch_add(1, SeqCst);

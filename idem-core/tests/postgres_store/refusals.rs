@@ -27,7 +27,7 @@ async fn a_session_is_kept_after_a_refusal_that_others_caused_and_closed_after_a
         for code in codes {
             let mut txn = world.store.begin(DEADLINE).await.unwrap();
             let session = backend(handler_connection(&mut txn)).await;
-            world.store.claim(&mut txn, &world.identity(code), ClaimState::Processed).await.unwrap_err();
+            world.store.claim(&mut txn, &[&world.identity(code)], ClaimState::Processed).await.unwrap_err();
             let _ = world.store.rollback(txn).await;
             let mut next = world.store.begin(DEADLINE).await.unwrap();
             assert_eq!(backend(handler_connection(&mut next)).await == session, is_kept, "{code}");
@@ -51,7 +51,7 @@ async fn no_idle_session_is_used_behind_an_error_that_says_that_a_session_is_out
         world.store.rollback(txn).await.unwrap();
     }
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim(&mut txn, &world.identity("XX000"), ClaimState::Processed).await.unwrap_err();
+    world.store.claim(&mut txn, &[&world.identity("XX000")], ClaimState::Processed).await.unwrap_err();
     drop(txn);
     let mut next = world.store.begin(DEADLINE).await.unwrap();
     assert!(!idle.contains(&backend(handler_connection(&mut next)).await));

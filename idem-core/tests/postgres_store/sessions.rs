@@ -50,7 +50,7 @@ async fn leaves_nothing(abuse: &'static str) {
         world.store.ping().await.unwrap();
         let ids = [world.identity(&format!("many {n} 1")), world.identity(&format!("many {n} 2"))];
         let mut many = world.store.begin(DEADLINE).await.unwrap();
-        world.store.claim_many(&mut many, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+        world.store.claim(&mut many, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
         assert!(matches!(world.store.commit(many).await, CommitResult::Done), "{abuse}");
     }
 }
@@ -244,9 +244,9 @@ async fn a_claim_is_found_again_however_the_database_reads_and_writes_bytes() {
         let found = [
             {
                 let mut txn = world.store.begin(DEADLINE).await.unwrap();
-                let found = store.existing_claim(&mut txn, identity.handler, &identity.key).await.unwrap();
+                let found = store.existing_claims(&mut txn, &[&identity]).await.unwrap();
                 world.store.rollback(txn).await.unwrap();
-                found
+                found[0]
             },
             {
                 let claim = store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await;

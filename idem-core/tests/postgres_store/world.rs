@@ -94,8 +94,7 @@ impl World {
     pub(crate) async fn claimed_many(&self, keys: &[&str]) -> Txn {
         let identities: Vec<_> = keys.iter().map(|key| self.identity(key)).collect();
         let mut txn = self.store.begin(DEADLINE).await.unwrap();
-        let claimed =
-            self.store.claim_many(&mut txn, &identities.iter().collect::<Vec<_>>(), ClaimState::Processed).await;
+        let claimed = self.store.claim(&mut txn, &identities.iter().collect::<Vec<_>>(), ClaimState::Processed).await;
         assert!(claimed.unwrap().iter().all(idem_core::store::Claimed::is_new));
         txn
     }
@@ -111,9 +110,9 @@ impl World {
         let identity = self.identity(key);
         let delivery = Delivery::new("orders", key.as_bytes().to_vec());
         let mut txn = self.store.begin(DEADLINE).await.unwrap();
-        self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
+        self.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await.unwrap();
         let row = NewRow::new(&identity, &delivery, state);
-        self.store.insert(&mut txn, &row).await.unwrap();
+        self.store.insert(&mut txn, &[row]).await.unwrap();
         committed(self.store.commit(txn).await);
     }
 

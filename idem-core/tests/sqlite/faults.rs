@@ -13,9 +13,9 @@ async fn stores(world: &World, key: &str, bytes: usize, set: &'static str) -> Re
     let delivery = Delivery::new("orders", vec![0; bytes]);
     let mut txn = world.store.begin(LONG).await?;
     run(&mut txn, set).await.unwrap();
-    world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
+    world.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await?;
     let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO));
-    world.store.insert(&mut txn, &row).await?;
+    world.store.insert(&mut txn, &[row]).await?;
     world.store.rollback(txn).await.map(drop)
 }
 

@@ -98,8 +98,8 @@ async fn two_prefixes_in_one_file_know_nothing_of_each_other() {
     let mut identity = world.identity("k");
     identity.handler = handler;
     let mut txn = other.begin(LONG).await.unwrap();
-    let claimed = other.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
-    assert!(claimed.is_new());
+    let claimed = other.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
+    assert!(claimed[0].is_new());
     other.commit(txn).await;
     assert_eq!(world.count("other_2processed_messages").await, 1);
     assert_eq!(world.count("sqlite_schema WHERE name LIKE 'other\\_2%' ESCAPE '\\'").await, 21);

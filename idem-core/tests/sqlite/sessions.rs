@@ -119,7 +119,7 @@ async fn a_connection_that_was_left_as_it_was_is_used_again() {
 async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core::store::sqlite::Txn {
     let ids = [world.identity(&format!("{key} 1")), world.identity(&format!("{key} 2"))];
     let mut txn = world.store.begin(LONG).await.unwrap();
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    world.store.claim(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     run(&mut txn, does).await.unwrap();
     assert_ne!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     txn

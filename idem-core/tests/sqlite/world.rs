@@ -96,10 +96,10 @@ impl World {
     pub(crate) async fn store(&self, key: &str, state: Result<Duration, Reason>) -> Identity {
         let identity = self.identity(key);
         let mut txn = self.store.begin(LONG).await.unwrap();
-        self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
+        self.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await.unwrap();
         let delivery = Delivery::new("orders", key.to_owned());
         let row = NewRow::new(&identity, &delivery, state);
-        self.store.insert(&mut txn, &row).await.unwrap();
+        self.store.insert(&mut txn, &[row]).await.unwrap();
         assert!(matches!(self.store.commit(txn).await, CommitResult::Done));
         identity
     }
@@ -107,9 +107,9 @@ impl World {
     /// Whether the claim is dated; `None` if there is no claim.
     pub(crate) async fn dated(&self, key: &str) -> Option<bool> {
         let mut txn = self.store.begin(LONG).await.unwrap();
-        let existing_claim = self.store.existing_claim(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        let existing_claims = self.store.existing_claims(&mut txn, &[&self.identity(key)]).await.unwrap();
         self.store.rollback(txn).await.unwrap();
-        existing_claim.map(|existing_claim| existing_claim.age.is_some())
+        existing_claims[0].map(|existing_claim| existing_claim.age.is_some())
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use idem_core::Sqlite;
-use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, Operator, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, LookBack, Operator, StoreError, Transactions};
 
 use crate::guard::ENDLESS;
 use crate::world::{LONG, World, run};
@@ -59,7 +59,7 @@ async fn sixteen_writers_are_never_busy() {
         writers.spawn(async move {
             for identity in identities {
                 let mut txn = store.begin(LONG).await.unwrap();
-                store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
+                store.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
                 assert!(matches!(store.commit(txn).await, CommitResult::Done));
             }
         });
@@ -76,7 +76,7 @@ async fn another_process_that_holds_the_writer_makes_us_busy_and_nothing_else() 
     assert!(matches!(world.store.begin(LONG).await, Err(StoreError::LockTimeout)));
     assert!(matches!(world.store.dead_letter_crashed(&[world.handler], LONG).await, Err(StoreError::LockTimeout)));
     // Reading continues, and a database that another process writes to is not an outage.
-    world.store.poll_due(&[world.handler], LONG).await.unwrap();
+    world.store.poll_due(&[world.handler], LONG, LookBack::default()).await.unwrap();
     let begun = Instant::now();
     world.store.ping().await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2));
@@ -107,7 +107,7 @@ async fn futures_dropped_at_any_point_leave_no_transaction_behind() {
         let way = async {
             let mut txn = world.store.begin(LONG).await.unwrap();
             let identity = world.identity(&format!("k{round}"));
-            world.store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
+            world.store.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
             world.store.commit(txn).await
         };
         let way = tokio::time::timeout(Duration::from_micros(round * 10), way);
@@ -127,7 +127,7 @@ async fn reading_does_not_wait_for_the_writer_and_sees_nothing_of_it() {
     let mut txn = world.claimed("k").await;
     run(&mut txn, "DELETE FROM idem_inbox_messages").await.unwrap();
     assert_eq!(world.store.stats(&[world.handler]).await.unwrap().scheduled, 1);
-    assert!(world.store.poll_due(&[world.handler], LONG).await.unwrap().ordinary);
+    assert!(world.store.poll_due(&[world.handler], LONG, LookBack::default()).await.unwrap().ordinary);
     let waiting = world.store.waiting("billing").await.unwrap();
     assert_eq!(waiting.iter().map(|waiting| &*waiting.handler).collect::<Vec<_>>(), ["order_paid"]);
     world.store.ping().await.unwrap();

@@ -43,12 +43,6 @@ impl<S: Store, T: StoreTap> CallRows for TappedStore<S, T> {
         Ok(taken)
     }
 
-    async fn calls_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        let rows = self.within.calls_by_token(token).await?;
-        self.called.found(token, &rows);
-        Ok(rows)
-    }
-
     async fn record_call(&self, row: &Row, result: &CallResult) -> Result<bool, StoreError> {
         self.tap.before("record_call", row.identity.key.as_bytes()).await?;
         let (name, values) = recorded(row, result);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use idem_core::Store;
 use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
-use idem_core::{Key, Store};
 
 use crate::harness::Crash;
 use crate::trace::Step;
@@ -47,23 +47,6 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         self.within.retention(handlers).await
     }
 
-    async fn claim(
-        &self,
-        txn: &mut TappedTxn<S::Txn, T>,
-        identity: &Identity,
-        state: ClaimState,
-    ) -> Result<Claimed, StoreError> {
-        self.tap.before("claim", identity.key.as_bytes()).await?;
-        let step = self.claims(identity, state).await;
-        let claimed = self.tap.statement(self.within.claim(&mut txn.within, identity, state)).await;
-        txn.doing.begun(step, identity, OF_CLAIM, claimed.as_ref().is_ok_and(Claimed::is_new));
-        let claimed = claimed?;
-        if claimed.is_new() {
-            self.tap.reach(Crash::AfterClaim).await;
-        }
-        Ok(claimed)
-    }
-
     async fn begin_with_claim(
         &self,
         handler_timeout: Duration,
@@ -89,17 +72,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         Ok((txn, claimed))
     }
 
-    async fn existing_claim(
-        &self,
-        txn: &mut TappedTxn<S::Txn, T>,
-        handler: HandlerId,
-        key: &Key,
-    ) -> Result<Option<ExistingClaim>, StoreError> {
-        self.tap.before("existing_claim", key.as_bytes()).await?;
-        self.tap.statement(self.within.existing_claim(&mut txn.within, handler, key)).await
-    }
-
-    async fn claim_many(
+    async fn claim(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
@@ -112,7 +85,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         for identity in identities {
             steps.push(self.claims(identity, state).await);
         }
-        let claimed = self.tap.statement(self.within.claim_many(&mut txn.within, identities, state)).await;
+        let claimed = self.tap.statement(self.within.claim(&mut txn.within, identities, state)).await;
         for (place, (step, identity)) in steps.into_iter().zip(identities).enumerate() {
             let is_new = claimed.as_ref().is_ok_and(|claimed| claimed[place].is_new());
             txn.doing.begun(step, identity, OF_CLAIM, is_new);
@@ -129,6 +102,9 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+        for identity in identities {
+            self.tap.before("existing_claim", identity.key.as_bytes()).await?;
+        }
         self.tap.statement(self.within.existing_claims(&mut txn.within, identities)).await
     }
 
@@ -146,11 +122,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
     async fn reopen(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
-        handler: HandlerId,
-        key: &Key,
+        identity: &Identity,
         left_by: &Ticket,
     ) -> Result<bool, StoreError> {
-        self.tap.before("reopen", key.as_bytes()).await?;
-        self.tap.statement(self.within.reopen(&mut txn.within, handler, key, left_by)).await
+        self.tap.before("reopen", identity.key.as_bytes()).await?;
+        self.tap.statement(self.within.reopen(&mut txn.within, identity, left_by)).await
     }
 }

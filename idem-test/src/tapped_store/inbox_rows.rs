@@ -15,24 +15,13 @@ use super::taking::{answered, crashed, recorded};
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
-    async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<i64, StoreError> {
-        self.tap.before("insert", row.identity.key.as_bytes()).await?;
-        let inserted = self.tap.statement(self.within.insert(&mut txn.within, row)).await?;
-        txn.doing.inserted(row);
-        Ok(inserted)
-    }
-
-    async fn insert_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
+    async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
         for row in rows {
             self.tap.before("insert", row.identity.key.as_bytes()).await?;
         }
-        self.tap.statement(self.within.insert_many(&mut txn.within, rows)).await?;
+        let inserted = self.tap.statement(self.within.insert(&mut txn.within, rows)).await?;
         rows.iter().for_each(|row| txn.doing.inserted(row));
-        Ok(())
-    }
-
-    async fn count_duplicate(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), StoreError> {
-        self.tap.statement(self.within.count_duplicate(&mut txn.within, identity)).await
+        Ok(inserted)
     }
 
     async fn count_duplicates(
@@ -43,19 +32,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.tap.statement(self.within.count_duplicates(&mut txn.within, identities)).await
     }
 
-    async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
-        self.tap.before("start", row.identity.key.as_bytes()).await?;
-        let step = self.begins("started", &row.identity, String::new()).await;
-        let started = self.tap.statement(self.within.start(&mut txn.within, row)).await;
-        txn.doing.begun(step, &row.identity, OF_ROW, matches!(started, Ok(true)));
-        let started = started?;
-        if started {
-            self.tap.reach(Crash::AfterClaim).await;
-        }
-        Ok(started)
-    }
-
-    async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
+    async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
         for row in rows {
             self.tap.before("start", row.identity.key.as_bytes()).await?;
         }
@@ -63,7 +40,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         for row in rows {
             steps.push(self.begins("started", &row.identity, String::new()).await);
         }
-        let started = self.tap.statement(self.within.start_many(&mut txn.within, rows)).await;
+        let started = self.tap.statement(self.within.start(&mut txn.within, rows)).await;
         for (place, (step, row)) in steps.into_iter().zip(rows).enumerate() {
             let has = started.as_ref().is_ok_and(|started| started[place]);
             txn.doing.begun(step, &row.identity, OF_ROW, has);
@@ -79,21 +56,11 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.tap.statement(self.within.remove(&mut txn.within, row)).await
     }
 
-    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
-        self.tap.before("poll_due", &[]).await?;
-        self.within.poll_due(handlers, lease).await
-    }
-
-    async fn poll_due_since(
-        &self,
-        handlers: &[HandlerId],
-        lease: Duration,
-        since: LookBack,
-    ) -> Result<DueRows, StoreError> {
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
         self.tap.before("poll_due", &[]).await?;
         self.tap.looks_back("poll for rows", since.ordinary);
         self.tap.looks_back("poll for suspects", since.suspect);
-        self.within.poll_due_since(handlers, lease, since).await
+        self.within.poll_due(handlers, lease, since).await
     }
 
     async fn take(
@@ -127,6 +94,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.tap.before("rows_by_token", &[]).await?;
         let rows = self.within.rows_by_token(token).await?;
         self.takes.found(token, &rows);
+        self.called.found(token, &rows);
         Ok(rows)
     }
 

@@ -174,7 +174,7 @@ pub async fn a_locked_key_does_not_keep_its_batch<W: World>(world: W) {
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
     let identity = Identity { handler, key: Key::of("locked").unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
     let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
-    assert!(other.claim(&mut elsewhere, &identity, ClaimState::Processed).await.unwrap().is_new());
+    assert!(other.claim(&mut elsewhere, &[&identity], ClaimState::Processed).await.unwrap()[0].is_new());
 
     let (worker, block) = blocked(&line).await;
     for n in 0..20 {

@@ -35,8 +35,8 @@ async fn keep<W: World>(line: &Line<W>, handler: &str, order: &Order, provider_k
         None => NewRow::new(&identity, &delivery, Err(Reason::Permanent)),
     };
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
-    line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
-    line.store.insert(&mut txn, &row).await.unwrap();
+    line.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await.unwrap();
+    line.store.insert(&mut txn, &[row]).await.unwrap();
     assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
 }
 

@@ -25,7 +25,7 @@ pub(super) async fn claimed_elsewhere<W: World>(
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
     let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
     let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
-    assert!(other.claim(&mut elsewhere, &identity, ClaimState::Processed).await.unwrap().is_new());
+    assert!(other.claim(&mut elsewhere, &[&identity], ClaimState::Processed).await.unwrap()[0].is_new());
     (other, elsewhere)
 }
 

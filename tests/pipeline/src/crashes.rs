@@ -245,8 +245,8 @@ pub(super) async fn schedule_later<W: World>(
     let fingerprint = Fingerprint::of(delivery.payload());
     let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint };
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
-    line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
+    line.store.claim(&mut txn, &[&identity], ClaimState::Waiting).await.unwrap();
     let row = NewRow::new(&identity, &delivery, Ok(due));
-    line.store.insert(&mut txn, &row).await.unwrap();
+    line.store.insert(&mut txn, &[row]).await.unwrap();
     assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
 }

@@ -2,9 +2,48 @@
 
 use std::time::Duration;
 
-use super::begin_sql::Isolation;
 use super::limits::LOCK_WAIT;
 use super::session::Session;
+
+/// How much the transaction of a message sees of those beside it (PostgreSQL manual, 13.2). Set by
+/// [`PostgresOptions::isolation`](super::PostgresOptions::isolation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Each statement sees what was committed before it.
+    ReadCommitted,
+    /// All statements see what was committed before the first one.
+    RepeatableRead,
+    /// As if the transactions ran one after the other.
+    Serializable,
+}
+
+impl Isolation {
+    /// Returns BEGIN with this level.
+    pub(super) fn begin(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES",
+            Self::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ, READ WRITE; DISCARD SEQUENCES",
+            Self::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE, READ WRITE; DISCARD SEQUENCES",
+        }
+    }
+
+    /// Returns the level with this name. PostgreSQL treats `read uncommitted` as `read committed`.
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "serializable" => Self::Serializable,
+            "repeatable read" => Self::RepeatableRead,
+            _ => Self::ReadCommitted,
+        }
+    }
+}
+
+/// Sets the limits of a transaction, and returns its id. Prepared once per connection: one statement costs the server less than
+/// one for each limit. `set_config` returns no null, so that all are evaluated.
+pub(super) const PREPARE: &str = "PREPARE idem_begin (text, text, text) AS SELECT pg_catalog.pg_current_xact_id()::text
+         WHERE pg_catalog.set_config('lock_timeout', $1, true) IS NOT NULL
+           AND pg_catalog.set_config('statement_timeout', $2, true) IS NOT NULL
+           AND pg_catalog.set_config('idle_in_transaction_session_timeout', $3, true) IS NOT NULL";
 
 /// The kind of connections of a store.
 #[derive(Debug, Clone, Copy)]
@@ -40,21 +79,16 @@ pub(super) fn lent(session: &Session, kind: Kind, handler_timeout: Duration) -> 
 }
 
 /// The same for a handler that follows at once, without a claim. Its statements wait for locks as the session did when it
-/// logged in. A session whose lock timeout comes from its role, the database, the server or the URL still has it, since RESET
-/// ALL ends each message; any other has to be told. The last row of the answer has the transaction id, which it also assigns:
-/// otherwise a handler that has written nothing and runs COMMIT could not be told from one that has not run it.
+/// logged in. The last row of the answer has the transaction id, which it also assigns: otherwise a handler that has written
+/// nothing and runs COMMIT could not be told from one that has not run it.
 pub(super) fn guarded(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
-    let begin = kind.isolation.begin();
+    let (begin, lock_timeout) = (kind.isolation.begin(), &session.lock_timeout);
     if kind.pooled {
-        let limits = limits(session, kind, handler_timeout, &session.lock_timeout);
+        let limits = limits(session, kind, handler_timeout, lock_timeout);
         return format!("{begin}; {limits} SELECT pg_catalog.pg_current_xact_id()::text");
     }
     let (statement_timeout, idle) = (statement_timeout(session, handler_timeout), idle_timeout(handler_timeout));
-    let lock_timeout = match session.keeps_lock_timeout {
-        true => String::new(),
-        false => format!(" SET LOCAL lock_timeout = '{}';", session.lock_timeout),
-    };
-    format!("{begin};{lock_timeout} EXECUTE idem_begin('{statement_timeout}', '{idle}')")
+    format!("{begin}; EXECUTE idem_begin('{lock_timeout}', '{statement_timeout}', '{idle}')")
 }
 
 /// Returns the statements that set the limits of a transaction. `lock_timeout` is a number of milliseconds, or has a unit.

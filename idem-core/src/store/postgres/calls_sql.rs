@@ -4,7 +4,7 @@ use super::inbox_sql::DUE;
 use super::rows::COLUMNS;
 
 /// The predicate of the index of rows in their call phase.
-const CALLING: &str = "i.state = 'calling'";
+pub(super) const CALLING: &str = "i.state = 'calling'";
 
 /// As the take of ordinary rows, handler by handler. $1, $4 and $5: the handlers, their leases in seconds, and the names of their
 /// calls; $2 the limit, $3 the token, $6 how many seconds the search goes back. The time of the first call is written before the
@@ -27,14 +27,7 @@ pub(super) fn take() -> String {
             call_name = CASE WHEN i.called_at IS NULL THEN due.name ELSE i.call_name END
         FROM due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id
-        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint"
-    )
-}
-
-pub(super) fn by_token() -> String {
-    format!(
-        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE {CALLING} AND i.locked_by = $1 ORDER BY i.id"
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint AS waited"
     )
 }
 

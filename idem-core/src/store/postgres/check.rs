@@ -2,16 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::{AssertSqlSafe, Row as _};
-
 use crate::store::clock::Clock;
 use crate::{BoxError, Error};
 
 use super::answer::Failure;
 use super::connection::Connection;
-use super::limits::OWN;
+use super::quote::literal;
 use super::session::STARTED;
-use super::state::literal;
 
 /// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
@@ -23,7 +20,7 @@ pub(super) async fn server(
     failed: &Failed<'_>,
 ) -> Result<Clock, Error> {
     let (clock, begun) = (Clock::default(), Instant::now());
-    let asked = sqlx::raw_sql(AssertSqlSafe(format!(
+    let asked = format!(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery(),
              EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE relrowsecurity AND pg_catalog.row_security_active(oid)
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass
@@ -32,35 +29,31 @@ pub(super) async fn server(
              current_setting('{STARTED}', true) IS DISTINCT FROM 'on'
              OR EXISTS (SELECT FROM pg_catalog.pg_prepared_statements),
              current_setting('server_encoding')"
-    )));
+    );
     let unclear = |failure: Failure| failed("cannot read the settings of", failure.into_error());
-    let rows = connection.ask(OWN, asked).await.map_err(unclear)?;
+    let rows = connection.text(asked).await.map_err(unclear)?;
     let Some(row) = rows.first() else { return Ok(clock) };
-    let text = |index: usize| row.try_get::<String, _>(index).map_err(|error| unclear(error.into()));
+    let read = sqlx::FromRow::from_row(row).map_err(|error| unclear(Failure::from(error)));
+    let (fsync, full_page_writes, standby, has_policies, now, is_pooler, encoding): (_, _, _, bool, f64, bool, _) =
+        read?;
     // Nothing is prepared in a new session.
-    if !connection.is_pooled() && row.try_get(5).map_err(|error| unclear(error.into()))? {
+    if !connection.is_pooled() && is_pooler {
         return Err(Error::Config(
             "a pooler is in front of the server: it has kept the settings of the login from it, or lends a session in which \
              statements are prepared. Statements that idem prepares would be missing or already there: use `.pgbouncer()`"
                 .to_owned(),
         ));
     }
-    let settings = Settings {
-        version: connection.session().version,
-        standby: row.try_get(2).map_err(|error| unclear(error.into()))?,
-        fsync: text(0)?,
-        full_page_writes: text(1)?,
-        synchronous_commit: connection.session().synchronous_commit.clone(),
-        encoding: text(6)?,
-    };
+    let synchronous_commit = connection.session().synchronous_commit.clone();
+    let version = connection.session().version;
+    let settings = Settings { version, standby, fsync, full_page_writes, synchronous_commit, encoding };
     if let Some(why) = settings.impossible() {
         return Err(Error::Config(why));
     }
     // Its policies may read a setting (a tenant), which a handler of a batch must not inherit from the one before it.
-    if row.try_get(3).map_err(|error| unclear(error.into()))? && !connection.resets() {
+    if has_policies && !connection.resets() {
         protect_tenants(connection);
     }
-    let now = row.try_get(4).map_err(|error| unclear(error.into()))?;
     clock.ahead(begun, Duration::try_from_secs_f64(now).unwrap_or_default());
     settings.unsafe_ones().into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe)).map(|()| clock)
 }
@@ -84,16 +77,16 @@ fn protect_tenants(connection: &Connection) {
 /// exists.
 pub(super) async fn path(connection: &mut Connection, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
     // Without bound values: a pooler could send Parse and Execute to different sessions.
-    let asked = sqlx::raw_sql(AssertSqlSafe(format!(
+    let asked = format!(
         "SELECT 1 WHERE current_user = {schema} AND (current_schemas(false))[1] = {schema}
              AND current_setting('search_path') LIKE '%$user%'",
         schema = literal(schema)
-    )));
+    );
     let unclear = |failure: Failure| failed("cannot read the search path of", failure.into_error());
-    if connection.ask(OWN, asked).await.map_err(unclear)?.is_empty() {
+    if connection.text(asked).await.map_err(unclear)?.is_empty() {
         return Ok(());
     }
-    let name = super::statement::quoted(schema);
+    let name = super::quote::quoted(schema);
     Err(Error::Config(format!(
         "the schema {schema:?} has the name of the role, whose search path begins with \"$user\": tables that the \
          application creates without a schema name would be created beside idem's tables, and would hide its tables \

@@ -1,22 +1,18 @@
 //! Guard and COMMIT.
 
-use sqlx::AssertSqlSafe;
-
 use crate::BoxError;
 use crate::store::{CommitResult, RollbackResult, StoreError, Ticket, UNBEGUN};
 
 use super::answer::Failure;
 use super::connection::{Answer, UNREAD};
 use super::guard::{CHANGED, ENDED, check};
-use super::limits::OWN;
-use super::local;
 use super::rollback::{TxnEnd, fate, rollback};
 use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
-use super::writes::Writes;
+use super::{Postgres, local};
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
-pub(super) async fn commit(mut txn: Txn) -> CommitResult {
+pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     if !txn.connection.is_usable() {
         return CommitResult::NotSent(not_answered(), txn.ticket().map(Box::new));
     }
@@ -29,29 +25,25 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     }
     let writes = std::mem::take(&mut txn.writes);
     let (mut inserts, mut unscheduled) = (Vec::new(), None);
-    if writes.are_small() {
-        inserts = writes.texts(txn.lock_wait(), txn.batch, txn.connection.stages());
+    // A pooler's session has none of the prepared statements.
+    if writes.are_small() && !txn.connection.is_pooled() {
+        inserts = writes.calls(txn.lock_wait, txn.batch);
     } else {
         // Boxed: it is large and seldom used.
-        match Box::pin(insert_first(&mut txn, &writes)).await {
+        match Box::pin(staging::insert(store, &mut txn, &writes)).await {
             Staging::Inserted(found) => unscheduled = Some(found),
-            Staging::Ended(failure) => return refused(txn, 0, failure).await,
             Staging::Refused(failure) => return staging::refused(txn, failure).await,
             Staging::Lost(fault) => return CommitResult::NotSent(fault, txn.ticket().map(Box::new)),
         }
     }
     let (text, needed) = question(&txn, &inserts);
-    let (text, prepares) = prepare(&txn, &writes, text);
-    let Answer { finished, rows, failure } = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    let Answer { finished, rows, failure } = txn.connection.run(text).await;
     let failure = match failure {
         // This answers a COPY of the handler. The answer to these statements is still to come, and may be a refusal.
         None if finished < needed => return CommitResult::Unknown(StoreError::ConnectionLost(UNREAD.into())),
         None => {
             if writes.local.is_some() {
                 unscheduled.unwrap_or_else(|| local::unscheduled(&rows)).tell();
-            }
-            if prepares {
-                txn.connection.record_stages();
             }
             txn.put_back(&rows);
             return CommitResult::Done;
@@ -78,18 +70,6 @@ async fn unbegun(txn: Txn) -> CommitResult {
     }
 }
 
-/// Writes messages that are too large for the string of guard and COMMIT, in front of it. The guard comes before them,
-/// too: a transaction that its handler has ended fails the INSERT in many ways.
-async fn insert_first(txn: &mut Txn, writes: &Writes) -> Staging {
-    let guard = format!("SELECT 1; {}", guard(txn));
-    match txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(guard))).await {
-        Answer { failure: Some(Failure::Lost(error)), .. } => Staging::Lost(StoreError::ConnectionLost(error)),
-        Answer { failure: Some(failure), .. } => Staging::Ended(failure),
-        Answer { finished: 2.., .. } => staging::insert(txn, writes).await,
-        Answer { .. } => Staging::Lost(StoreError::ConnectionLost(UNREAD.into())),
-    }
-}
-
 /// Returns guard, `inserts`, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
 /// The guard comes first, so that nothing is inserted behind a transaction that its handler has ended.
 fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
@@ -105,19 +85,9 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
     (text, needed + inserts.len())
 }
 
-/// Prepares the INSERT of one staged message for the next one of this connection, behind everything else: if it fails, only
-/// the connection is closed.
-fn prepare(txn: &Txn, writes: &Writes, text: String) -> (String, bool) {
-    let is_missing = !txn.connection.is_pooled() && !txn.connection.stages();
-    match writes.prepare().filter(|_| is_missing) {
-        Some(prepare) => (format!("{text}; {prepare}"), true),
-        None => (text, false),
-    }
-}
-
 /// Returns the guard.
 fn guard(txn: &Txn) -> String {
-    let durable = txn.connection.is_durable().then(|| txn.connection.session().synchronous_commit());
+    let durable = txn.connection.kind().durable.then(|| txn.connection.session().synchronous_commit());
     let same = (txn.shared && !txn.connection.resets()).then(|| txn.connection.session().same());
     match &txn.xid {
         // The transaction id comes from the server and consists of digits.

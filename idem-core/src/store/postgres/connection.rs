@@ -16,7 +16,6 @@ use super::limits::{OWN, Use};
 use super::pool::{Shared, Slot};
 use super::ready::Ready;
 use super::session::Session;
-use super::statement::Statement;
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// timeouts need no other handling. A connection whose state is certain is put back.
@@ -57,12 +56,21 @@ impl Connection {
         limit: Duration,
         query: impl Execute<'q, Pg> + 'q,
     ) -> Result<Vec<PgRow>, Failure> {
-        let answer = self.run(limit, query).await;
+        let answer = self.send(limit, query).await;
         answer.failure.map_or(Ok(answer.rows), Err)
     }
 
-    /// As [`ask`](Self::ask), and returns how many statements of the string finished before one failed.
-    pub(super) async fn run<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
+    /// Sends one of idem's own statements as text, or several in one string.
+    pub(super) async fn text(&mut self, text: impl Into<String>) -> Result<Vec<PgRow>, Failure> {
+        self.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text.into()))).await
+    }
+
+    /// As [`text`](Self::text), and returns how many statements of the string finished before one failed.
+    pub(super) async fn run(&mut self, text: String) -> Answer {
+        self.send(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await
+    }
+
+    async fn send<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
         // Until the answer has arrived, the connection must not be reused, even if this future is dropped.
         self.sound = false;
         let (mut finished, mut rows) = (0, Vec::new());
@@ -119,14 +127,14 @@ impl Connection {
         // Parse and Execute are separate messages, and a pooler sends both to the same session only in a transaction.
         let answer = async {
             let begin = begin::text(self.session(), self.kind(), OWN);
-            self.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+            self.text(begin).await?;
             let rows = self.bound(OWN, query).await?;
-            self.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+            self.text("COMMIT").await?;
             Ok(rows)
         };
         let answer = answer.await;
         if answer.is_err() && self.sound {
-            self.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
+            self.text("ROLLBACK").await?;
         }
         answer
     }
@@ -149,25 +157,6 @@ impl Connection {
                 Ok(())
             }
         }
-    }
-
-    /// Prepares the claim, once per connection.
-    pub(super) async fn prepare_claim(&mut self, statement: &Statement) -> Result<(), Failure> {
-        if !self.ready.claims {
-            self.ask(OWN, sqlx::raw_sql(statement.text())).await?;
-            self.ready.claims = true;
-        }
-        Ok(())
-    }
-
-    /// Returns whether the INSERT of one staged message is prepared.
-    pub(super) fn stages(&self) -> bool {
-        self.ready.stages
-    }
-
-    /// Records that it is.
-    pub(super) fn record_stages(&mut self) {
-        self.ready.stages = true;
     }
 
     /// Makes the connection idle, unless its state is in doubt.
@@ -236,10 +225,5 @@ impl Connection {
     /// Undoes the settings of a handler before the next one of its batch, in each connection of the store.
     pub(super) fn reset_between_messages(&self) {
         self.shared.resets.store(true, Relaxed);
-    }
-
-    /// Returns whether idem's transactions enforce durability.
-    pub(super) fn is_durable(&self) -> bool {
-        self.kind().durable
     }
 }

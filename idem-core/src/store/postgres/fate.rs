@@ -1,14 +1,16 @@
-//! The fate of a transaction whose connection was dropped.
+//! The fate of a transaction whose connection was dropped, or that its handler has prepared.
+
+use std::sync::Once;
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use crate::store::{Fate, StoreError, Ticket};
 
-use super::Postgres;
 use super::answer::Failure;
 use super::connection::Connection;
-use super::prepared;
+use super::quote::literal;
+use super::{Postgres, claims_sql};
 
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
@@ -43,7 +45,7 @@ impl Postgres {
         };
         let mut refused = false;
         if fate == Fate::Running {
-            match prepared::roll_back(&mut connection, &ticket.number).await {
+            match roll_back_prepared(&mut connection, &ticket.number).await {
                 Ok(true) => {
                     connection.put_back();
                     return Ok(Fate::Ended);
@@ -75,7 +77,38 @@ impl Postgres {
         let Some((handler, key)) = &ticket.claim else {
             return Ok(false);
         };
-        let query = self.sql().stands.query().bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
+        let query = self.query(claims_sql::STANDS).bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
         Ok(!connection.autocommit(query).await?.is_empty())
     }
 }
+
+/// Rolls back a transaction that a handler prepared for another session to commit (PREPARE TRANSACTION), if the one with this
+/// number is prepared. No session holds it, and it keeps its claim locked until somebody ends it. Returns whether it was.
+///
+/// Only the role that prepared it may do so, or a superuser, and a handler may have taken another role before or after.
+/// The connection has that role then, and is closed when it is put back.
+pub(super) async fn roll_back_prepared(connection: &mut Connection, number: &str) -> Result<bool, Failure> {
+    let find = format!(
+        "SELECT pg_catalog.format('ROLLBACK PREPARED %L', gid),
+             pg_catalog.format('RESET SESSION AUTHORIZATION; SET ROLE %I', owner)
+         FROM pg_catalog.pg_prepared_xacts
+         WHERE transaction = ({}::pg_catalog.xid8)::pg_catalog.xid AND database = pg_catalog.current_database()",
+        literal(number)
+    );
+    let rows = connection.text(find).await?;
+    let Some(row) = rows.first() else { return Ok(false) };
+    let (end, own): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+    let mut ended = connection.text(&*end).await;
+    // A pooler's session keeps no role.
+    if ended.as_ref().is_err_and(|failure| failure.code() == Some("42501")) && !connection.is_pooled() {
+        connection.text(own).await?;
+        ended = connection.text(&*end).await;
+    }
+    if let Err(failure @ Failure::Refused(_)) = &ended {
+        TELL.call_once(|| tracing::error!(error = ?failure, "a handler ran PREPARE TRANSACTION, and idem cannot undo it, so that its message is held: run {end}"));
+    }
+    ended.map(|_| true)
+}
+
+/// Logs only once, because the caller retries.
+static TELL: Once = Once::new();

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sqlx::Postgres as Pg;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres as Pg};
 
 use crate::outbox::Bell;
 use crate::store::clock::Clock;
@@ -15,7 +15,6 @@ use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
 
 use super::answer::About;
 use super::pool::Pool;
-use super::sql::Statements;
 
 /// The PostgreSQL store. Clones share their connections.
 ///
@@ -35,10 +34,11 @@ use super::sql::Statements;
 pub struct Postgres(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) statements: Statements,
     pub(super) pool: Pool,
     pub(super) name: String,
     pub(super) schema: String,
+    /// The name of the schema as an identifier.
+    pub(super) quoted: String,
     pub(super) connections: usize,
     pub(super) retention: Duration,
     pub(super) shares: ConnectionShares,
@@ -50,8 +50,17 @@ pub(super) struct Inner {
 }
 
 impl Postgres {
-    pub(super) fn sql(&self) -> &Statements {
-        &self.0.statements
+    /// Returns a statement with the name of the schema inserted, to bind values to.
+    pub(super) fn query<'q>(&self, template: &str) -> Query<'q, Pg, PgArguments> {
+        // Safe: the text consists of constants and the quoted name of the schema.
+        sqlx::query(AssertSqlSafe(self.text_with(template, &[])))
+    }
+
+    /// Returns its text, with at most nine values as literals, none of which may contain a dollar sign or a brace.
+    pub(super) fn text_with(&self, template: &str, values: &[String]) -> String {
+        let values = values.iter().enumerate();
+        let text = values.fold(template.to_owned(), |text, (at, value)| text.replace(&format!("${}", at + 1), value));
+        text.replace("{schema}", &self.0.quoted)
     }
 
     pub(super) fn pool(&self) -> &Pool {

@@ -1,83 +1,88 @@
 //! Inbox rows: inserted, taken, started, and their outcomes.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::Row as _;
 use uuid::Uuid;
 
+use crate::Reason;
 use crate::store::{
     CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult,
     StoreError, TakeLimit, envelope, error_text,
 };
 
 use super::answer::About;
+use super::claims::{columns, fingerprints};
 use super::rows::{self, back, ids, number, secs};
-use super::{Postgres, Txn, many};
+use super::{Postgres, Txn, calls_sql, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
 fn over(lease: Duration) -> f64 {
     secs(lease.saturating_mul(CRASHED_LEASES))
 }
 
+/// The statement has succeeded, and a row is not there: only a trigger of somebody else's does that.
+fn not_stored() -> StoreError {
+    StoreError::Message("PostgreSQL has stored no row: a BEFORE INSERT trigger of inbox_messages returns NULL".into())
+}
+
 impl InboxRows for Postgres {
-    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
-        let (due, reason) = match row.state {
-            Ok(due) => (due, None),
-            Err(reason) => (Duration::ZERO, Some(reason.as_str())),
-        };
-        let query = self.sql().insert.query().bind(row.identity.handler.0);
-        let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
-        let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
-        let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason);
-        let query = query.bind(error_text(row.error).as_bytes().to_vec());
-        let query = query.bind(row.provider_key).bind(row.answer.map(CallAnswer::as_bytes));
-        let query = query.bind(row.call_name).bind(row.called_at.map(rows::micros)).bind(row.calls);
-        let rows = txn.ask_payloads(query).await?;
-        let row = rows.first().ok_or_else(many::not_stored)?;
-        Ok(row.try_get(0)?)
-    }
-
-    async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
-        many::insert_many(self, txn, rows).await
-    }
-
-    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
-        let query = self.sql().count_duplicate.query().bind(identity.handler.0);
-        txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(drop)
-    }
-
-    async fn count_duplicates(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), StoreError> {
-        many::count_duplicates(self, txn, ids).await
-    }
-
-    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-        let lock_timeout = txn.lock_timeout();
-        let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.locked_by).bind(lock_timeout)).await?;
-        if let Some(answer) = rows.first() {
-            txn.guard(answer.try_get(0)?, Some((row.identity.handler, row.identity.key.clone())));
+    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
+        fn each<'r, 'a, T>(rows: &'r [NewRow<'a>], value: impl Fn(&'r NewRow<'a>) -> T) -> Vec<T> {
+            rows.iter().map(value).collect()
         }
-        Ok(!rows.is_empty())
+        let identities = each(rows, |row| row.identity);
+        let (handlers, keys) = columns(&identities);
+        let query = self.query(inbox_sql::INSERT).bind(handlers).bind(keys).bind(fingerprints(&identities));
+        let query = query.bind(each(rows, |row| &row.delivery.payload()[..]));
+        let query = query.bind(each(rows, |row| envelope::seal(row.delivery)));
+        let query = query.bind(each(rows, |row| number(row.attempts)));
+        let query = query.bind(each(rows, |row| secs(row.state.unwrap_or(Duration::ZERO))));
+        let query = query.bind(each(rows, |row| row.state.err().map(Reason::as_str)));
+        let query = query.bind(each(rows, |row| error_text(row.error).into_owned().into_bytes()));
+        let query = query.bind(each(rows, |row| row.calls)).bind(each(rows, |row| row.provider_key));
+        let query = query.bind(each(rows, |row| row.answer.map(CallAnswer::as_bytes)));
+        let query = query.bind(each(rows, |row| row.call_name));
+        let query = query.bind(each(rows, |row| row.called_at.map(rows::micros)));
+        let stored = txn.ask_about(About::Payloads, query).await?;
+        let mut ids = HashMap::<(i32, &[u8], &[u8]), i64>::with_capacity(stored.len());
+        for row in &stored {
+            ids.insert((row.try_get(1)?, row.try_get(2)?, row.try_get(3)?), row.try_get(0)?);
+        }
+        let id = |Identity { handler, key, fingerprint }: &Identity| {
+            ids.get(&(handler.0, key.as_bytes(), fingerprint.as_bytes())).copied().ok_or_else(not_stored)
+        };
+        identities.into_iter().map(id).collect()
     }
 
-    async fn start_many(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
-        many::start_many(self, txn, rows).await
+    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
+        let (handlers, keys) = columns(identities);
+        let query = self.query(inbox_sql::COUNT_DUPLICATES).bind(handlers).bind(keys);
+        txn.ask(query.bind(fingerprints(identities))).await.map(drop)
+    }
+
+    async fn start(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
+        let lock_timeout = txn.lock_timeout();
+        let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
+        let tokens = rows.iter().map(|row| row.locked_by).collect::<Vec<_>>();
+        let query = self.query(inbox_sql::START).bind(&ids).bind(&tokens).bind(lock_timeout);
+        let found = txn.ask(query).await?;
+        let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
+        let started: Vec<i64> = found.try_get(0)?;
+        let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
+        txn.guard(found.try_get(1)?, first);
+        txn.batch = rows.len() > 1;
+        let started: HashSet<i64> = started.into_iter().collect();
+        Ok(ids.iter().map(|id| started.contains(id)).collect())
     }
 
     async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-        Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.locked_by)).await?.is_empty())
+        Ok(!txn.ask(self.query(inbox_sql::REMOVE).bind(row.id).bind(row.locked_by)).await?.is_empty())
     }
 
-    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
-        self.poll_due_since(handlers, lease, LookBack::default()).await
-    }
-
-    async fn poll_due_since(
-        &self,
-        handlers: &[HandlerId],
-        lease: Duration,
-        since: LookBack,
-    ) -> Result<DueRows, StoreError> {
-        let query = self.sql().poll_due.query().bind(ids(handlers)).bind(over(lease));
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, since: LookBack) -> Result<DueRows, StoreError> {
+        let query = self.query(&inbox_sql::poll_due()).bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
         let Some(row) = rows.first() else { return Ok(DueRows::default()) };
         Ok(DueRows {
@@ -96,30 +101,30 @@ impl InboxRows for Postgres {
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
-        let statement = match kind {
-            RowKind::Ordinary => &self.sql().take_ordinary,
-            RowKind::Suspect => &self.sql().take_suspect,
-            RowKind::Alone => &self.sql().take_alone,
+        let which = match kind {
+            RowKind::Ordinary => inbox_sql::ORDINARY,
+            RowKind::Suspect => inbox_sql::SUSPECT,
+            RowKind::Alone => inbox_sql::ALONE,
         };
         let since = back(limit.since);
         let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let query =
-            statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease)).bind(bytes).bind(since);
-        let rows = self.ask(query).await?;
-        rows::all_due(&rows)
+        let query = self.query(&inbox_sql::take(which)).bind(ids(handlers)).bind(limit).bind(token);
+        let rows = self.ask(query.bind(secs(lease)).bind(bytes).bind(since)).await?;
+        rows::all(&rows)
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
-        self.ask(self.sql().extend.query().bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
+        self.ask(self.query(inbox_sql::EXTEND).bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
 
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        rows::all(&self.ask(self.sql().taken.query().bind(token)).await?)
+        rows::all(&self.ask(self.query(&inbox_sql::rows_by_token()).bind(token)).await?)
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         if let RowResult::LeftToCall { provider_key } = result {
-            return self.leave_to_call(row, *provider_key).await;
+            let query = self.query(calls_sql::LEAVE_TO_CALL).bind(row.id).bind(row.locked_by).bind(provider_key);
+            return Ok(!self.ask(query).await?.is_empty());
         }
         let (attempts, starts, breaks) = match result {
             RowResult::Failed { .. } => (1, 0, 0),
@@ -137,20 +142,20 @@ impl InboxRows for Postgres {
             RowResult::GivenBack { due } | RowResult::Released { due } => (Some(*due), None, None),
             RowResult::LeftToCall { .. } => (None, None, None),
         };
-        let query =
-            self.sql().record_result.query().bind(row.id).bind(row.locked_by).bind(attempts).bind(starts).bind(breaks);
+        let query = self.query(&inbox_sql::record_result()).bind(row.id).bind(row.locked_by);
+        let query = query.bind(attempts).bind(starts).bind(breaks);
         let query =
             query.bind(due.map(secs)).bind(reason).bind(error.map(|error| error_text(error).into_owned().into_bytes()));
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
-        let query = self.sql().is_scheduled.query().bind(identity.handler.0);
+        let query = self.query(inbox_sql::IS_SCHEDULED).bind(identity.handler.0);
         Ok(!self.ask(query.bind(identity.key.as_bytes())).await?.is_empty())
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        match self.ask(self.sql().refund_start.query().bind(row.id)).await {
+        match self.ask(self.query(inbox_sql::REFUND_START).bind(row.id)).await {
             // The row is running, and its outcome sets the starts.
             Err(StoreError::LockTimeout) => Ok(()),
             answer => answer.map(|_| ()),
@@ -158,6 +163,7 @@ impl InboxRows for Postgres {
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
-        rows::all(&self.ask(self.sql().dead_letter_crashed.query().bind(ids(handlers)).bind(over(lease))).await?)
+        let query = self.query(&inbox_sql::dead_letter_crashed()).bind(ids(handlers)).bind(over(lease));
+        rows::all(&self.ask(query).await?)
     }
 }

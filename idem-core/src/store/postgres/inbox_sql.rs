@@ -3,17 +3,24 @@
 use crate::Reason;
 use crate::store::{self, CRASHED_AT_ONCE, MAX_BREAKS, MAX_STARTS};
 
+use super::calls_sql::CALLING;
 use super::rows::COLUMNS;
 
-/// Deleting the row locks it, so that other takers skip it while the handler runs.
+/// Deletes the rows $1 with the tokens $2, and dates their claims. Deleting a row locks it, so that other takers skip it while
+/// the handler runs. Of several, one claim records that only idem commits this transaction.
 pub(super) const START: &str = "
     WITH gone AS (
-        DELETE FROM {schema}.inbox_messages WHERE id = $1 AND locked_by = $2 RETURNING handler_id, key
+        DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, locked_by)
+        WHERE i.id = ours.id AND i.locked_by = ours.locked_by RETURNING i.id, i.handler_id, i.key
     ), dated AS (
-        UPDATE {schema}.processed_messages AS claim SET processed_at = now() FROM gone
+        UPDATE {schema}.processed_messages AS claim
+        SET processed_at = now(),
+            batch_xid = CASE WHEN cardinality($1) > 1 AND gone.id = (SELECT min(id) FROM gone) THEN pg_current_xact_id() END
+        FROM gone
         WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
     )
-    SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
+    SELECT array_agg(id), pg_current_xact_id()::text, set_config('lock_timeout', $3, true)
+    FROM gone HAVING count(*) > 0";
 
 /// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
 pub(super) const ORDINARY: &str =
@@ -31,22 +38,40 @@ const _: () = assert!(MAX_STARTS == 4);
 /// When a worker may have the row: the column of the indexes. That of a row that another one has locked is the end of its lease.
 pub(super) const DUE: &str = "coalesce(i.locked_until, i.run_at)";
 
+/// Rows are inserted in this order, so that two transactions cannot deadlock.
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
         (handler_id, key, fingerprint, payload, envelope, attempts, state, run_at, reason, died_at, error,
          provider_key, answer, call_name, called_at)
-    VALUES ($1, $2, $3, $4, pg_catalog.convert_from($5, 'UTF8')::pg_catalog.json, $6,
-            CASE WHEN $8::text IS NOT NULL THEN 'dead' WHEN $14 THEN 'calling' ELSE 'scheduled' END,
-            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END,
-            pg_catalog.convert_from($9, 'UTF8'), $10, $11, $12,
-            timestamptz 'epoch' + $13::bigint * interval '1 microsecond')
+    SELECT new.handler_id, new.key, new.fingerprint, new.payload,
+           pg_catalog.convert_from(new.envelope, 'UTF8')::pg_catalog.json, new.attempts,
+           CASE WHEN new.reason IS NOT NULL THEN 'dead' WHEN new.calls THEN 'calling' ELSE 'scheduled' END,
+           now() + new.due * interval '1 second',
+           new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, pg_catalog.convert_from(new.error, 'UTF8'),
+           new.provider_key, new.answer, new.call_name, timestamptz 'epoch' + new.called_at * interval '1 microsecond'
+    FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::float8[], $8::text[],
+                $9::bytea[], $10::boolean[], $11::uuid[], $12::bytea[], $13::text[], $14::bigint[])
+        AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error, calls, provider_key, answer,
+                call_name, called_at)
+    ORDER BY new.handler_id, new.key, new.fingerprint
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
-    RETURNING id";
+    RETURNING id, handler_id, key, fingerprint";
 
-/// A scheduled row is left alone, and so is never waited for.
-pub(super) const COUNT_DUPLICATE: &str = "
-    UPDATE {schema}.inbox_messages SET deliveries = deliveries + 1
-    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'dead'";
+/// A scheduled row is left alone, and so is never waited for. The rows are locked in the order of their ids, so that two
+/// transactions cannot deadlock.
+pub(super) const COUNT_DUPLICATES: &str = "
+    WITH seen AS (
+        SELECT handler_id, key, fingerprint, count(*) AS times
+        FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS seen (handler_id, key, fingerprint)
+        GROUP BY handler_id, key, fingerprint
+    ), found AS MATERIALIZED (
+        SELECT i.id, seen.times FROM seen JOIN {schema}.inbox_messages AS i
+            ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
+        WHERE i.state = 'dead'
+        ORDER BY i.id FOR UPDATE OF i
+    )
+    UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + found.times
+    FROM found WHERE i.id = found.id";
 
 pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND locked_by = $2 RETURNING 1";
@@ -114,17 +139,20 @@ pub(super) fn take(which: &str) -> String {
             locked_until = now() + $4::float8 * interval '1 second'
         FROM fit AS due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
-        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint"
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due) * 1000000)::bigint AS waited"
     )
 }
 
-/// A taken row has a start, so it is in the small index of suspects.
+/// A taken row has a start, so it is in the small index of suspects, or in that of calls.
 pub(super) fn rows_by_token() -> String {
-    format!(
-        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2) AND i.locked_by = $1
-        ORDER BY i.id"
-    )
+    let taken = |which: &str| {
+        format!(
+            "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+            WHERE {which} AND i.locked_by = $1"
+        )
+    };
+    let started = "i.state IN ('scheduled', 'running') AND (i.crash_count >= 1 OR i.lost_connections >= 2)";
+    format!("{} UNION ALL {} ORDER BY id", taken(started), taken(CALLING))
 }
 
 /// A running row looks due once its lease has expired, but is not pending work: it is locked, and skipped.

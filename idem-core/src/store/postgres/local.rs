@@ -7,14 +7,12 @@ use sqlx::query::Query;
 
 use crate::store::{LOCAL_CONFLICT, LocalMessage, Unscheduled, envelope};
 
-use super::handle::Postgres;
 use super::local_sql::{CONFLICTS, DUPLICATES};
-use super::statement::Statement;
+use super::quote::bytes;
 
 /// The messages that a transaction hands to other handlers, in claim order.
 pub(super) struct Local {
     rows: Vec<NewRow>,
-    statement: Statement,
 }
 
 /// A row to be inserted, with its claim.
@@ -34,9 +32,9 @@ impl NewRow {
 }
 
 impl Local {
-    pub(super) fn new(store: &Postgres, messages: Vec<LocalMessage>) -> Self {
+    pub(super) fn new(messages: Vec<LocalMessage>) -> Self {
         let row = |message: LocalMessage| NewRow { envelope: envelope::seal(&message.delivery), message };
-        Self { rows: messages.into_iter().map(row).collect(), statement: store.sql().stage_local.clone() }
+        Self { rows: messages.into_iter().map(row).collect() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -48,15 +46,14 @@ impl Local {
         self.rows.iter().map(|row| row.message.delivery.payload().len() + row.envelope.len())
     }
 
-    /// Returns the statement as text. Nothing of a message gets into it except hexadecimal digits, which `decode` and
-    /// the type of a UUID read whatever settings the handler has left.
-    pub(super) fn text(&self, lock_wait: u64) -> String {
-        let bytes = |bytes: &[u8]| format!("pg_catalog.decode('{}', 'hex')", hex::encode(bytes));
+    /// Returns a call of the prepared statement. Nothing of a message gets into it except hexadecimal digits, which the types
+    /// read whatever settings the handler has left.
+    pub(super) fn call(&self, lock_wait: u64) -> String {
         let array = |value: &dyn Fn(&NewRow) -> String| {
             let values: Vec<String> = self.rows.iter().map(value).collect();
             format!("ARRAY[{}]", values.join(", "))
         };
-        self.statement.with(&[
+        let values = [
             array(&|row| row.message.identity.handler.0.to_string()),
             array(&|row| bytes(row.key())),
             array(&|row| bytes(row.fingerprint())),
@@ -68,16 +65,19 @@ impl Local {
                 Some(key) => format!("'{key}'::pg_catalog.uuid"),
                 None => "NULL::pg_catalog.uuid".to_owned(),
             }),
-        ])
+            // The guard stands in front of it.
+            "NULL".to_owned(),
+        ];
+        format!("EXECUTE idem_local({})", values.join(", "))
     }
 
-    /// Returns the statement with bound values.
-    pub(super) fn query<'q>(&self, lock_wait: u64) -> Query<'q, Pg, PgArguments> {
+    /// Binds the values to the statement.
+    pub(super) fn bind<'q>(&self, query: Query<'q, Pg, PgArguments>, lock_wait: u64) -> Query<'q, Pg, PgArguments> {
         fn all<T>(rows: &[NewRow], column: impl Fn(&NewRow) -> T) -> Vec<T> {
             rows.iter().map(column).collect()
         }
         let rows = &self.rows;
-        let query = self.statement.query().bind(all(rows, |row| row.message.identity.handler.0));
+        let query = query.bind(all(rows, |row| row.message.identity.handler.0));
         let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.fingerprint().to_vec()));
         let query = query.bind(all(rows, |row| row.message.delivery.payload().to_vec()));
         let query = query.bind(all(rows, |row| row.envelope.clone()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Row as _};
+use sqlx::Row as _;
 
 use crate::Error;
 use crate::store::Migration;
@@ -12,9 +12,9 @@ use crate::store::tables;
 use super::answer::Failure;
 use super::check::{self, Failed};
 use super::connection::Connection;
-use super::cure::{CURE, grants, place};
 use super::limits::OWN;
-use super::statement::quoted;
+use super::quote::quoted;
+use super::tables::{CURE, grants, place};
 
 /// All migrations, in order. The files write the ledger themselves, so that they can be run by hand. Old and new versions of
 /// idem run side by side during a rolling deploy, so a migration either keeps the previous version working, or records in the
@@ -71,7 +71,7 @@ pub(super) async fn run(
         )),
         _ => explain(failure),
     })?;
-    let missing = unknown(schema, applied)?;
+    let missing = ledger::missing(&place(schema), MIGRATIONS, &applied)?;
     check::path(connection, schema, failed).await?;
     if missing.is_empty() {
         return Ok(());
@@ -88,8 +88,9 @@ pub(super) async fn run(
     create(connection, schema).await.map_err(explain)?;
     // Checked again, since a schema that did not exist could not hide anything; an error rolls the creation back.
     check::path(connection, schema, failed).await?;
-    let applied = ledger(connection, schema).await.map_err(explain)?;
-    apply(connection, schema, unknown(schema, applied)?).await.map_err(explain)
+    let applied = read_ledger(connection, schema).await.map_err(explain)?;
+    let missing = ledger::missing(&place(schema), MIGRATIONS, &applied)?;
+    apply(connection, schema, missing).await.map_err(explain)
 }
 
 /// Begins one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done,
@@ -97,13 +98,13 @@ pub(super) async fn run(
 async fn create(connection: &mut Connection, schema: &str) -> Result<(), Failure> {
     let begin =
         "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
-    connection.ask(OWN, sqlx::raw_sql(begin)).await?;
+    connection.text(begin).await?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('idem migrate ' || $1, 0))");
     connection.bound(PATIENCE, lock.bind(schema)).await?;
     // Checked first, because IF NOT EXISTS requires the CREATE privilege even if the schema exists.
     let there = sqlx::query("SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1").bind(schema);
     if connection.bound(OWN, there).await?.is_empty() {
-        connection.ask(PATIENCE, sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {}", quoted(schema))))).await?;
+        connection.text(format!("CREATE SCHEMA {}", quoted(schema))).await?;
     }
     Ok(())
 }
@@ -112,38 +113,30 @@ async fn create(connection: &mut Connection, schema: &str) -> Result<(), Failure
 async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
     for Migration { name, sql, .. } in missing {
-        connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
+        connection.text(path.clone()).await?;
         connection.ask(PATIENCE, sqlx::raw_sql(sql)).await?;
         tracing::info!(schema, file = name, "migrated");
     }
-    connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+    connection.text("COMMIT").await?;
     Ok(())
 }
 
 /// Reads the ledger in a transaction, so that a pooler runs all of it in one session.
 async fn look(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
-    connection.ask(OWN, sqlx::raw_sql("BEGIN")).await?;
-    let applied = ledger(connection, schema).await?;
-    connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+    connection.text("BEGIN").await?;
+    let applied = read_ledger(connection, schema).await?;
+    connection.text("COMMIT").await?;
     Ok(applied)
 }
 
-/// Returns the migrations that the ledger lacks. Unknown migrations in the ledger come from a newer version, which has
-/// to support this one.
-fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error> {
-    ledger::check(&place(schema), MIGRATIONS, &applied)?;
-    let is_there = |migration: &&Migration| applied.iter().any(|applied| applied.version == migration.version);
-    Ok(MIGRATIONS.iter().filter(|migration| !is_there(migration)).copied().collect())
-}
-
-async fn ledger(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
+async fn read_ledger(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
     let ledger = format!("{}.migrations", quoted(schema));
     let there = sqlx::query("SELECT to_regclass($1) IS NOT NULL").bind(&ledger);
     let there = connection.bound(OWN, there).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
     let mut applied = Vec::new();
     if there {
         let asked = format!("SELECT version, name, supports FROM {ledger}");
-        for row in connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(asked))).await? {
+        for row in connection.text(asked).await? {
             let (version, supports): (i32, i32) = (row.try_get(0)?, row.try_get(2)?);
             applied.push(Applied { version: version.into(), name: row.try_get(1)?, supports: supports.into() });
         }

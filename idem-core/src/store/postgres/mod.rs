@@ -2,35 +2,29 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `handle` | what all the files share: the pool and the statements |
-//! | `options` | how a store is opened |
-//! | `check`, `trigger` | settings that would lose messages; the trigger, without which a batch could |
-//! | `migrate`, `tables`, `cure` | the tables, and errors about them |
+//! | `handle` | what all the files share: the pool and the name of the schema |
+//! | `options`, `address` | how a store is opened |
+//! | `check`, `migrate`, `tables` | settings and tables that would lose messages |
 //! | `pool`, `connection` | the two pools of connections, and a connection in use |
 //! | `ready`, `login`, `session`, `limits` | opening connections, logins, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
-//! | `transactions`, `txn`, `begin`, `begin_sql`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
-//! | `unclaimed` | transactions in which messages run without claims |
+//! | `transactions`, `txn`, `begin`, `guard`, `commit`, `rollback` | transactions: begin, guard and commit, roll back |
 //! | `clean`, `state` | removing a handler's state from a session; what it is set to in each transaction behind a pooler |
-//! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
-//! | `register`, `register_sql` | handlers as small integers |
-//! | `claims`, `claims_sql` | claims |
+//! | `fate` | the fate of a transaction whose connection was lost, or that its handler has prepared |
+//! | `claims`, `claims_sql`, `register`, `register_sql` | handlers and their claims |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
 //! | `calls`, `calls_sql` | inbox rows in their call phase |
-//! | `many`, `many_sql` | claims and inbox rows of several messages at once |
 //! | `operator`, `operator_sql` | stats, list, replay, discard |
 //! | `outbox`, `outbox_sql`, `relays` | the outbox, and the statements of its relays |
 //! | `writes`, `staged`, `local`, `local_sql`, `staging` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
-//! | `ping` | the ping |
 //! | `prune`, `prune_sql` | removing old claims |
-//! | `sql`, `statement` | the statements, with the schema's name inserted |
+//! | `quote` | names and values in the text of statements |
 //! | `plans` | tests of query plans |
 
 mod address;
 mod answer;
 mod begin;
-mod begin_sql;
 mod calls;
 mod calls_sql;
 mod check;
@@ -39,7 +33,6 @@ mod claims_sql;
 mod clean;
 mod commit;
 mod connection;
-mod cure;
 mod fate;
 mod guard;
 mod handle;
@@ -49,8 +42,6 @@ mod limits;
 mod local;
 mod local_sql;
 mod login;
-mod many;
-mod many_sql;
 mod migrate;
 mod operator;
 mod operator_sql;
@@ -58,13 +49,12 @@ mod options;
 mod outbox;
 mod outbox_sql;
 mod own;
-mod ping;
 #[cfg(test)]
 mod plans;
 mod pool;
-mod prepared;
 mod prune;
 mod prune_sql;
+mod quote;
 mod ready;
 mod register;
 mod register_sql;
@@ -72,16 +62,12 @@ mod relays;
 mod rollback;
 mod rows;
 mod session;
-mod sql;
 mod staged;
 mod staging;
 mod state;
-mod statement;
 mod tables;
 mod transactions;
-mod trigger;
 mod txn;
-mod unclaimed;
 mod writes;
 
 use sqlx::PgConnection;
@@ -90,7 +76,7 @@ use crate::Error;
 
 use super::{HasConnection, Migration};
 
-pub use begin_sql::Isolation;
+pub use begin::Isolation;
 pub use handle::Postgres;
 pub use options::PostgresOptions;
 pub use txn::Txn;

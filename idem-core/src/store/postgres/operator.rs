@@ -1,19 +1,22 @@
 //! Operator queries: stats, list, replay, discard.
 
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::store::{
     Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError,
+    next_provider_key,
 };
 use crate::{Key, Reason};
 
+use super::answer::About;
 use super::rows::{self, duration, ids};
-use super::{Postgres, register, statement};
+use super::{Postgres, calls_sql, operator_sql, register_sql};
 
 impl Operator for Postgres {
     async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
-        let rows = self.ask_long(self.sql().stats.query().bind(ids(handlers))).await?;
+        let rows = self.ask_long(self.query(operator_sql::STATS).bind(ids(handlers))).await?;
         let Some(row) = rows.first() else { return Ok(Stats::default()) };
         let oldest: Option<i64> = row.try_get(2)?;
         Ok(Stats {
@@ -24,29 +27,34 @@ impl Operator for Postgres {
     }
 
     async fn waiting(&self, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
-        register::waiting(self, consumer).await
+        let rows = self.ask(self.query(&register_sql::waiting()).bind(consumer)).await?;
+        let waiting = |row: &PgRow| {
+            Ok(HandlerRows { handler: row.try_get(0)?, seen: duration(row.try_get(1)?), formerly: row.try_get(2)? })
+        };
+        Ok(rows.iter().map(waiting).collect::<Result<_, sqlx::Error>>()?)
     }
 
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
-        let schema = statement::quoted(self.schema());
+        let schema = &self.0.quoted;
         Cures::new(|table| format!("{schema}.{table}"), "now()", [consumer, handler, new])
     }
 
     async fn consumers(&self) -> Result<Vec<String>, StoreError> {
-        let rows = self.ask(self.sql().consumers.query()).await?;
+        let rows = self.ask(self.query(operator_sql::CONSUMERS)).await?;
         Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
     }
 
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
-        let statement = if filter.scheduled { &self.sql().list_scheduled } else { &self.sql().list_dead };
-        let query = statement.query().bind(consumer).bind(page.before).bind(filter.handler.as_deref());
+        let which = if filter.scheduled { "state <> 'dead'" } else { "state = 'dead'" };
+        let query =
+            self.query(&operator_sql::list(which)).bind(consumer).bind(page.before).bind(filter.handler.as_deref());
         let keys = filter.keys().map(|keys| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
         let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit)).bind(keys);
         rows::all(&self.ask(query).await?)
     }
 
     async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, StoreError> {
-        let rows = self.ask(self.sql().replay.query().bind(consumer).bind(id).bind(force)).await?;
+        let rows = self.ask(self.query(&operator_sql::replay()).bind(consumer).bind(id).bind(force)).await?;
         let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
         let reason: String = row.try_get(0)?;
         Ok(match Reason::parse(&reason) {
@@ -58,13 +66,14 @@ impl Operator for Postgres {
     }
 
     async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, StoreError> {
-        let rows = self.ask(self.sql().replay_as.query().bind(consumer).bind(id).bind(key.as_bytes())).await?;
+        let rows =
+            self.ask(self.query(&operator_sql::replay_as()).bind(consumer).bind(id).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
         Ok(if row.try_get(0)? { Replayed::Due } else { Replayed::KeyTaken })
     }
 
     async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id).bind(None::<Uuid>)).await?.is_empty())
+        Ok(!self.ask(self.query(&operator_sql::discard()).bind(consumer).bind(id).bind(None::<Uuid>)).await?.is_empty())
     }
 
     async fn resolve(
@@ -74,7 +83,16 @@ impl Operator for Postgres {
         provider_key: Uuid,
         resolution: &Resolution,
     ) -> Result<bool, StoreError> {
-        self.resolve_call(consumer, id, provider_key, resolution).await
+        let resolve = || self.query(calls_sql::RESOLVE).bind(consumer).bind(id);
+        let next = next_provider_key(provider_key);
+        let query = match resolution {
+            Resolution::Answer(answer) => resolve().bind(Some(answer.as_bytes())).bind(provider_key).bind(next),
+            Resolution::CallAgain => resolve().bind(None::<&[u8]>).bind(provider_key).bind(next),
+            Resolution::Discard => {
+                self.query(&operator_sql::discard()).bind(consumer).bind(id).bind(Some(provider_key))
+            }
+        };
+        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
     async fn prune(&self) -> Result<Pruned, StoreError> {

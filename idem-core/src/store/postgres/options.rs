@@ -9,13 +9,13 @@ use sqlx::postgres::PgConnectOptions;
 use crate::store::ConnectionShares;
 use crate::{BoxError, Error};
 
-use super::begin::Kind;
-use super::begin_sql::Isolation;
+use super::begin::{Isolation, Kind};
 use super::handle::{Inner, Postgres};
 use super::login::{Callback, Login};
 use super::pool::Pool;
-use super::sql::Statements;
-use super::{address, check, migrate, statement::quoted, tables};
+use super::quote::quoted;
+use super::ready::Opener;
+use super::{address, check, claims_sql, local_sql, migrate, outbox_sql, tables};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -252,7 +252,10 @@ impl PostgresOptions {
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let kind = Kind { pooled: self.pooled, durable: !self.unsafe_durability, isolation: self.isolation };
-        let pool = Pool::new(login, self.connections, kind, self.resets);
+        let quoted = quoted(&self.schema);
+        let prepare = [claims_sql::prepare(), outbox_sql::PREPARE.to_owned(), local_sql::prepare()].join("; ");
+        let opener = Opener::new(login, kind, prepare.replace("{schema}", &quoted));
+        let pool = Pool::new(opener, self.connections, self.resets);
         let mut connection = pool.own().await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
@@ -284,10 +287,10 @@ impl PostgresOptions {
         tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
-            statements: Statements::new(&quoted(&self.schema)),
             pool,
             name,
             schema: self.schema,
+            quoted,
             connections: self.connections,
             retention: self.retention,
             shares: ConnectionShares::new(self.connections),

@@ -15,7 +15,7 @@ use crate::store::{
 use super::local::Local;
 use super::pool::FOR_A_RELAY;
 use super::staged::Staged;
-use super::{Postgres, Txn};
+use super::{Postgres, Txn, outbox_sql};
 
 impl OutboxRows for Postgres {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
@@ -23,7 +23,7 @@ impl OutboxRows for Postgres {
             for attempt in 0..2 * NUMBERS {
                 // Twice each: another process may insert it after the statement has looked for it.
                 let id = number(&[name], attempt / 2);
-                let query = self.sql().register_outbox.query().bind(name).bind(i32::from(LANES) - 1).bind(id);
+                let query = self.query(outbox_sql::REGISTER).bind(name).bind(i32::from(LANES) - 1).bind(id);
                 if let Some(row) = self.ask(query).await?.first() {
                     return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
                 }
@@ -37,7 +37,7 @@ impl OutboxRows for Postgres {
         match &mut txn.writes.staged {
             _ if messages.is_empty() => {}
             Some(staged) => staged.extend(messages),
-            none => *none = Some(Box::new(Staged::new(self, outbox, messages))),
+            none => *none = Some(Box::new(Staged::new(outbox, messages))),
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ impl OutboxRows for Postgres {
     }
 
     fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
-        txn.writes.local = (!messages.is_empty()).then(|| Box::new(Local::new(self, messages)));
+        txn.writes.local = (!messages.is_empty()).then(|| Box::new(Local::new(messages)));
         Ok(())
     }
 
@@ -114,10 +114,10 @@ impl OutboxRows for Postgres {
     }
 
     async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().replay_outgoing.query().bind(outbox.number).bind(id)).await?.is_empty())
+        Ok(!self.ask(self.query(outbox_sql::REPLAY).bind(outbox.number).bind(id)).await?.is_empty())
     }
 
     async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
-        Ok(!self.ask(self.sql().discard_outgoing.query().bind(outbox.number).bind(id)).await?.is_empty())
+        Ok(!self.ask(self.query(outbox_sql::DISCARD).bind(outbox.number).bind(id)).await?.is_empty())
     }
 }

@@ -21,22 +21,16 @@ pub(super) const REGISTER: &str = "
     )
     SELECT id, namespace FROM known";
 
-/// The beginning of a statement that is followed by its rows.
-pub(super) const STAGE: &str = "
-    INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload) VALUES ";
+/// The INSERT of one message, prepared in each connection: the server would otherwise parse and plan it for each.
+pub(super) const PREPARE: &str = "
+    PREPARE idem_stage (pg_catalog.int4, pg_catalog.int2, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea,
+                        pg_catalog.bytea, pg_catalog.bytea) AS
+        INSERT INTO {schema}.outbox_messages (outbox_id, lane, message_id, destination, key, envelope, payload)
+        VALUES ($1, $2, $3, pg_catalog.convert_from($4, 'UTF8'), $5,
+                pg_catalog.convert_from($6, 'UTF8')::pg_catalog.json, $7)";
 
-/// The INSERT of one message, prepared in each connection that has staged one: the server would otherwise parse and plan it
-/// for each.
-pub(super) fn prepare() -> String {
-    format!(
-        "PREPARE idem_stage (pg_catalog.int4, pg_catalog.int2, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea,
-                             pg_catalog.bytea, pg_catalog.bytea) AS {STAGE}
-            ($1, $2, $3, pg_catalog.convert_from($4, 'UTF8'), $5, pg_catalog.convert_from($6, 'UTF8')::pg_catalog.json, $7)"
-    )
-}
-
-/// [`STAGE`] for many or large messages, where this condition holds. The order of the rows is that of the arrays. Returns how
-/// many rows it has inserted.
+/// The INSERT of many or large messages, where this condition holds. The order of the rows is that of the arrays. Returns how many
+/// rows it has inserted.
 fn stage_where(condition: &str) -> String {
     format!(
         "
@@ -56,14 +50,19 @@ fn stage_where(condition: &str) -> String {
 }
 
 /// In any transaction but the one with the number $8, it inserts nothing: after a COMMIT of the handler there is none, and
-/// what this inserted would be committed at once. Without $8 the transaction gets its number before it draws ids, as relays
-/// rely on.
+/// what this inserted would be committed at once.
 pub(super) fn stage_many() -> String {
-    stage_where(
+    stage_where(&ours("$8"))
+}
+
+/// Whether the transaction has this number, if there is one. Without it the transaction gets its number before it draws ids, as
+/// relays rely on.
+pub(super) fn ours(number: &str) -> String {
+    format!(
         "CASE
-            WHEN $8::pg_catalog.text IS NULL THEN pg_catalog.pg_current_xact_id() IS NOT NULL
-            ELSE pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = $8::pg_catalog.text
-        END",
+            WHEN {number}::pg_catalog.text IS NULL THEN pg_catalog.pg_current_xact_id() IS NOT NULL
+            ELSE pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = {number}::pg_catalog.text
+        END"
     )
 }
 

@@ -6,8 +6,8 @@ use crate::outbox::{Outgoing, StoreOutbox, checked};
 use crate::store::{Claims, OutboxRows, OwnClaim, StoreError, check_transaction};
 use crate::{Error, Fingerprint, Key, KeyError};
 
-use super::Postgres;
 use super::staged::Staged;
+use super::{Postgres, claims_sql, outbox_sql};
 
 /// Why a statement has inserted nothing.
 const UNKNOWN: &str = "the transaction does not know the name: use a connection of the store's database. If that was \
@@ -82,12 +82,12 @@ impl Postgres {
                 ids.first().copied().ok_or_else(|| StoreError::Unavailable("no handler was registered".into()))
             };
             let id = self.0.handlers.get(&name, id).await.map_err(failed)?.0;
-            let claim = self.sql().own_claim.query().persistent(false);
+            let claim = self.query(claims_sql::OWN).persistent(false);
             let claim = claim.bind(id).bind(key.as_bytes()).bind(fingerprint.as_bytes());
             if claim.fetch_optional(&mut *connection).await.map_err(refused)?.is_some() {
                 return Ok(OwnClaim::New);
             }
-            let known = self.sql().own_existing_claim.query().persistent(false).bind(id).bind(key.as_bytes());
+            let known = self.query(claims_sql::OWN_EXISTING).persistent(false).bind(id).bind(key.as_bytes());
             if let Some(row) = known.fetch_optional(&mut *connection).await.map_err(refused)? {
                 let found: &[u8] = row.try_get(0).map_err(refused)?;
                 let is_copy = fingerprint.is_copy_of(Fingerprint::stored(found));
@@ -124,10 +124,10 @@ impl StoreOutbox<Postgres> {
         check_transaction(connection.is_in_transaction())?;
         let number = async || self.store.0.outboxes.get(&self.name, self.store.register_outbox(&self.name)).await;
         let outbox = number().await?;
-        let mut staged = Staged::new(&self.store, outbox, checked(messages, self.store.0.bell.limit(outbox))?);
+        let mut staged = Staged::new(outbox, checked(messages, self.store.0.bell.limit(outbox))?);
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
         let mut insert = async |staged: &Staged| {
-            let query = staged.bound(&self.store.sql().stage_own).persistent(false);
+            let query = staged.bind(self.store.query(&outbox_sql::stage_own())).persistent(false);
             let row = query.fetch_one(&mut *connection).await.map_err(failed)?;
             row.try_get::<i64, _>(0).map_err(failed)
         };

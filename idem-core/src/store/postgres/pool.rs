@@ -10,10 +10,8 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::answer::Failure;
-use super::begin::Kind;
 use super::connection::Connection;
 use super::limits::{CONNECT, Use};
-use super::login::Login;
 use super::ready::{Opener, Ready};
 
 /// How many connections are opened at once. After an outage all tasks want one, in each process: a server that gets all
@@ -66,11 +64,11 @@ impl Slots {
 }
 
 impl Pool {
-    /// Creates a pool of at most `connections`, at least 2, that log in this way.
-    pub(super) fn new(login: Login, connections: usize, kind: Kind, resets: bool) -> Self {
+    /// Creates a pool of at most `connections`, at least 2.
+    pub(super) fn new(opener: Opener, connections: usize, resets: bool) -> Self {
         let own = own(connections);
         Self(Arc::new(Shared {
-            opener: Opener::new(login, kind),
+            opener,
             resets: AtomicBool::new(resets),
             lent: Slots::new(connections.saturating_sub(own).max(1)),
             own: Slots::new(own),

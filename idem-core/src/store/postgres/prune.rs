@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::store::walk::Walk;
 use crate::store::{Pruned, StoreError};
@@ -12,7 +12,7 @@ use super::Postgres;
 use super::begin;
 use super::connection::Connection;
 use super::limits::OWN;
-use super::prune_sql::PLANNER;
+use super::prune_sql::{self, PLANNER};
 
 /// How many blocks one transaction walks. With nothing but old claims, it deletes about 6,000 of them: few enough to be
 /// quick, enough to make the cost of a commit negligible.
@@ -74,34 +74,34 @@ impl Postgres {
     async fn prune_step(&self, connection: &mut Connection) -> Result<Option<Step>, StoreError> {
         let asked = Instant::now();
         let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
-        connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin}; {PLANNER}")))).await?;
-        let lock = connection.bound(OWN, self.sql().prune_lock.query().bind(self.schema())).await?;
+        connection.text(format!("{begin}; {PLANNER}")).await?;
+        let lock = connection.bound(OWN, self.query(prune_sql::LOCK).bind(self.schema())).await?;
         let free = lock.first().map_or(Ok(false), |row| row.try_get(0))?;
         let place = if free {
-            Place::of(&connection.bound(OWN, self.sql().prune_place.query().bind(self.schema())).await?)?
+            Place::of(&connection.bound(OWN, self.query(prune_sql::PLACE).bind(self.schema())).await?)?
         } else {
             None
         };
         let Some((place, retention)) = place.and_then(|place| place.retention.map(|retention| (place, retention)))
         else {
-            connection.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
+            connection.text("ROLLBACK").await?;
             return Ok(free.then_some(Step { share: 0, blocks: 0, deleted: 0, pace: PACE }));
         };
         let (from, to) = place.range();
         let ahead = self.0.clock.ahead(asked, place.now).as_secs_f64();
-        let find = self.sql().prune_find.query().bind(number(from)).bind(number(to)).bind(ahead);
+        let find = self.query(prune_sql::FIND).bind(number(from)).bind(number(to)).bind(ahead);
         let rows = connection.bound(PATIENCE, find).await?;
         let old = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
         let mut deleted = 0_i64;
         if !old.is_empty() {
-            let rows = connection.bound(PATIENCE, self.sql().prune_delete.query().bind(&old)).await?;
+            let rows = connection.bound(PATIENCE, self.query(prune_sql::DELETE).bind(&old)).await?;
             deleted = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         }
         let next = if to < place.blocks { to } else { 0 };
         let walk = Walk { size: place.blocks, small: SMALL, step: STEP, retention };
         let caught_up = walk.worth(to - from).as_secs_f64();
-        connection.bound(OWN, self.sql().prune_move.query().bind(number(next)).bind(caught_up)).await?;
-        connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+        connection.bound(OWN, self.query(prune_sql::MOVE).bind(number(next)).bind(caught_up)).await?;
+        connection.text("COMMIT").await?;
         // Half of the time that a step is worth has to be enough for it.
         let (share, pace) = (walk.share(place.behind), PACE.min(walk.worth(STEP) / 2));
         Ok(Some(Step { share, blocks: to - from, deleted: deleted.unsigned_abs(), pace }))

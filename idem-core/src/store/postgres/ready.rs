@@ -15,10 +15,6 @@ use super::session::{self, Learnt, Session};
 pub(super) struct Ready {
     pub(super) conn: PgConnection,
     pub(super) session: Session,
-    /// Whether the claim is prepared in it.
-    pub(super) claims: bool,
-    /// Whether the INSERT of a staged message is.
-    pub(super) stages: bool,
     /// Whether it has been in use before.
     pub(super) used: bool,
 }
@@ -27,12 +23,14 @@ pub(super) struct Ready {
 pub(super) struct Opener {
     login: Login,
     pub(super) kind: Kind,
+    /// Prepares the statements of a transaction that a handler may use.
+    prepare: String,
     learnt: Mutex<Option<Learnt>>,
 }
 
 impl Opener {
-    pub(super) fn new(login: Login, kind: Kind) -> Self {
-        Self { login, kind, learnt: Mutex::default() }
+    pub(super) fn new(login: Login, kind: Kind, prepare: String) -> Self {
+        Self { login, kind, prepare, learnt: Mutex::default() }
     }
 
     /// Returns the options of one login.
@@ -56,14 +54,14 @@ impl Opener {
             *self.learnt() = Some(learnt);
         }
         if !pooled {
-            session.prepare(&mut conn, of, durable).await?;
+            session.prepare(&mut conn, of, durable, &self.prepare).await?;
         }
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
         // while BEGIN, COMMIT and ROLLBACK are plain text: `tx.begin()` in a handler is always a savepoint, and its
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Ready { conn, session, claims: false, stages: false, used: false })
+        Ok(Ready { conn, session, used: false })
     }
 
     fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {

@@ -13,8 +13,8 @@ use crate::store::{
     StoreError, error_text,
 };
 
-use super::Postgres;
 use super::rows::{duration, secs, time};
+use super::{Postgres, outbox_sql};
 
 fn lanes(lanes: impl IntoIterator<Item = u8>) -> Vec<i16> {
     lanes.into_iter().map(i16::from).collect()
@@ -54,7 +54,7 @@ const GROUP: u8 = LANES / 4;
 
 impl Postgres {
     pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
-        let query = self.sql().alive.query().bind(outbox.number).bind(token).bind(secs(lease));
+        let query = self.query(outbox_sql::ALIVE).bind(outbox.number).bind(token).bind(secs(lease));
         let rows = self.ask(query).await?;
         let Some(row) = rows.first() else { return Ok(LaneLeases::default()) };
         let held: Vec<i16> = row.try_get(0)?;
@@ -69,19 +69,19 @@ impl Postgres {
         limit: u32,
     ) -> Result<Vec<u8>, StoreError> {
         let query =
-            self.sql().take_lanes.query().bind(outbox.number).bind(token).bind(secs(lease)).bind(i64::from(limit));
+            self.query(outbox_sql::TAKE).bind(outbox.number).bind(token).bind(secs(lease)).bind(i64::from(limit));
         let rows = self.ask(query).await?;
         Ok(rows.iter().map(|row| row.try_get(0).map(lane)).collect::<Result<_, _>>()?)
     }
 
     pub(super) async fn give(&self, outbox: OutboxId, token: Uuid, which: Option<&[u8]>) -> Result<(), StoreError> {
         let which = which.map(|which| lanes(which.iter().copied()));
-        self.ask(self.sql().give_lanes.query().bind(outbox.number).bind(token).bind(which)).await.map(drop)
+        self.ask(self.query(outbox_sql::GIVE).bind(outbox.number).bind(token).bind(which)).await.map(drop)
     }
 
     pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { lanes: asked, blocked, known, bytes, marks } = read;
-        let query = self.sql().read_outbox.query().bind(outbox.number).bind(lanes(asked.iter().map(|look| look.lane)));
+        let query = self.query(&outbox_sql::read()).bind(outbox.number).bind(lanes(asked.iter().map(|look| look.lane)));
         let query = query.bind(asked.iter().map(|look| look.floor).collect::<Vec<_>>());
         let query = query.bind(asked.iter().map(|look| i64::from(look.limit)).collect::<Vec<_>>());
         let query = query.bind(blocked.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
@@ -107,7 +107,7 @@ impl Postgres {
     }
 
     pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
-        let query = self.sql().delete_published.query().bind(outbox.number).bind(token);
+        let query = self.query(&outbox_sql::delete()).bind(outbox.number).bind(token);
         let rows = self.ask_long(named(query, published.iter().copied())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
     }
@@ -121,7 +121,7 @@ impl Postgres {
         let due: Vec<Option<f64>> = failures.iter().map(|failure| failure.next.map(secs)).collect();
         let errors: Vec<Vec<u8>> =
             failures.iter().map(|failure| error_text(&failure.error).into_owned().into_bytes()).collect();
-        let query = self.sql().record_failures.query().bind(outbox.number).bind(token);
+        let query = self.query(&outbox_sql::record()).bind(outbox.number).bind(token);
         let query = named(query, failures.iter().map(|failure| failure.row));
         let attempts = failures.iter().map(|failure| i32::try_from(failure.attempts).unwrap_or(i32::MAX));
         self.ask(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
@@ -130,13 +130,13 @@ impl Postgres {
     pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let bounded = |limit| i64::try_from(limit).unwrap_or(i64::MAX);
         let mut stats = OutboxStats { relays: self.alive(outbox).await?, ..OutboxStats::default() };
-        let query = self.sql().outbox_dead.query().bind(outbox.number).bind(bounded(limit));
+        let query = self.query(outbox_sql::DEAD).bind(outbox.number).bind(bounded(limit));
         if let Some(row) = self.ask_long(query).await?.first() {
             stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
         }
         for first in (0..LANES).step_by(GROUP.into()) {
             let (lanes, left) = ((i16::from(first), i16::from(first + GROUP - 1)), limit.saturating_sub(stats.waiting));
-            let query = self.sql().outbox_waiting.query().bind(outbox.number);
+            let query = self.query(outbox_sql::WAITING).bind(outbox.number);
             let query = query.bind(lanes.0).bind(lanes.1).bind(bounded(left));
             if let Some(row) = self.ask_long(query).await?.first() {
                 stats.waiting += row.try_get::<i64, _>(0)?.unsigned_abs();
@@ -147,12 +147,12 @@ impl Postgres {
     }
 
     pub(super) async fn alive(&self, outbox: OutboxId) -> Result<u32, StoreError> {
-        let rows = self.ask(self.sql().live_relays.query().bind(outbox.number)).await?;
+        let rows = self.ask(self.query(outbox_sql::LIVE).bind(outbox.number)).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get(0).map(count))?)
     }
 
     pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
-        let query = self.sql().dead_outgoing.query().bind(outbox.number).bind(page.before).bind(i64::from(page.limit));
+        let query = self.query(&outbox_sql::dead()).bind(outbox.number).bind(page.before).bind(i64::from(page.limit));
         let dead = |row: &PgRow| {
             Ok(DeadOutgoing {
                 id: row.try_get(0)?,

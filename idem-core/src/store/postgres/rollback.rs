@@ -1,14 +1,13 @@
 //! ROLLBACK, and the question how a handler has ended its transaction.
 
-use sqlx::{AssertSqlSafe, Row as _};
+use sqlx::Row as _;
 
 use crate::BoxError;
 use crate::store::{RollbackResult, StoreError};
 
 use super::answer::Failure;
 use super::connection::Answer;
-use super::limits::OWN;
-use super::prepared;
+use super::fate::roll_back_prepared;
 use super::txn::{Txn, not_answered};
 
 /// The fate of the transaction that made the claim.
@@ -28,12 +27,12 @@ pub(super) async fn fate(mut txn: Txn) -> TxnEnd {
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let status = format!("SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
     let text = format!("SELECT {ours}; ROLLBACK; {status}");
-    let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    let mut answer = txn.connection.run(text).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
         // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
         txn.connection.clear_failure();
         let text = format!("ROLLBACK; SELECT true; {status}");
-        answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+        answer = txn.connection.run(text).await;
     }
     let Answer { finished, rows, failure } = answer;
     // An error after these three statements is one of the cleanup, and the connection is closed.
@@ -50,7 +49,7 @@ pub(super) async fn fate(mut txn: Txn) -> TxnEnd {
             TxnEnd::Undone
         }
         Some("committed") => TxnEnd::Committed,
-        Some("in progress") => match prepared::roll_back(&mut txn.connection, &xid).await {
+        Some("in progress") => match roll_back_prepared(&mut txn.connection, &xid).await {
             Ok(true) => TxnEnd::Ended,
             Ok(false) => TxnEnd::Unknown("the handler ended its transaction, which still runs".into()),
             Err(failure) => TxnEnd::Unknown(failure.into_error()),
@@ -80,7 +79,7 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
         };
     }
     let text = format!("ROLLBACK{}", txn.cleaning());
-    match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+    match txn.connection.text(text).await {
         Ok(rows) => {
             txn.put_back(&rows);
             Ok(RollbackResult::RolledBack)

@@ -4,73 +4,28 @@ use std::time::{Duration, SystemTime};
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use uuid::Uuid;
 
-use crate::store::{CallAnswer, HandlerId, Identity, Row, StoreError, envelope};
-use crate::{Fingerprint, Key, Reason};
+use crate::store::{HandlerId, Row, StoreError, stored};
 
-/// The columns that [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds, which need no
+/// The columns that `stored::decode` reads, of the row `i` and its handler `h`. Times are microseconds, which need no
 /// calendar.
 pub(super) const COLUMNS: &str = "
-    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope::text, i.locked_by, i.crash_count,
-    i.attempts, i.lost_connections,
-    i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
-    (extract(epoch FROM i.run_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint,
-    i.provider_key, (extract(epoch FROM i.called_at) * 1000000)::bigint, i.answer, i.called_by,
-    (extract(epoch FROM i.asked_at) * 1000000)::bigint, i.call_name, i.state = 'calling',
-    (extract(epoch FROM i.locked_until) * 1000000)::bigint";
+    i.id, i.handler_id, h.name AS handler, i.key, i.fingerprint, i.payload,
+    pg_catalog.convert_to(i.envelope::text, 'UTF8') AS envelope, i.locked_by, i.crash_count, i.attempts, i.lost_connections,
+    i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint AS created_at,
+    (extract(epoch FROM i.run_at) * 1000000)::bigint AS run_at,
+    (extract(epoch FROM i.died_at) * 1000000)::bigint AS died_at, i.provider_key,
+    (extract(epoch FROM i.called_at) * 1000000)::bigint AS called_at, i.answer, i.called_by,
+    (extract(epoch FROM i.asked_at) * 1000000)::bigint AS asked_at, i.call_name, i.state = 'calling' AS is_calling,
+    (extract(epoch FROM i.locked_until) * 1000000)::bigint AS locked_until";
 
-/// Decodes all rows.
+/// Decodes all rows, each of which may have one more column, `waited`: how long it had been due.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    Ok(rows.iter().map(decode).collect::<Result<_, _>>()?)
-}
-
-/// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
-pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(25)?)), ..decode(row)? });
+    let decode = |row: &PgRow| {
+        let waited = row.try_get::<i64, _>("waited").ok().map(duration);
+        Ok(Row { waited, ..stored::decode(row, time)? })
+    };
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
-}
-
-fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
-    let attempts = count(row.try_get(9)?);
-    let reason: Option<String> = row.try_get(12)?;
-    let (crash_count, is_calling) = (count(row.try_get(8)?), row.try_get(23)?);
-    let (locked_by, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get(7)?, row.try_get(20)?);
-    Ok(Row {
-        id: row.try_get(0)?,
-        identity: Identity {
-            handler: HandlerId(row.try_get(1)?),
-            // The table's CHECK limits keys to 255 bytes.
-            key: Key::stored(row.try_get(3)?).unwrap_or(Key::empty()),
-            fingerprint: Fingerprint::stored(row.try_get(4)?),
-        },
-        handler: row.try_get(2)?,
-        delivery: envelope::open(row.try_get::<&str, _>(6)?.as_bytes(), row.try_get(5)?, attempts),
-        locked_by,
-        crash_count: if is_calling { 0 } else { crash_count },
-        attempts,
-        lost_connections: count(row.try_get(10)?),
-        deliveries: row.try_get::<i64, _>(11)?.unsigned_abs(),
-        // A reason that only a newer version of idem knows still means dead.
-        reason: reason.map(|word| Reason::parse(&word).unwrap_or(Reason::Permanent)),
-        error: row.try_get(13)?,
-        created_at: time(row.try_get(14)?),
-        run_at: time(row.try_get(15)?),
-        locked_until: row.try_get::<Option<i64>, _>(24)?.map(time),
-        died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
-        waited: None,
-        calls: is_calling.then_some(crash_count),
-        provider_key: row.try_get(17)?,
-        called_at: row.try_get::<Option<i64>, _>(18)?.map(time),
-        call_name: row.try_get(22)?,
-        asked_at: row.try_get::<Option<i64>, _>(21)?.map(time),
-        is_first_call: locked_by.is_some() && locked_by == called_by,
-        answer: row.try_get::<Option<Vec<u8>>, _>(19)?.map(CallAnswer::new),
-    })
-}
-
-fn count(number: i32) -> u32 {
-    u32::try_from(number).unwrap_or(0)
 }
 
 /// Converts microseconds to a duration; 0 if the clock was set back meanwhile.

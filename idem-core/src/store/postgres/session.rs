@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
-use super::begin_sql::Isolation;
+use super::begin::Isolation;
 use super::clean::RESET;
 use super::limits::{LOCK_WAIT, OWN, Use};
 use super::state::{MEANING, SessionState};
@@ -18,9 +18,6 @@ pub(super) struct Session {
     pub(super) version: i32,
     /// With its unit; restored for the handler after the claim.
     pub(super) lock_timeout: String,
-    /// Whether `RESET ALL` returns to it. It does not if a login trigger of the database has set it, or a pooler
-    /// (`connect_query`).
-    pub(super) keeps_lock_timeout: bool,
     /// In milliseconds; 0 means no limit.
     pub(super) statement_timeout: u64,
     /// The level of durability.
@@ -88,7 +85,7 @@ impl Session {
         }
         asked += "SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
-                    current_user::text, session_user::text, pg_catalog.pg_backend_pid(), current_setting('lock_timeout')";
+                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()";
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
         }
@@ -96,17 +93,15 @@ impl Session {
         let asked = sqlx::raw_sql(AssertSqlSafe(asked));
         let rows = conn.fetch_all(asked).await?;
         let [limits, row] = rows.as_slice() else { return Err(Failure::Lost("the login is not answered".into())) };
-        let lock_timeout: String = limits.try_get(0)?;
         let (read_only, role): (bool, String) = (row.try_get(2)?, row.try_get(3)?);
-        let values = (7..7 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
+        let values = (6..6 + MEANING.len()).map(|place| row.try_get(place)).collect::<Result<_, _>>()?;
         let state = SessionState::new(row.try_get(4)?, &role, read_only, values);
         Ok(Self {
             version: row.try_get(0)?,
-            keeps_lock_timeout: row.try_get::<String, _>(6)? == lock_timeout,
-            lock_timeout,
+            lock_timeout: limits.try_get(0)?,
             statement_timeout: u64::try_from(limits.try_get::<i64, _>(1)?).unwrap_or(0),
             synchronous_commit: row.try_get(1)?,
-            isolation: Isolation::of(row.try_get(7 + MEANING.len())?),
+            isolation: Isolation::of(row.try_get(6 + MEANING.len())?),
             read_only,
             process: row.try_get(5)?,
             role,
@@ -123,7 +118,7 @@ impl Session {
         }
         self.watches = match learnt {
             Some(learnt) => learnt.watches,
-            None if self.version >= 140_000 => {
+            None => {
                 // In a transaction, because idem must not change a pooler's session.
                 let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH} = '1s'; ROLLBACK")));
                 match watch.execute(&mut *conn).await.map_err(Failure::from) {
@@ -132,19 +127,24 @@ impl Session {
                     Err(lost) => return Err(lost),
                 }
             }
-            None => false,
         };
         Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches, state: self.state.clone() })
     }
 
     /// Applies idem's settings to the session.
-    pub(super) async fn prepare(&self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
+    pub(super) async fn prepare(
+        &self,
+        conn: &mut PgConnection,
+        of: Use,
+        durable: bool,
+        statements: &str,
+    ) -> Result<(), Failure> {
         let settings = match of {
             // Each transaction sets its own limits.
             Use::Lent => format!(
-                "{}; {}; {}",
+                "{}; {}; {}; {statements}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
-                super::begin_sql::PREPARE,
+                super::begin::PREPARE,
                 super::clean::PREPARE
             ),
             Use::Own => self.own(durable),

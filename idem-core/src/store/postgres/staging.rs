@@ -6,37 +6,37 @@ use crate::store::{CommitResult, StoreError, Unscheduled};
 
 use super::answer::{About, Failure};
 use super::limits::OWN;
-use super::local;
 use super::local_sql::RACED;
 use super::rollback::{TxnEnd, fate};
 use super::txn::Txn;
 use super::writes::{Writes, claim_wait};
+use super::{Postgres, local, local_sql, outbox_sql};
 
 /// The result of an INSERT of staged messages in front of guard and COMMIT.
 pub(super) enum Staging {
     /// It stands if the transaction is committed.
     Inserted(Unscheduled),
-    /// The guard in front of it has failed.
-    Ended(Failure),
     /// The server has refused it, or the transaction is not the one that made the claim; nothing may be committed.
     Refused(Option<Failure>),
     /// There was no answer.
     Lost(StoreError),
 }
 
-/// Inserts many or large messages by bound values. The guard follows, as for all others.
-pub(super) async fn insert(txn: &mut Txn, writes: &Writes) -> Staging {
-    let mut unscheduled = Unscheduled::default();
+/// Inserts many or large messages by bound values. Each statement does nothing in any other transaction, and the guard follows,
+/// as for all others.
+pub(super) async fn insert(store: &Postgres, txn: &mut Txn, writes: &Writes) -> Staging {
+    let (mut unscheduled, xid) = (Unscheduled::default(), txn.xid.clone());
     if let Some(local) = &writes.local {
-        let wait = claim_wait(local.len(), txn.lock_wait(), txn.batch);
-        match txn.connection.bound(OWN, local.query(wait)).await {
+        let wait = claim_wait(local.len(), txn.lock_wait, txn.batch);
+        let query = local.bind(store.query(&local_sql::stage()), wait).bind(&xid);
+        match txn.connection.bound(OWN, query).await {
             Ok(rows) => unscheduled = local::unscheduled(&rows),
             Err(failure @ Failure::Refused(_)) => return Staging::Refused(Some(failure)),
             Err(lost) => return Staging::Lost(lost.into()),
         }
     }
     let Some(staged) = &writes.staged else { return Staging::Inserted(unscheduled) };
-    let query = staged.query(txn.xid.as_deref());
+    let query = staged.bind(store.query(&outbox_sql::stage_many())).bind(xid);
     let rows = match txn.connection.bound(OWN, query).await {
         Ok(rows) => rows,
         Err(failure @ Failure::Refused(_)) => return Staging::Refused(Some(failure)),

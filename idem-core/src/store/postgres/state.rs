@@ -1,5 +1,7 @@
 //! The role and the settings that determine what a statement means, as the store found them when it logged in.
 
+use super::quote::literal;
+
 /// The settings that determine whose rows a statement finds, and how it interprets them.
 pub(super) const MEANING: [&str; 7] = [
     "search_path",
@@ -67,16 +69,6 @@ fn set(all: &[(&str, String)], local: bool) -> String {
     };
     let all: Vec<_> = all.iter().map(one).collect();
     format!(" SELECT WHERE pg_catalog.concat({}) IS NULL;", all.join(", "))
-}
-
-/// Quotes a text as an SQL constant, whatever it contains and however backslashes are read.
-pub(super) fn literal(text: &str) -> String {
-    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-/// Writes bytes as an SQL constant, however backslashes are read (`standard_conforming_strings`).
-pub(super) fn bytes(bytes: &[u8]) -> String {
-    format!("E'\\\\x{}'::bytea", hex::encode(bytes))
 }
 
 /// Returns a text as an SQL expression. The server reads a statement in the `client_encoding` that a handler has left, so a

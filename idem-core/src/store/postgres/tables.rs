@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::Error;
 use crate::store::tables::{self, TABLES, Table};
@@ -11,13 +11,10 @@ use crate::store::tables::{self, TABLES, Table};
 use super::answer::Failure;
 use super::check::{Failed, reject_or_warn};
 use super::connection::Connection;
-use super::cure::{CURE, grants, place};
-use super::limits::OWN;
-use super::state::literal;
-use super::trigger;
+use super::quote::{literal, quoted};
 
 /// The tables of this database only: the mark of a batch, which the trigger reads, and the place of the walk of prune.
-const HERE: [Table; 2] = [("processed_messages", &["batch_xid"]), ("pruner", &["id", "block", "caught_up_to"])];
+const HERE: [Table; 2] = [("processed_messages", "batch_xid"), ("pruner", "id block caught_up_to")];
 
 /// Checks that the tables exist, are logged, and are accessible to the role.
 pub(super) async fn check(
@@ -31,7 +28,7 @@ pub(super) async fn check(
     let found = columns(connection, schema, &wanted).await.map_err(unclear)?;
     let place = place(schema);
     tables::check(&place, CURE, &wanted, &found)?;
-    trigger::check(connection, schema).await.map_err(unclear)??;
+    trigger(connection, schema).await.map_err(unclear)??;
     access(connection, schema, allow_unsafe, failed).await
 }
 
@@ -66,8 +63,8 @@ async fn access(
             let why = format!(
                 "the table {table:?} of the schema {schema:?} is not logged, and empty after a crash: ALTER TABLE {}.{} \
                  SET LOGGED",
-                super::statement::quoted(schema),
-                super::statement::quoted(&table)
+                quoted(schema),
+                quoted(&table)
             );
             reject_or_warn(why, allow_unsafe)?;
         }
@@ -82,14 +79,14 @@ const NUMBERED: [&str; 3] = ["inbox_messages", "outbox_messages", "outbox_dead"]
 /// a message that is staged later would get a lower number, and new rows the numbers of others. A role that may not read
 /// the sequences checks nothing.
 async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
-    let quoted = super::statement::quoted(schema);
+    let schema_name = quoted(schema);
     let compare = |table: &&str| {
-        let (of, name) = (format!("{quoted}.{table}"), literal(&format!("{quoted}.{table}")));
+        let (of, name) = (format!("{schema_name}.{table}"), literal(&format!("{schema_name}.{table}")));
         let last = "SELECT coalesce(pg_catalog.pg_sequence_last_value(sequence::regclass), 0)";
         let behind = match *table {
             // Its primary key begins with outbox and lane. Above the last value it has no row, also none that was deleted.
             "outbox_messages" => format!(
-                "EXISTS (SELECT FROM {quoted}.outboxes AS o, generate_series(0, 63) AS lane (lane), LATERAL (
+                "EXISTS (SELECT FROM {schema_name}.outboxes AS o, generate_series(0, 63) AS lane (lane), LATERAL (
                      SELECT FROM {of} AS m WHERE m.outbox_id = o.id AND m.lane = lane.lane AND m.id > ({last}) LIMIT 1) AS above)"
             ),
             _ => format!("EXISTS (SELECT FROM {of} WHERE id > ({last}))"),
@@ -101,7 +98,7 @@ async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(
         )
     };
     let compared: Vec<_> = NUMBERED.iter().map(compare).collect();
-    let rows = connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(compared.join(" UNION ALL ")))).await?;
+    let rows = connection.text(compared.join(" UNION ALL ")).await?;
     let cure = |row: &PgRow| {
         let (table, sequence): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         Ok(format!("SELECT setval({}, (SELECT max(id) FROM {table}))", literal(&sequence)))
@@ -135,4 +132,52 @@ async fn columns(
         found.insert(row.try_get(0)?, row.try_get(1)?);
     }
     Ok(found)
+}
+
+/// Checks the trigger. Without it, a COMMIT of a handler would lose the later messages of its batch. It has to be enabled as
+/// ALWAYS, which `pg_restore --disable-triggers` does not do: otherwise a handler that may set `session_replication_role`
+/// turns it off.
+async fn trigger(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
+    let asked = sqlx::query(
+        "SELECT t.tgenabled::text FROM pg_catalog.pg_trigger AS t
+         JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE n.nspname = $1 AND c.relname = 'processed_messages' AND t.tgname = 'refuse_commit' AND t.tgdeferrable",
+    );
+    let rows = connection.autocommit(asked.bind(schema)).await?;
+    let enabled: Option<String> = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(is_enabled(schema, enabled.as_deref()))
+}
+
+fn is_enabled(schema: &str, enabled: Option<&str>) -> Result<(), Error> {
+    let Some(enabled) = enabled else {
+        let trigger = "the deferrable trigger `refuse_commit` of the table `processed_messages`";
+        return Err(tables::lacks(&place(schema), CURE, trigger));
+    };
+    if enabled == "A" {
+        return Ok(());
+    }
+    Err(Error::Config(format!(
+        "the trigger refuse_commit of the schema {schema:?} is not enabled as ALWAYS, so a COMMIT by a handler can lose other \
+         messages of its batch: as the owner of the table, run ALTER TABLE {}.processed_messages ENABLE ALWAYS TRIGGER \
+         refuse_commit",
+        quoted(schema)
+    )))
+}
+
+/// How to create what is missing.
+pub(super) const CURE: &str = "create it with the SQL of `Postgres::migrations()`, or give `.schema(..)` a new name; \
+                               a new schema has no claims, so all messages are new there";
+
+/// The schema, as named in error messages.
+pub(super) fn place(schema: &str) -> String {
+    format!("the schema {schema:?}")
+}
+
+/// The privileges that the role of a worker needs. Its numbers come from identity columns, which need no grant of their own.
+pub(super) fn grants(schema: &str, role: &str) -> String {
+    let (schema, role) = (quoted(schema), quoted(role));
+    format!(
+        "GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO \
+         {role}"
+    )
 }

@@ -1,21 +1,19 @@
-//! Transactions: begin, guard and commit, roll back.
+//! An open transaction.
 
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
+use sqlx::{PgConnection, Postgres as Pg, Row};
 
 use crate::Key;
-use crate::store::{HandlerId, StoreError, Ticket, TxnState};
+use crate::store::{HandlerId, Identity, StoreError, Ticket};
 
-use super::answer::{About, Failure};
+use super::answer::About;
 use super::begin;
-use super::clean::{CLEAN, RESET};
+use super::clean::CLEAN;
 use super::connection::Connection;
-use super::guard::check;
 use super::limits::OWN;
-use super::pool::Pool;
 use super::writes::Writes;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
@@ -25,14 +23,14 @@ pub struct Txn {
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
-    // Whether the database refuses a COMMIT by anyone but idem.
+    // Whether one of the claims carries the transaction id, so that the database refuses a COMMIT by anyone but idem.
     pub(super) batch: bool,
     // How long one of idem's own statements waits for a lock, in milliseconds.
-    lock_wait: u64,
+    pub(super) lock_wait: u64,
     // The handler timeout.
-    handler_timeout: Duration,
+    pub(super) handler_timeout: Duration,
     // Whether no statement has run in it yet.
-    fresh: bool,
+    pub(super) fresh: bool,
     // Whether a handler has used the connection.
     lent: bool,
     // Whether several handlers share it.
@@ -46,55 +44,6 @@ pub struct Txn {
 impl std::fmt::Debug for Txn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Txn").field("xid", &self.xid).finish_non_exhaustive()
-    }
-}
-
-/// Begins, with the limits for a handler with this timeout.
-pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    let mut connection = pool.lent().await?;
-    let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
-    // On any failure the connection is dropped: a transaction may be open in it.
-    connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    Ok(Txn::of(connection, handler_timeout))
-}
-
-/// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
-/// the guard alone checks whether it is still open.
-///
-/// Behind a pooler nobody knows that. A ROLLBACK of the handler gives its session back, and the pooler lends another one to
-/// the next statement, which may be one that another client has made writable.
-pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError> {
-    txn.shared = true;
-    if !txn.connection.counts_transaction() {
-        return Ok(TxnState::Ended);
-    }
-    let resets = txn.connection.resets();
-    if !txn.connection.is_pooled() && txn.connection.session().read_only && !resets {
-        return Ok(TxnState::Unknown);
-    }
-    let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
-    let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
-    if resets {
-        // RESET ALL removes the limits of this transaction as well.
-        text += &format!(
-            "; {RESET};{} {}",
-            if txn.connection.is_pooled() { txn.connection.session().lasting() } else { "" },
-            begin::limits(
-                txn.connection.session(),
-                txn.connection.kind(),
-                txn.handler_timeout,
-                &txn.connection.session().lock_timeout
-            )
-        );
-    }
-    if !txn.connection.is_usable() {
-        return Err(not_answered());
-    }
-    txn.connection.flush().await?;
-    match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
-        Ok(_) => Ok(TxnState::Open),
-        Err(Failure::Refused(_)) => Ok(TxnState::Ended),
-        Err(lost) => Err(lost.into()),
     }
 }
 
@@ -126,12 +75,11 @@ impl Txn {
         self.ask_about(About::Messages, query).await
     }
 
-    /// Runs a statement that writes payloads.
-    pub(super) async fn ask_payloads(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
-        self.ask_about(About::Payloads, query).await
-    }
-
-    async fn ask_about(&mut self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
+    pub(super) async fn ask_about(
+        &mut self,
+        about: About,
+        query: Query<'_, Pg, PgArguments>,
+    ) -> Result<Vec<PgRow>, StoreError> {
         self.fresh = false;
         self.connection.bound(OWN, query).await.map_err(|failure| failure.fault(about))
     }
@@ -146,31 +94,12 @@ impl Txn {
         match self.connection.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
             Err(failure) if failure.code() == Some("23505") => {
-                self.begin_again().await?;
+                let begin = begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout);
+                self.connection.text(format!("ROLLBACK; {begin}")).await?;
                 Ok(None)
             }
             Err(failure) => Err(failure.fault(About::Messages)),
         }
-    }
-
-    /// Rolls back, and begins with the same limits.
-    pub(super) async fn begin_again(&mut self) -> Result<(), StoreError> {
-        let begin = begin::lent(self.connection.session(), self.connection.kind(), self.handler_timeout);
-        let again = format!("ROLLBACK; {begin}");
-        self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
-        Ok(())
-    }
-
-    /// Runs several of idem's own statements in one string, for the messages of this transaction.
-    pub(super) async fn ask_text(&mut self, text: String) -> Result<Vec<PgRow>, StoreError> {
-        self.fresh = false;
-        let asked = self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
-        asked.map_err(|failure| failure.fault(About::Messages))
-    }
-
-    /// Returns whether no statement has run in it yet.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.fresh
     }
 
     /// Returns the session's own lock timeout, which is restored for the handler.
@@ -178,21 +107,11 @@ impl Txn {
         self.connection.session().lock_timeout.clone()
     }
 
-    /// Returns how long one of idem's own statements waits for a lock, in milliseconds.
-    pub(super) fn lock_wait(&self) -> u64 {
-        self.lock_wait
-    }
-
     /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated, if
     /// it did.
-    pub(super) fn guard(&mut self, xid: String, claim: Option<(HandlerId, Key)>) {
+    pub(super) fn guard(&mut self, xid: String, claim: Option<&Identity>) {
         self.xid = Some(xid);
-        self.claim = claim;
-    }
-
-    /// Records that one of the claims carries the transaction id, so that COMMIT needs permission.
-    pub(super) fn guard_batch(&mut self) {
-        self.batch = true;
+        self.claim = claim.map(|identity| (identity.handler, identity.key.clone()));
     }
 
     /// Returns the data by which other connections can identify the transaction.

@@ -40,16 +40,11 @@ impl Writes {
         true
     }
 
-    /// Returns a statement for each kind. Claims come first, as they may wait for another transaction: `own` and `batch` are
-    /// those of `claim_wait`. `is_prepared`: whether the connection has prepared the INSERT of one staged message.
-    pub(super) fn texts(&self, own: u64, batch: bool, is_prepared: bool) -> Vec<String> {
-        let local = self.local.iter().map(|local| local.text(claim_wait(local.len(), own, batch)));
-        local.chain(self.staged.iter().map(|staged| staged.text(is_prepared))).collect()
-    }
-
-    /// Returns the statement that prepares that INSERT, if it could have been used.
-    pub(super) fn prepare(&self) -> Option<&str> {
-        self.staged.as_ref()?.prepare()
+    /// Returns calls of the prepared statements. Claims come first, as they may wait for another transaction: `own` and `batch`
+    /// are those of `claim_wait`.
+    pub(super) fn calls(&self, own: u64, batch: bool) -> Vec<String> {
+        let local = self.local.iter().map(|local| local.call(claim_wait(local.len(), own, batch)));
+        local.chain(self.staged.iter().flat_map(|staged| staged.calls())).collect()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::BoxError;
 use crate::store::StoreError;
+use crate::{BoxError, Error};
 
 /// SQLITE_ERROR: among others, "no such savepoint" and "no transaction is active".
 pub(super) const ERROR: i32 = 1;
@@ -70,6 +70,11 @@ pub(super) fn unknown(file: &Path, error: sqlx::Error) -> StoreError {
     }
 }
 
+/// The error of a start that has failed.
+pub(super) fn failed(file: &Path, error: sqlx::Error) -> Error {
+    Error::Database { what: trouble(file, &error), source: error.into() }
+}
+
 /// Adds the name of the file, and the fix, in front of the error.
 pub(super) fn named(file: &Path, error: sqlx::Error) -> BoxError {
     let what = trouble(file, &error);
@@ -77,7 +82,7 @@ pub(super) fn named(file: &Path, error: sqlx::Error) -> BoxError {
 }
 
 /// Describes what is wrong with the file, and the fix.
-pub(super) fn trouble(file: &Path, error: &sqlx::Error) -> String {
+fn trouble(file: &Path, error: &sqlx::Error) -> String {
     let file = file.display();
     match code(error) {
         Some(ERROR) => format!(

@@ -1,46 +1,19 @@
-//! Claims, each in a transaction.
+//! Handlers and their claims.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, Row as _};
+use sqlx::{Row as _, SqlStr};
 
+use super::claims_sql::{HISTORIES, RECORD_HISTORY, REOPEN, RETENTION, SEEN, STALE};
 use super::file::Answer;
-use super::sql::{duration, time};
+use super::sql::{duration, ids, time};
 use super::{Sqlite, Txn, begin, register, txn};
-use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket};
-use crate::{Fingerprint, Key};
-
-/// SQLite does not record which transaction has changed a row, and needs no such check: the commit hook refuses each
-/// COMMIT that a handler awaits, so a claim is reopened only if the handler has not awaited one, or has removed the
-/// hook. The answer can then be lost only if the disk fails at this very COMMIT, since the database is in this process.
-const REOPEN: &str = r#"
-UPDATE "idem_processed_messages" SET processed_at = NULL
-WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL"#;
-
-const COMMITTED: &str = r#"SELECT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)"#;
-
-pub(super) async fn claim_many(
-    store: &Sqlite,
-    txn: &mut Txn,
-    identities: &[&Identity],
-    state: ClaimState,
-) -> Result<Vec<Claimed>, StoreError> {
-    let mut claimed = Vec::with_capacity(identities.len());
-    for identity in identities {
-        let one = insert(store, txn.connection(), identity, state).await;
-        claimed.push(one.map_err(|error| store.file.fault_of_message(error))?);
-    }
-    // A handler runs only after a claim in state `Processed`. All claims commit together, so the fate of one is the
-    // fate of all.
-    let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
-    if let (Some((identity, _)), ClaimState::Processed) = (new, state) {
-        txn.guard(Some((identity.handler, &identity.key))).await.map_err(|error| store.file.fault(error))?;
-    }
-    Ok(claimed)
-}
+use crate::Fingerprint;
+use crate::store::{
+    ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError, Ticket, tell_of_retention,
+};
 
 pub(super) async fn insert(
     store: &Sqlite,
@@ -48,25 +21,27 @@ pub(super) async fn insert(
     identity: &Identity,
     state: ClaimState,
 ) -> Result<Claimed, sqlx::Error> {
-    let inserted = bound(store.statements.claim(), identity, state).fetch_optional(&mut *connection).await?;
+    let inserted = bound(store.statements.claim.clone(), identity, state).fetch_optional(&mut *connection).await?;
     claimed(store, connection, identity, inserted).await
 }
 
-/// Returns whether a committed transaction has made the claim.
-pub(super) async fn is_committed(store: &Sqlite, identity: &Identity) -> Result<bool, StoreError> {
-    let query = sqlx::query_scalar(store.prefix.sql(COMMITTED)).bind(identity.handler.0).bind(identity.key.as_bytes());
-    let mut reader = store.file.reader().await?;
-    let found = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
-    reader.give_back();
-    Ok(found)
+/// Reads a claim. In a transaction, which is the single writer, no other connection can delete it before the end.
+pub(super) async fn read(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    identity: &Identity,
+) -> Result<Option<ExistingClaim>, sqlx::Error> {
+    let query =
+        sqlx::query(store.statements.existing_claim.clone()).bind(identity.handler.0).bind(identity.key.as_bytes());
+    let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
+    Ok(Some(ExistingClaim {
+        fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
+        age: row.try_get::<Option<i64>, _>("age")?.map(duration),
+    }))
 }
 
 /// Binds the values of a claim to its statement, or to a command with it.
-fn bound(
-    text: AssertSqlSafe<Arc<str>>,
-    identity: &Identity,
-    state: ClaimState,
-) -> Query<'_, sqlx::Sqlite, SqliteArguments> {
+fn bound(text: SqlStr, identity: &Identity, state: ClaimState) -> Query<'_, sqlx::Sqlite, SqliteArguments> {
     let query = sqlx::query(text).bind(identity.handler.0).bind(identity.key.as_bytes());
     query.bind(identity.fingerprint.as_bytes()).bind(state == ClaimState::Processed)
 }
@@ -80,7 +55,7 @@ async fn claimed(
 ) -> Result<Claimed, sqlx::Error> {
     match inserted {
         Some(row) => Ok(Claimed::New { pruned_through: row.try_get::<Option<i64>, _>(0)?.map(time) }),
-        None => Ok(Claimed::Found(read(store, connection, identity.handler, &identity.key).await?)),
+        None => Ok(Claimed::Found(read(store, connection, identity).await?)),
     }
 }
 
@@ -102,54 +77,93 @@ async fn begun_claim(
     let claimed = claimed(store, txn.connection(), identity, row).await;
     let claimed = claimed.map_err(|error| store.file.fault_of_message(error))?;
     if claimed.is_new() && state == ClaimState::Processed {
-        txn.mark_guarded(Some((identity.handler, &identity.key)));
+        txn.mark_guarded(Some(identity));
     }
     Ok(claimed)
 }
 
-/// The transaction is the single writer, so no other connection can delete the claim before it ends.
-async fn read(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    handler: HandlerId,
-    key: &Key,
-) -> Result<Option<ExistingClaim>, sqlx::Error> {
-    let query = sqlx::query(store.statements.existing_claim()).bind(handler.0).bind(key.as_bytes());
-    let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
-    Ok(Some(ExistingClaim {
-        fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
-        age: row.try_get::<Option<i64>, _>("age")?.map(duration),
-    }))
-}
-
 impl Claims for Sqlite {
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
-        register::register(self, consumer, names).await
+        let work = async |store: &Self, txn: &mut Txn| {
+            let mut handlers = Vec::with_capacity(names.len());
+            for name in names {
+                handlers.push(register::intern(store, txn.connection(), consumer, name).await?);
+            }
+            Ok(handlers)
+        };
+        let handlers = self.in_transaction(work).await?;
+        let stored = self.retention(&handlers).await?.into_iter().max().flatten();
+        tell_of_retention(consumer, self.retention, stored, |millis| {
+            let (prefix, consumer) = (self.prefix.as_str(), consumer.replace('\'', "''"));
+            format!("UPDATE {prefix}handlers SET retention = {millis} WHERE consumer = '{consumer}'")
+        });
+        Ok(handlers)
     }
 
     async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
-        register::rename(self, consumer, old, new).await
+        self.in_transaction(async |store, txn| register::rename(store, txn.connection(), consumer, old, new).await)
+            .await
     }
 
+    /// Reads first, because reading never waits: then only one of the file's workers has to write.
     async fn record_seen(&self, handlers: &[HandlerId]) -> Result<bool, StoreError> {
-        register::record_seen(self, handlers).await
+        let handlers = ids(handlers);
+        let stale = async |store: &Self, reader: &mut SqliteConnection| {
+            sqlx::query_as(store.prefix.sql(STALE)).bind(&handlers).fetch_one(reader).await
+        };
+        let (stale, are_there): (i64, bool) = self.read(stale).await?;
+        if stale > 0 {
+            self.change(sqlx::query(self.prefix.sql(SEEN)).bind(&handlers)).await?;
+        }
+        Ok(are_there)
     }
 
     async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
-        register::histories(self, consumer).await
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            sqlx::query_as(store.prefix.sql(HISTORIES)).bind(consumer).fetch_all(reader).await
+        };
+        let rows: Vec<(String, i64, bool, String)> = self.read(read).await?;
+        let history = |(handler, seen, has_claims, formerly): (_, _, _, String)| {
+            let (seen, formerly) = (duration(seen), serde_json::from_str(&formerly).unwrap_or_default());
+            History { handler, seen, has_claims, formerly }
+        };
+        Ok(rows.into_iter().map(history).collect())
     }
 
     async fn record_history(&self, handler: HandlerId) -> Result<(), StoreError> {
-        register::record_history(self, handler).await
+        self.change(sqlx::query(self.prefix.sql(RECORD_HISTORY)).bind(handler.0)).await.map(drop)
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
-        register::retention(self, handlers).await
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let mut retentions = Vec::with_capacity(handlers.len());
+            for handler in handlers {
+                let query = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(RETENTION)).bind(handler.0);
+                retentions.push(query.fetch_optional(&mut *reader).await?.flatten().map(duration));
+            }
+            Ok(retentions)
+        };
+        self.read(read).await
     }
 
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, state: ClaimState) -> Result<Claimed, StoreError> {
-        let claimed = claim_many(self, txn, &[identity], state).await?;
-        Ok(claimed.first().copied().unwrap_or(Claimed::Found(None)))
+    async fn claim(
+        &self,
+        txn: &mut Txn,
+        identities: &[&Identity],
+        state: ClaimState,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let mut claimed = Vec::with_capacity(identities.len());
+        for identity in identities {
+            let one = insert(self, txn.connection(), identity, state).await;
+            claimed.push(one.map_err(|error| self.file.fault_of_message(error))?);
+        }
+        // A handler runs only after a claim in state `Processed`. All claims commit together, so the fate of one is the
+        // fate of all.
+        let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
+        if let (Some((identity, _)), ClaimState::Processed) = (new, state) {
+            txn.guard(Some(identity)).await.map_err(|error| self.file.fault(error))?;
+        }
+        Ok(claimed)
     }
 
     /// Runs BEGIN, the claim and the guard's savepoint as one command.
@@ -159,7 +173,7 @@ impl Claims for Sqlite {
         identity: &Identity,
         state: ClaimState,
     ) -> Result<(Txn, Claimed), StoreError> {
-        let command = bound(self.statements.begin_with_claim(), identity, state);
+        let command = bound(self.statements.begin_with_claim.clone(), identity, state);
         let (mut txn, answer) = begin::begin_with(self, handler_timeout, 3, command).await?;
         match begun_claim(self, &mut txn, answer, identity, state).await {
             Ok(claimed) => Ok((txn, claimed)),
@@ -168,26 +182,21 @@ impl Claims for Sqlite {
         }
     }
 
-    async fn existing_claim(
+    async fn existing_claims(
         &self,
         txn: &mut Txn,
-        handler: HandlerId,
-        key: &Key,
-    ) -> Result<Option<ExistingClaim>, StoreError> {
-        read(self, txn.connection(), handler, key).await.map_err(|error| self.file.fault(error))
+        identities: &[&Identity],
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+        let mut existing = Vec::with_capacity(identities.len());
+        for identity in identities {
+            let one = read(self, txn.connection(), identity).await;
+            existing.push(one.map_err(|error| self.file.fault(error))?);
+        }
+        Ok(existing)
     }
 
-    async fn claim_many(
-        &self,
-        txn: &mut Txn,
-        ids: &[&Identity],
-        state: ClaimState,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        claim_many(self, txn, ids, state).await
-    }
-
-    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key, _: &Ticket) -> Result<bool, StoreError> {
-        let query = sqlx::query(self.prefix.sql(REOPEN)).bind(handler.0).bind(key.as_bytes());
+    async fn reopen(&self, txn: &mut Txn, identity: &Identity, _: &Ticket) -> Result<bool, StoreError> {
+        let query = sqlx::query(self.prefix.sql(REOPEN)).bind(identity.handler.0).bind(identity.key.as_bytes());
         let reopened = query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         Ok(reopened.rows_affected() > 0)
     }

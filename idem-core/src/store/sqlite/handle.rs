@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+
 use super::file::File;
 use super::sql::Prefix;
 use super::statements::Statements;
@@ -57,12 +59,33 @@ pub struct Sqlite {
     pub(super) clock: Arc<Clock>,
 }
 
+type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
+
 impl Sqlite {
-    /// Runs one statement that changes something in autocommit; returns how many rows it changed.
-    pub(super) async fn change(
+    /// Runs statements on the connection for reading, which no writer blocks.
+    pub(super) async fn read<T>(
         &self,
-        query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-    ) -> Result<u64, StoreError> {
+        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut reader = self.file.reader().await?;
+        let answer = work(self, &mut reader.connection).await.map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(answer)
+    }
+
+    /// Runs statements on the writing connection, each in autocommit.
+    pub(super) async fn write<T>(
+        &self,
+        work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.file.writer().await?;
+        let answer = work(self, connection.raw()).await.map_err(|error| self.file.fault(error))?;
+        connection.give_back();
+        Ok(answer)
+    }
+
+    /// Runs one statement that changes something in autocommit; returns how many rows it changed.
+    pub(super) async fn change(&self, query: Query<'_>) -> Result<u64, StoreError> {
         let mut connection = self.file.writer().await?;
         let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault(error))?;
         connection.give_back();
@@ -70,10 +93,7 @@ impl Sqlite {
     }
 
     /// As [`change`](Self::change), for a statement about one message.
-    pub(super) async fn change_of_message(
-        &self,
-        query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-    ) -> Result<u64, StoreError> {
+    pub(super) async fn change_of_message(&self, query: Query<'_>) -> Result<u64, StoreError> {
         let mut connection = self.file.writer().await?;
         let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
         connection.give_back();

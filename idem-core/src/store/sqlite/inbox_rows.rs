@@ -4,18 +4,23 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::sql::{duration, ids, millis, rows, since_epoch};
-use super::{Sqlite, Txn, inbox_sql};
+use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS,
-    MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope, error_text,
+    CRASHED, CRASHED_AT_ONCE, CRASHED_LEASES, CallAnswer, DueRows, HandlerId, Identity, InboxRows, LookBack,
+    MAX_BREAKS, MAX_STARTS, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, envelope, error_text,
 };
 
-pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
+/// Inserts a row, or counts a delivery of one that is there, and returns its id.
+pub(super) async fn insert(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    row: &NewRow<'_>,
+) -> Result<i64, sqlx::Error> {
     let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT))
         .bind(row.identity.handler.0)
         .bind(row.identity.key.as_bytes())
@@ -31,61 +36,67 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.call_name)
         .bind(row.called_at.map(since_epoch))
         .bind(row.calls);
-    query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
+    query.fetch_one(connection).await
 }
 
-pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
+async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
     let query = sqlx::query(store.prefix.sql(inbox_sql::REMOVE)).bind(row.id).bind(row.locked_by);
     let done = query.execute(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))?;
     Ok(done.rows_affected() == 1)
 }
 
 impl InboxRows for Sqlite {
-    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
-        insert(self, txn, row).await
-    }
-
-    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_DUPLICATE))
-            .bind(identity.handler.0)
-            .bind(identity.key.as_bytes())
-            .bind(identity.fingerprint.as_bytes());
-        query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
-    }
-
-    /// Two statements, since SQLite has none that changes two tables; no other connection sees the state between them.
-    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
-        if !remove(self, txn, row).await? {
-            return Ok(false);
+    async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            let id = insert(self, txn.connection(), row).await;
+            ids.push(id.map_err(|error| self.file.fault_of_message(error))?);
         }
-        let Identity { handler, key, .. } = &row.identity;
-        let date = sqlx::query(self.prefix.sql(inbox_sql::DATE)).bind(handler.0).bind(key.as_bytes());
-        date.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
-        txn.guard(Some((*handler, key))).await.map_err(|error| self.file.fault_of_message(error))?;
-        Ok(true)
+        Ok(ids)
+    }
+
+    async fn count_duplicates(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
+        for Identity { handler, key, fingerprint } in identities {
+            let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_DUPLICATE)).bind(handler.0);
+            let query = query.bind(key.as_bytes()).bind(fingerprint.as_bytes());
+            query.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
+        }
+        Ok(())
+    }
+
+    /// Two statements for each, since SQLite has none that changes two tables; no other connection sees the state between them.
+    async fn start(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
+        let mut started = Vec::with_capacity(rows.len());
+        for row in rows {
+            let is_ours = remove(self, txn, row).await?;
+            started.push(is_ours);
+            if !is_ours {
+                continue;
+            }
+            let Identity { handler, key, .. } = &row.identity;
+            let date = sqlx::query(self.prefix.sql(inbox_sql::DATE)).bind(handler.0).bind(key.as_bytes());
+            date.execute(txn.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
+        }
+        // All rows commit together, so the fate of one is the fate of all.
+        if let Some((row, _)) = rows.iter().zip(&started).find(|(_, is_ours)| **is_ours) {
+            txn.guard(Some(&row.identity)).await.map_err(|error| self.file.fault_of_message(error))?;
+        }
+        Ok(started)
     }
 
     async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
         remove(self, txn, row).await
     }
 
-    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let read = async {
-            let row = sqlx::query(self.prefix.sql(inbox_sql::POLL_DUE))
-                .bind(ids(handlers))
-                .bind(MAX_STARTS)
-                .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
-                .fetch_one(&mut reader.connection)
-                .await?;
-            let ordinary = row.try_get("ordinary")?;
-            let suspect = row.try_get("suspect")?;
-            let alone = row.try_get("alone")?;
-            Ok(DueRows { ordinary, suspect, alone, crashed: row.try_get("crashed")? })
+    /// It needs no bound: what was deleted from an index is not in the way of later searches, whatever others still read.
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration, _: LookBack) -> Result<DueRows, StoreError> {
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = sqlx::query(store.prefix.sql(inbox_sql::POLL_DUE)).bind(ids(handlers)).bind(MAX_STARTS);
+            let row = query.bind(millis(lease.saturating_mul(CRASHED_LEASES))).fetch_one(reader).await?;
+            let (ordinary, suspect) = (row.try_get("ordinary")?, row.try_get("suspect")?);
+            Ok(DueRows { ordinary, suspect, alone: row.try_get("alone")?, crashed: row.try_get("crashed")? })
         };
-        let due = read.await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(due)
+        self.read(read).await
     }
 
     async fn take(
@@ -102,12 +113,11 @@ impl InboxRows for Sqlite {
             RowKind::Alone => inbox_sql::TAKE_ALONE,
         };
         let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
-        let mut connection = self.file.writer().await?;
-        let take = async {
-            let due = sqlx::query(self.prefix.sql(inbox_sql::DUE))
+        let take = async |store: &Self, writer: &mut SqliteConnection| {
+            let due = sqlx::query(store.prefix.sql(inbox_sql::DUE))
                 .bind(ids(handlers))
                 .bind(if kind == RowKind::Ordinary { most } else { 0 })
-                .fetch_all(connection.raw())
+                .fetch_all(&mut *writer)
                 .await?;
             let mut waited = HashMap::with_capacity(due.len());
             let (mut bytes, mut fit) = (0, 0);
@@ -118,15 +128,13 @@ impl InboxRows for Sqlite {
             }
             let most = if kind == RowKind::Ordinary { fit } else { most };
             let query =
-                sqlx::query(self.prefix.sql(text)).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
+                sqlx::query(store.prefix.sql(text)).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
             let query = if kind == RowKind::Alone { query.bind(MAX_STARTS) } else { query };
-            let mut taken = rows(&query.fetch_all(connection.raw()).await?)?;
+            let mut taken = rows(&query.fetch_all(writer).await?)?;
             taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
             Ok(taken)
         };
-        let taken = take.await.map_err(|error| self.file.fault(error))?;
-        connection.give_back();
-        Ok(taken)
+        self.write(take).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -138,16 +146,18 @@ impl InboxRows for Sqlite {
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
     async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        let mut connection = self.file.writer().await?;
-        let taken = sqlx::query(self.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(connection.raw()).await;
-        let taken = taken.and_then(|taken: Vec<SqliteRow>| rows(&taken)).map_err(|error| self.file.fault(error))?;
-        connection.give_back();
-        Ok(taken)
+        let found = async |store: &Self, writer: &mut SqliteConnection| {
+            rows(&sqlx::query(store.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(writer).await?)
+        };
+        self.write(found).await
     }
 
     async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
         let (text, due, reason, error) = match result {
-            RowResult::LeftToCall { provider_key } => return self.leave_to_call(row, *provider_key).await,
+            RowResult::LeftToCall { provider_key } => {
+                let query = sqlx::query(self.prefix.sql(calls_sql::LEAVE_TO_CALL)).bind(row.id).bind(row.locked_by);
+                return Ok(self.change(query.bind(provider_key)).await? == 1);
+            }
             RowResult::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             RowResult::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
             RowResult::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),
@@ -165,31 +175,28 @@ impl InboxRows for Sqlite {
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let query = sqlx::query(self.prefix.sql(inbox_sql::IS_SCHEDULED))
-            .bind(identity.handler.0)
-            .bind(identity.key.as_bytes());
-        let row = query.fetch_optional(&mut reader.connection).await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(row.is_some())
+        let find = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = sqlx::query(store.prefix.sql(inbox_sql::IS_SCHEDULED)).bind(identity.handler.0);
+            query.bind(identity.key.as_bytes()).fetch_optional(reader).await
+        };
+        Ok(self.read(find).await?.is_some())
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        self.change(sqlx::query(self.prefix.sql(inbox_sql::REFUND_START)).bind(row.id)).await.map(|_| ())
+        self.change(sqlx::query(self.prefix.sql(inbox_sql::REFUND_START)).bind(row.id)).await.map(drop)
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::DEAD_LETTER_CRASHED))
-            .bind(ids(handlers))
-            .bind(MAX_STARTS)
-            .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
-            .bind(Reason::Crashed.as_str())
-            .bind(CRASHED_AT_ONCE)
-            .bind(CRASHED);
-        let mut connection = self.file.writer().await?;
-        let dead = query.fetch_all(connection.raw()).await;
-        let dead = dead.and_then(|dead: Vec<SqliteRow>| rows(&dead)).map_err(|error| self.file.fault(error))?;
-        connection.give_back();
-        Ok(dead)
+        let bury = async |store: &Self, writer: &mut SqliteConnection| {
+            let query = sqlx::query(store.prefix.sql(inbox_sql::DEAD_LETTER_CRASHED))
+                .bind(ids(handlers))
+                .bind(MAX_STARTS)
+                .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
+                .bind(Reason::Crashed.as_str())
+                .bind(CRASHED_AT_ONCE)
+                .bind(CRASHED);
+            rows(&query.fetch_all(writer).await?)
+        };
+        self.write(bury).await
     }
 }

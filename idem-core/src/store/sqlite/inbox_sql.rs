@@ -97,7 +97,7 @@ pub(super) const TAKE_SUSPECT: &str = take!("(i.crash_count >= 1 OR i.lost_conne
 pub(super) const TAKE_ALONE: &str =
     take!("(i.crash_count >= 1 OR i.lost_connections >= 2) AND i.crash_count > 1 AND i.crash_count < ?5");
 
-pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1 AND state <> 'calling'"#;
+pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE locked_by = ?1"#;
 
 /// `?3` the delay until the row is due, `?4` the reason if it becomes dead, `?5` the error; in [`BROKE`], `?6` the
 /// number of breaks at which it does.

@@ -9,21 +9,21 @@
 //! | `session` | what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
 //! | `transactions`, `txn`, `begin` | begin, guard, commit, rollback |
-//! | `claims`, `claims_sql` | claims |
+//! | `claims`, `claims_sql`, `register` | handlers and their claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
-//! | `calls` | inbox rows in their call phase |
-//! | `operator` | stats, list, replay, discard |
+//! | `calls`, `calls_sql` | inbox rows in their call phase |
+//! | `operator`, `operator_sql` | stats, list, replay, discard |
 //! | `outbox`, `outbox_sql`, `local` | the outbox, and messages for other handlers |
 //! | `relays`, `relays_sql` | the statements of its relays |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
-//! | `register` | handlers, and the ping |
 //! | `statements`, `sql`, `answer` | texts, values, errors |
 //! | `plans` | tests of query plans |
 
 mod answer;
 mod begin;
 mod calls;
+mod calls_sql;
 mod claims;
 mod claims_sql;
 mod file;
@@ -33,6 +33,7 @@ mod inbox_sql;
 mod local;
 mod migrate;
 mod operator;
+mod operator_sql;
 mod options;
 mod outbox;
 mod outbox_sql;

@@ -103,9 +103,7 @@ impl SqliteOptions {
             );
         }
         let (path, options) = self.target()?;
-        let failed =
-            |error: sqlx::Error| Error::Database { what: answer::trouble(&path, &error), source: error.into() };
-        let mut connection = options.connect().await.map_err(failed)?;
+        let mut connection = options.connect().await.map_err(|error| answer::failed(&path, error))?;
         if self.verify_only {
             migrate::verify(&mut connection, &path, &prefix).await?;
         } else {

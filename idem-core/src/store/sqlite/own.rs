@@ -75,8 +75,9 @@ impl Sqlite {
                 Claimed::New { .. } => return Ok(OwnClaim::New),
                 Claimed::Found(Some(existing)) => {
                     // This transaction is the only writer, so what others do not see is its own.
-                    let committed = claims::is_committed(self, &identity).await;
-                    let is_own = !committed.map_err(|error| Error::database("could not claim a message", error))?;
+                    let committed = self.read(async |store, reader| claims::read(store, reader, &identity).await).await;
+                    let is_own =
+                        committed.map_err(|error| Error::database("could not claim a message", error))?.is_none();
                     return Ok(OwnClaim::found(fingerprint.is_copy_of(existing.fingerprint), is_own));
                 }
                 // It was pruned in between, which needs a connection without a transaction.

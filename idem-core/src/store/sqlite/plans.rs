@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
-use super::{calls, claims_sql, inbox_sql, migrate, operator, prune_sql};
+use super::{calls_sql, claims_sql, inbox_sql, migrate, operator_sql, prune_sql};
 
 /// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
@@ -45,7 +45,7 @@ async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts
 
 #[tokio::test]
 async fn calls_that_are_due_are_found_in_their_index() {
-    for (text, sorts) in [(calls::DUE, 0), (calls::FIND, 1)] {
+    for (text, sorts) in [(calls_sql::DUE, 0), (calls_sql::FIND, 1)] {
         let plan = plan(text).await;
         reads_no_table(&plan);
         let search = plan.find("messages_calls (handler_id=? AND <expr><?)").unwrap_or_else(|| panic!("{plan}"));
@@ -75,7 +75,7 @@ async fn statements_for_each_message_scan_no_table() {
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
         inbox_sql::FAILED,
-        calls::RECORD,
+        calls_sql::RECORD,
         prune_sql::DELETE,
     ] {
         reads_no_table(&plan(text).await);
@@ -98,7 +98,7 @@ async fn prune_walks_by_the_primary_key() {
 
 #[tokio::test]
 async fn stats_are_counted_in_indexes() {
-    let plan = plan(operator::STATS).await;
+    let plan = plan(operator_sql::STATS).await;
     for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "calls (handler_id=?)", "dead"] {
         assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
     }
@@ -108,6 +108,6 @@ async fn stats_are_counted_in_indexes() {
 
 #[tokio::test]
 async fn dead_letters_are_listed_without_reading_what_is_scheduled() {
-    let plan = plan(operator::DEAD).await;
+    let plan = plan(operator_sql::DEAD).await;
     assert!(plan.contains("messages_dead") && !plan.contains("TEMP B-TREE"), "{plan}");
 }

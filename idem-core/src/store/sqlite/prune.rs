@@ -7,9 +7,9 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::Sqlite;
 use super::prune_sql::{COUNT, DELETE, END, ENTER, FIND, PLACE, PRUNED_THROUGH, RECORD};
 use super::sql::{duration, millis};
+use super::{Sqlite, Txn};
 use crate::store::walk::Walk;
 use crate::store::{Pruned, StoreError};
 
@@ -85,8 +85,7 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
 /// Returns the place of the walk, and how many claims this call may read; `None` while another pruner is active.
 async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>, StoreError> {
     let asked = Instant::now();
-    let mut txn = store.transaction().await?;
-    let work = async {
+    let enter = async |store: &Sqlite, txn: &mut Txn| {
         if !take_turn(store, txn.connection(), token).await? {
             return Ok(None);
         }
@@ -103,37 +102,31 @@ async fn enter(store: &Sqlite, token: Uuid) -> Result<Option<(Place, Walk, u64)>
         let share = if retention.is_some() { walk.share(duration(behind)) } else { 0 };
         Ok(Some((place, walk, share)))
     };
-    let entered = work.await.map_err(|error| store.file.fault(error))?;
-    store.finish(txn, entered.is_some()).await?;
-    Ok(entered)
+    store.in_transaction(enter).await
 }
 
 /// Reads with another connection than the writer, in one snapshot: otherwise a claim that is deleted meanwhile would look
 /// like the end of the table.
 async fn find(store: &Sqlite, place: &Place, step: u64) -> Result<Found, StoreError> {
-    let mut reader = store.file.reader().await?;
     let step = i64::try_from(step).unwrap_or(i64::MAX);
-    let work = async {
+    let find = async |store: &Sqlite, reader: &mut SqliteConnection| {
         let asked = |text| sqlx::query(store.prefix.sql(text)).bind(place.last.0).bind(&place.last.1).bind(step);
         let claim = |row: &SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
-        sqlx::raw_sql("BEGIN").execute(&mut reader.connection).await?;
-        let old = asked(FIND).bind(place.now).fetch_all(&mut reader.connection).await?;
-        let read: i64 = asked(COUNT).fetch_one(&mut reader.connection).await?.try_get(0)?;
-        let end = asked(END).fetch_optional(&mut reader.connection).await?;
-        sqlx::raw_sql("COMMIT").execute(&mut reader.connection).await?;
+        sqlx::raw_sql("BEGIN").execute(&mut *reader).await?;
+        let old = asked(FIND).bind(place.now).fetch_all(&mut *reader).await?;
+        let read: i64 = asked(COUNT).fetch_one(&mut *reader).await?.try_get(0)?;
+        let end = asked(END).fetch_optional(&mut *reader).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut *reader).await?;
         let old = old.iter().map(claim).collect::<Result<_, sqlx::Error>>()?;
         Ok(Found { old, read: read.unsigned_abs(), end: end.as_ref().map(claim).transpose()? })
     };
-    let found = work.await.map_err(|error| store.file.fault(error))?;
-    reader.give_back();
-    Ok(found)
+    store.read(find).await
 }
 
 /// Runs one transaction, and returns how many claims it has deleted; `None` if another pruner has taken the turn.
 async fn delete(store: &Sqlite, token: Uuid, old: &[Claim], now: i64) -> Result<Option<u64>, StoreError> {
     let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(Some(0)) };
-    let mut txn = store.transaction().await?;
-    let work = async {
+    let delete = async |store: &Sqlite, txn: &mut Txn| {
         if !take_turn(store, txn.connection(), token).await? {
             return Ok(None);
         }
@@ -151,9 +144,7 @@ async fn delete(store: &Sqlite, token: Uuid, old: &[Claim], now: i64) -> Result<
         }
         Ok(Some(u64::try_from(deleted.len()).unwrap_or(0)))
     };
-    let deleted = work.await.map_err(|error| store.file.fault(error))?;
-    store.finish(txn, deleted.is_some()).await?;
-    Ok(deleted)
+    store.in_transaction(delete).await
 }
 
 async fn take_turn(store: &Sqlite, connection: &mut SqliteConnection, token: Uuid) -> Result<bool, sqlx::Error> {
@@ -169,12 +160,10 @@ async fn record(
     caught_up: Duration,
     keep: Duration,
 ) -> Result<(), StoreError> {
-    let mut txn = store.transaction().await?;
     let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
     let query = sqlx::query(store.prefix.sql(RECORD)).bind(token).bind(place.last.0).bind(&place.last.1);
     let query = query.bind(number(place.walked)).bind(number(place.size)).bind(millis(caught_up)).bind(millis(keep));
-    query.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
-    store.finish(txn, true).await
+    store.change(query).await.map(drop)
 }
 
 #[cfg(test)]

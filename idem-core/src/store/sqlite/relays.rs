@@ -7,13 +7,13 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use uuid::Uuid;
 
+use super::Sqlite;
 use super::outbox_sql::LANE;
 use super::relays_sql::{
     ALIVE, BURY, DEAD, DELETE, DISCARD, FREE, GIVE, GONE, HIGHEST, LEAVE, READ, RELAYS, RENEW, REPLAY, RETRY, STATS,
     TAKE,
 };
 use super::sql::{duration, millis, time};
-use super::{Sqlite, Txn};
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
@@ -44,17 +44,6 @@ fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
 }
 
 impl Sqlite {
-    /// Runs statements in one transaction, if the work is to be committed.
-    async fn in_transaction<T>(
-        &self,
-        work: impl AsyncFnOnce(&Self, &mut Txn) -> Result<T, sqlx::Error>,
-    ) -> Result<T, StoreError> {
-        let mut txn = self.transaction().await?;
-        let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
-        self.finish(txn, true).await?;
-        Ok(done)
-    }
-
     fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
         sqlx::query(self.prefix.sql(text)).bind(outbox.number)
     }

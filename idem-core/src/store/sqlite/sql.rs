@@ -2,12 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, Row as _};
-use uuid::Uuid;
 
-use crate::store::{CallAnswer, HandlerId, Identity, Row, envelope};
-use crate::{BoxError, Fingerprint, Key, Reason};
+use crate::store::{HandlerId, Row, stored};
 
 /// The database's clock in milliseconds; it does not change within one statement (SQLite manual, "Date And Time
 /// Functions", 3).
@@ -19,6 +17,10 @@ const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, locked
     reason, error, created_at, run_at, died_at, provider_key, called_at, called_by, call_name, asked_at,
     answer, state = 'calling' AS is_calling,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
+
+/// The other names of a handler, as a JSON array.
+const FORMER_NAMES: &str =
+    r#"(SELECT json_group_array(f.name) FROM "idem_former_names" AS f WHERE f.handler_id = h.id)"#;
 
 /// The prefix of the tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +38,11 @@ impl Prefix {
     }
 
     /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
-    /// that [`row`] reads.
+    /// that [`row`] reads, `{former_names}` those of the handler `h`.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
+        let text = text.replace("{row}", ROW).replace("{now}", NOW).replace("{former_names}", FORMER_NAMES);
         // Safe: the prefix is validated, and it appears only between double quotes.
-        AssertSqlSafe(text.replace("{row}", ROW).replace("{now}", NOW).replace("\"idem_", &format!("\"{}", self.0)))
+        AssertSqlSafe(text.replace("\"idem_", &format!("\"{}", self.0)))
     }
 
     /// The prefix as configured.
@@ -73,48 +76,9 @@ pub(super) fn since_epoch(time: SystemTime) -> i64 {
     millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-fn count(row: &SqliteRow, column: &str) -> Result<u32, sqlx::Error> {
-    Ok(u32::try_from(row.try_get::<i64, _>(column)?).unwrap_or(u32::MAX))
-}
-
 /// Decodes an inbox row.
 pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
-    let damaged = |error: BoxError| sqlx::Error::Decode(error);
-    let key: &[u8] = row.try_get("key")?;
-    let attempts = count(row, "attempts")?;
-    let (crash_count, is_calling) = (count(row, "crash_count")?, row.try_get("is_calling")?);
-    let (locked_by, called_by): (Option<Uuid>, Option<Uuid>) = (row.try_get("locked_by")?, row.try_get("called_by")?);
-    let handler = i32::try_from(row.try_get::<i64, _>("handler_id")?).map_err(|error| damaged(error.into()))?;
-    Ok(Row {
-        id: row.try_get("id")?,
-        identity: Identity {
-            handler: HandlerId(handler),
-            key: Key::stored(key).map_err(|error| damaged(error.into()))?,
-            fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
-        },
-        // A handler that was deleted by hand leaves its rows behind; no worker takes them, but they can be listed.
-        handler: row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
-        delivery: envelope::open(row.try_get("envelope")?, row.try_get("payload")?, attempts),
-        locked_by,
-        crash_count: if is_calling { 0 } else { crash_count },
-        attempts,
-        lost_connections: count(row, "lost_connections")?,
-        deliveries: u64::try_from(row.try_get::<i64, _>("deliveries")?).unwrap_or(0),
-        reason: row.try_get::<Option<&str>, _>("reason")?.and_then(Reason::parse),
-        error: row.try_get("error")?,
-        created_at: time(row.try_get("created_at")?),
-        run_at: time(row.try_get("run_at")?),
-        locked_until: row.try_get::<Option<i64>, _>("locked_until")?.map(time),
-        died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
-        waited: None,
-        calls: is_calling.then_some(crash_count),
-        provider_key: row.try_get::<Option<Uuid>, _>("provider_key")?,
-        called_at: row.try_get::<Option<i64>, _>("called_at")?.map(time),
-        call_name: row.try_get("call_name")?,
-        asked_at: row.try_get::<Option<i64>, _>("asked_at")?.map(time),
-        is_first_call: locked_by.is_some() && locked_by == called_by,
-        answer: row.try_get::<Option<Vec<u8>>, _>("answer")?.map(CallAnswer::new),
-    })
+    stored::decode(row, time)
 }
 
 /// Decodes inbox rows, oldest first: `RETURNING` guarantees no order.

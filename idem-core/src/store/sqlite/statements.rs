@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use super::claims_sql::{CLAIM, EXISTING_CLAIM};
 use super::session::STATE;
@@ -11,37 +11,26 @@ use super::sql::Prefix;
 /// These statements, with the prefix inserted once per store.
 #[derive(Debug)]
 pub(super) struct Statements {
-    claim: Arc<str>,
-    existing_claim: Arc<str>,
-    begin_with_claim: Arc<str>,
-    commit: Arc<str>,
+    pub(super) claim: SqlStr,
+    pub(super) existing_claim: SqlStr,
+    /// BEGIN, the claim and the guard's savepoint, whether or not the claim is new.
+    pub(super) begin_with_claim: SqlStr,
+    /// The guard and COMMIT, with what the handler has left on its connection.
+    pub(super) commit: SqlStr,
 }
 
 impl Statements {
     pub(super) fn new(prefix: &Prefix) -> Self {
-        let text = |text: &str| -> Arc<str> { prefix.sql(text).0.into() };
-        let claim = text(CLAIM);
+        // Shared, so that a copy for each message costs nothing.
+        let shared = |text: String| AssertSqlSafe(Arc::<str>::from(text)).into_sql_str();
+        let claim = prefix.sql(CLAIM).0;
         // The savepoint has the same name whatever the prefix.
-        let begin_with_claim = format!("BEGIN IMMEDIATE; {claim}; SAVEPOINT \"idem_guard\"").into();
-        let commit = format!("RELEASE \"idem_guard\"; COMMIT; {STATE}").into();
-        Self { claim, existing_claim: text(EXISTING_CLAIM), begin_with_claim, commit }
-    }
-
-    pub(super) fn claim(&self) -> AssertSqlSafe<Arc<str>> {
-        AssertSqlSafe(self.claim.clone())
-    }
-
-    /// Returns BEGIN, the claim and the guard's savepoint, whether or not the claim is new.
-    pub(super) fn begin_with_claim(&self) -> AssertSqlSafe<Arc<str>> {
-        AssertSqlSafe(self.begin_with_claim.clone())
-    }
-
-    /// Returns the guard and COMMIT, with what the handler has left on its connection.
-    pub(super) fn commit(&self) -> AssertSqlSafe<Arc<str>> {
-        AssertSqlSafe(self.commit.clone())
-    }
-
-    pub(super) fn existing_claim(&self) -> AssertSqlSafe<Arc<str>> {
-        AssertSqlSafe(self.existing_claim.clone())
+        let begin = format!("BEGIN IMMEDIATE; {claim}; SAVEPOINT \"idem_guard\"");
+        Self {
+            claim: shared(claim),
+            existing_claim: shared(prefix.sql(EXISTING_CLAIM).0),
+            begin_with_claim: shared(begin),
+            commit: shared(format!("RELEASE \"idem_guard\"; COMMIT; {STATE}")),
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Sqlite, Txn, begin, register, txn};
+use super::file::Connection;
+use super::{Sqlite, Txn, begin, txn};
 use crate::Error;
 use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState};
 
@@ -13,8 +14,24 @@ impl Transactions for Sqlite {
         format!("SQLite {}, prefix {}", self.file.path().display(), self.prefix.as_str())
     }
 
+    /// If another task writes or waits for the writer, that task finds out whether writing works, and a read suffices here.
     async fn ping(&self) -> Result<(), StoreError> {
-        register::ping(self).await
+        let Some(connection) = self.file.writer_if_free().await else {
+            let id = r#"SELECT id FROM "idem_pruner""#;
+            return self
+                .read(async |store, reader| sqlx::query(store.prefix.sql(id)).fetch_one(reader).await.map(drop))
+                .await;
+        };
+        let mut connection = connection?;
+        match probe(self, &mut connection).await.map_err(|error| self.file.fault(error)) {
+            Ok(()) => {
+                connection.give_back();
+                Ok(())
+            }
+            // Another process writes, so writing is possible.
+            Err(StoreError::LockTimeout) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Callers wait in the queue for the writer.
@@ -31,7 +48,7 @@ impl Transactions for Sqlite {
     }
 
     async fn guard(&self, txn: &mut Txn) -> Result<(), StoreError> {
-        match txn.is_guarded() {
+        match txn.guarded.is_some() {
             true => Ok(()),
             false => txn.guard(None).await.map_err(|error| self.file.fault(error)),
         }
@@ -40,7 +57,7 @@ impl Transactions for Sqlite {
     /// Nothing is written outside of the transaction, so the commit detects that it has ended. But without the hooks, nothing
     /// would refuse the COMMIT of the next handler.
     async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
-        txn.share();
+        txn.shared = true;
         Ok(if txn.connection.is_watched() { TxnState::Unknown } else { TxnState::Ended })
     }
 
@@ -53,7 +70,7 @@ impl Transactions for Sqlite {
     }
 
     fn ticket(&self, txn: &Txn) -> Option<Ticket> {
-        txn.commit_was_refused().then(Ticket::default)
+        txn.connection.watch().refused().then(Ticket::default)
     }
 
     async fn fate(&self, _: &Ticket) -> Result<Fate, StoreError> {
@@ -62,18 +79,15 @@ impl Transactions for Sqlite {
 }
 
 impl Sqlite {
-    /// Begins one of idem's own transactions, in which no handler runs.
-    pub(super) async fn transaction(&self) -> Result<Txn, StoreError> {
-        begin::begin(self, Duration::MAX).await
-    }
-
-    /// Ends one of idem's own transactions.
-    pub(super) async fn finish(&self, txn: Txn, commits: bool) -> Result<(), StoreError> {
-        if !commits {
-            return txn::rollback(self, txn).await.map(drop);
-        }
+    /// Runs statements in one of idem's own transactions, in which no handler runs, and commits.
+    pub(super) async fn in_transaction<T>(
+        &self,
+        work: impl AsyncFnOnce(&Self, &mut Txn) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut txn = begin::begin(self, Duration::MAX).await?;
+        let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
         match txn::commit(self, txn).await {
-            CommitResult::Done => Ok(()),
+            CommitResult::Done => Ok(done),
             CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
             CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
@@ -84,4 +98,14 @@ impl Sqlite {
             | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
         }
     }
+}
+
+/// Writes a page, because a full or read-only disk allows everything else.
+const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
+
+/// Does not wait for other processes, because a ping should be fast.
+async fn probe(store: &Sqlite, connection: &mut Connection) -> Result<(), sqlx::Error> {
+    connection.run("PRAGMA busy_timeout = 0").await?;
+    sqlx::query(store.prefix.sql(PROBE)).execute(connection.raw()).await?;
+    connection.run("PRAGMA busy_timeout = 5000").await
 }

@@ -8,27 +8,21 @@ use sqlx::{Connection as _, Row as _};
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::{Answer, Connection};
 use super::handle::Sqlite;
-use super::local;
 use super::outbox_sql::{NewRow, insert};
 use super::session::CHANGED;
-use crate::Key;
-use crate::store::{CommitResult, HandlerId, LocalMessage, RollbackResult, StoreError, UNBEGUN, Unscheduled};
-
-const DATED: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL
-)"#;
+use super::{claims, local};
+use crate::store::{CommitResult, Identity, LocalMessage, RollbackResult, StoreError, UNBEGUN, Unscheduled};
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
 /// interrupts the running statement and closes the connection.
 pub struct Txn {
     pub(super) connection: Connection,
     /// Set before a handler gets the connection.
-    guarded: Option<Guarded>,
+    pub(super) guarded: Option<Guarded>,
     /// Whether a handler has used the connection.
     lent: bool,
     /// Whether several handlers share it.
-    shared: bool,
+    pub(super) shared: bool,
     /// The messages that COMMIT writes.
     staged: Vec<NewRow>,
     /// Those of them that are for other handlers.
@@ -37,9 +31,9 @@ pub struct Txn {
 
 /// The mark of a transaction whose end is watched.
 #[derive(Debug)]
-struct Guarded {
-    /// The claim that was inserted, or whose row was started; `None` for natural handlers.
-    claim: Option<(HandlerId, Key)>,
+pub(super) struct Guarded {
+    /// The message whose claim was inserted, or whose row was started; `None` for natural handlers.
+    claim: Option<Identity>,
 }
 
 impl fmt::Debug for Txn {
@@ -75,11 +69,6 @@ impl Txn {
         self.local = messages;
     }
 
-    /// Records that another handler follows.
-    pub(super) fn share(&mut self) {
-        self.shared = true;
-    }
-
     /// Returns whether it has one message, which has staged nothing.
     fn is_single(&self) -> bool {
         !self.shared && self.staged.is_empty() && self.local.is_empty()
@@ -90,29 +79,19 @@ impl Txn {
         !self.lent || self.connection.is_unchanged().await
     }
 
-    /// Returns whether the handler ran COMMIT.
-    pub(super) fn commit_was_refused(&self) -> bool {
-        self.connection.watch().refused()
-    }
-
     /// Marks the transaction as the one that inserted this claim, or that needs none. A savepoint cannot outlive its
     /// transaction, so releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them
     /// followed by a new BEGIN (where reading the claim again would find it).
-    pub(super) async fn guard(&mut self, claim: Option<(HandlerId, &Key)>) -> Result<(), sqlx::Error> {
+    pub(super) async fn guard(&mut self, claim: Option<&Identity>) -> Result<(), sqlx::Error> {
         self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
         self.mark_guarded(claim);
         Ok(())
     }
 
     /// Does the same if the savepoint is set already.
-    pub(super) fn mark_guarded(&mut self, claim: Option<(HandlerId, &Key)>) {
+    pub(super) fn mark_guarded(&mut self, claim: Option<&Identity>) {
         self.connection.watch().guard();
-        self.guarded = Some(Guarded { claim: claim.map(|(handler, key)| (handler, key.clone())) });
-    }
-
-    /// Whether its end is watched.
-    pub(super) fn is_guarded(&self) -> bool {
-        self.guarded.is_some()
+        self.guarded = Some(Guarded { claim: claim.cloned() });
     }
 }
 
@@ -163,7 +142,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
 /// Releases the guard and commits by one command, for a single message that has staged nothing.
 async fn commit_at_once(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     txn.connection.watch().end();
-    let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(store.statements.commit())).await;
+    let Answer { finished, row, error } = txn.connection.run_all(3, sqlx::query(store.statements.commit.clone())).await;
     match error {
         Some(error) if finished == 0 && code(&error) == Some(ERROR) => ended(store, txn, guarded).await,
         Some(error) if finished == 0 => CommitResult::Unknown(unknown(store.file.path(), error)),
@@ -230,10 +209,10 @@ async fn ended(store: &Sqlite, mut txn: Txn, guarded: Guarded) -> CommitResult {
     txn.connection.watch().release();
     // Nothing tells how it has ended: the handler has replaced the hooks, or a COMMIT that it did not await has run where
     // idem's was allowed. A committed effect must not go unnoticed.
-    let Some((handler, key)) = guarded.claim else { return CommitResult::CommittedEarly(Box::default()) };
-    match is_dated(store, txn.connection(), handler, &key).await {
-        Ok(true) => CommitResult::CommittedEarly(Box::default()),
-        Ok(false) => CommitResult::RolledBack,
+    let Some(claim) = guarded.claim else { return CommitResult::CommittedEarly(Box::default()) };
+    match claims::read(store, txn.connection(), &claim).await {
+        Ok(Some(claim)) if claim.age.is_some() => CommitResult::CommittedEarly(Box::default()),
+        Ok(_) => CommitResult::RolledBack,
         Err(error) => CommitResult::Unknown(unknown(store.file.path(), error)),
     }
 }
@@ -272,14 +251,4 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
         },
         Err(error) => Err(unknown(store.file.path(), error)),
     }
-}
-
-/// Returns whether the claim exists and is processed.
-async fn is_dated(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    handler: HandlerId,
-    key: &Key,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
 }

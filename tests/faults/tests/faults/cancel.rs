@@ -29,7 +29,7 @@ async fn pass(time: Duration) {
 /// Begin, claim, effect, commit. Returns whether this call processed the message.
 async fn process(world: Arc<World>, store: Postgres, identity: Identity, id: String) -> bool {
     let mut txn = store.begin(Duration::from_secs(10)).await.unwrap();
-    if !store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap().is_new() {
+    if !store.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap()[0].is_new() {
         store.rollback(txn).await.unwrap();
         return false;
     }
