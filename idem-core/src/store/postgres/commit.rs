@@ -26,7 +26,7 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     let writes = std::mem::take(&mut txn.writes);
     let (mut inserts, mut unscheduled) = (Vec::new(), None);
     // A pooler's session has none of the prepared statements.
-    if writes.are_small() && !txn.connection.is_pooled() {
+    if writes.are_small() && txn.connection.session().writes {
         inserts = writes.calls(txn.lock_wait, txn.batch);
     } else {
         // Boxed: it is large and seldom used.

@@ -253,8 +253,9 @@ impl PostgresOptions {
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let kind = Kind { pooled: self.pooled, durable: !self.unsafe_durability, isolation: self.isolation };
         let quoted = quoted(&self.schema);
-        let prepare = [claims_sql::prepare(), outbox_sql::PREPARE.to_owned(), local_sql::prepare()].join("; ");
-        let opener = Opener::new(login, kind, prepare.replace("{schema}", &quoted));
+        let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::PREPARE, local_sql::prepare())]
+            .map(|text| text.replace("{schema}", &quoted));
+        let opener = Opener::new(login, kind, claim, writes);
         let pool = Pool::new(opener, self.connections, self.resets);
         let mut connection = pool.own().await.map_err(|lost| {
             let error = lost.into_error();

@@ -25,12 +25,14 @@ pub(super) struct Opener {
     pub(super) kind: Kind,
     /// Prepares the statements of a transaction that a handler may use.
     prepare: String,
+    /// Prepares those that write what it stages.
+    writes: String,
     learnt: Mutex<Option<Learnt>>,
 }
 
 impl Opener {
-    pub(super) fn new(login: Login, kind: Kind, prepare: String) -> Self {
-        Self { login, kind, prepare, learnt: Mutex::default() }
+    pub(super) fn new(login: Login, kind: Kind, prepare: String, writes: String) -> Self {
+        Self { login, kind, prepare, writes, learnt: Mutex::default() }
     }
 
     /// Returns the options of one login.
@@ -54,7 +56,7 @@ impl Opener {
             *self.learnt() = Some(learnt);
         }
         if !pooled {
-            session.prepare(&mut conn, of, durable, &self.prepare).await?;
+            session.prepare(&mut conn, of, durable, &self.prepare, &self.writes).await?;
         }
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
         // while BEGIN, COMMIT and ROLLBACK are plain text: `tx.begin()` in a handler is always a savepoint, and its

@@ -32,6 +32,8 @@ pub(super) struct Session {
     role: String,
     /// It, and what determines the meaning of statements.
     state: Arc<SessionState>,
+    /// Whether the statements are prepared that COMMIT takes with it, which write staged messages.
+    pub(super) writes: bool,
     /// Whether the server can watch its connection while a statement runs. Not every operating system supports this
     /// (PostgreSQL manual, 20.3.2); the statement timeout applies anyway.
     watches: bool,
@@ -106,6 +108,7 @@ impl Session {
             process: row.try_get(5)?,
             role,
             state: Arc::new(state),
+            writes: false,
             watches: false,
         })
     }
@@ -131,13 +134,14 @@ impl Session {
         Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches, state: self.state.clone() })
     }
 
-    /// Applies idem's settings to the session.
+    /// Applies idem's settings to the session, and prepares its statements: `writes` are those of staged messages.
     pub(super) async fn prepare(
-        &self,
+        &mut self,
         conn: &mut PgConnection,
         of: Use,
         durable: bool,
         statements: &str,
+        writes: &str,
     ) -> Result<(), Failure> {
         let settings = match of {
             // Each transaction sets its own limits.
@@ -149,7 +153,16 @@ impl Session {
             ),
             Use::Own => self.own(durable),
         };
-        sqlx::raw_sql(AssertSqlSafe(settings)).execute(conn).await?;
+        sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;
+        if of == Use::Lent {
+            let prepared = sqlx::raw_sql(AssertSqlSafe(writes)).execute(conn).await.map_err(Failure::from);
+            self.writes = match prepared {
+                Ok(_) => true,
+                // A table is missing. That is no matter of handlers that stage nothing.
+                Err(refused) if refused.code() == Some("42P01") => false,
+                Err(failure) => return Err(failure),
+            };
+        }
         Ok(())
     }
 
