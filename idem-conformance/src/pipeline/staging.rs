@@ -192,11 +192,7 @@ impl<W: World> Staging<W> {
     /// What is staged, in its order.
     pub(super) async fn rows(&self) -> Vec<OutboxRow> {
         let outbox = self.0.store.register_outbox("billing").await.unwrap();
-        let lanes: Vec<LaneLook> = (0..64).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
-        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };
-        let mut rows = self.0.store.read_outbox(outbox, read).await.unwrap().rows;
-        rows.sort_by_key(|row| row.id);
-        rows
+        self.0.store.read_outbox(outbox, OutboxRead::ALL).await.unwrap().rows
     }
 
     /// The texts of what is staged.

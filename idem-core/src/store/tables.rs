@@ -8,7 +8,7 @@ use crate::Error;
 pub(crate) type Table = (&'static str, &'static [&'static str]);
 
 /// The tables of both databases.
-pub(crate) const TABLES: [Table; 11] = [
+pub(crate) const TABLES: [Table; 9] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
     ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
     ("former_names", &["handler_id", "name"]),
@@ -43,12 +43,11 @@ pub(crate) const TABLES: [Table; 11] = [
         ],
     ),
     ("call_namespaces", &["handler_id", "namespace"]),
-    ("outboxes", &["id", "name", "namespace"]),
+    ("outboxes", &["id", "name", "namespace", "locked_by", "locked_until", "lease", "relay_seen_at"]),
     (
         "outbox_messages",
         &[
             "outbox_id",
-            "lane",
             "id",
             "message_id",
             "created_at",
@@ -61,13 +60,10 @@ pub(crate) const TABLES: [Table; 11] = [
             "error",
         ],
     ),
-    ("outbox_relays", &["outbox_id", "token", "alive_until"]),
-    ("outbox_lanes", &["outbox_id", "lane", "locked_by", "locked_until"]),
     (
         "outbox_dead",
         &[
             "outbox_id",
-            "lane",
             "id",
             "message_id",
             "created_at",

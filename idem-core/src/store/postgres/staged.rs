@@ -6,7 +6,7 @@ use sqlx::Postgres as Pg;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 
-use crate::outbox::{StagedMessage, envelope, lane};
+use crate::outbox::{StagedMessage, envelope};
 use crate::store::OutboxId;
 
 use super::handle::Postgres;
@@ -24,15 +24,13 @@ pub(super) struct Staged {
 
 /// A row to be inserted.
 struct NewRow {
-    lane: i16,
     message: StagedMessage,
     envelope: Vec<u8>,
 }
 
 impl NewRow {
     fn new(message: StagedMessage) -> Self {
-        let lane = lane(message.message(), message.id()).into();
-        Self { lane, envelope: envelope::seal(message.message()), message }
+        Self { envelope: envelope::seal(message.message()), message }
     }
 
     fn key(&self) -> &[u8] {
@@ -93,10 +91,9 @@ impl Staged {
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
-                "{}({}, {}, '{}'",
+                "{}({}, '{}'",
                 if place > 0 { ", " } else { "" },
                 self.outbox.number,
-                row.lane,
                 row.message.id()
             );
             let [destination, key, envelope, payload] =
@@ -112,9 +109,9 @@ impl Staged {
 
     fn call(&self, row: &NewRow) -> String {
         let mut text = String::with_capacity(2 * row.size() + 400);
-        let (outbox, lane, id) = (self.outbox.number, row.lane, row.message.id());
+        let (outbox, id) = (self.outbox.number, row.message.id());
         // Writing to a string cannot fail.
-        let _ = write!(text, "EXECUTE idem_stage({outbox}, {lane}, '{id}'");
+        let _ = write!(text, "EXECUTE idem_stage({outbox}, '{id}'");
         for bytes in row.bytes() {
             let _ = write!(text, ", {}", super::state::bytes(bytes));
         }
@@ -133,8 +130,7 @@ impl Staged {
             rows.iter().map(column).collect()
         }
         let rows = &self.rows;
-        let query = statement.query().bind(self.outbox.number).bind(all(rows, |row| row.lane));
-        let query = query.bind(all(rows, |row| row.message.id()));
+        let query = statement.query().bind(self.outbox.number).bind(all(rows, |row| row.message.id()));
         let query = query.bind(all(rows, |row| row.message.to().as_bytes().to_vec()));
         let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.envelope.clone()));
         query.bind(all(rows, |row| row.message.payload().to_vec()))
