@@ -197,7 +197,11 @@ impl Circuits {
 
     /// Records that a read from this id on has left out all these destinations.
     pub(super) fn left_out_from(&mut self, destinations: &[String], from: i64) {
-        destinations.iter().filter_map(|to| self.of.get_mut(to)).for_each(|of| of.pass(from));
+        for to in destinations {
+            if let Some(of) = self.of.get_mut(to) {
+                of.pass(from);
+            }
+        }
     }
 
     /// A destination of which messages were left out that can be read: it answers, or its probe has to be one of them.

@@ -166,7 +166,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let is_keyed = self.queue.get(id).and_then(|row| row.message.as_ref()).is_some_and(|message| message.key().is_some());
         match self.circuits.park(&to, id, (is_keyed, tries)) {
             true => self.queue.park(id),
-            false => drop(self.queue.forget(id)),
+            false => self.queue.remove(id),
         }
     }
 

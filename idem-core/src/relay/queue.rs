@@ -286,7 +286,7 @@ impl Queue {
     /// Takes messages that are to be read again, up to so many.
     pub(super) fn take_due(&mut self, most: usize) -> Vec<i64> {
         let ids: Vec<i64> = self.due.iter().take(most).copied().collect();
-        ids.iter().for_each(|id| drop(self.due.remove(id)));
+        self.due.retain(|id| ids.last().is_some_and(|last| last < id));
         ids
     }
 
@@ -297,7 +297,7 @@ impl Queue {
         next
     }
 
-    /// Forgets a message that is deleted, and not the first of its key any more.
+    /// Forgets a message that is not the head of its key, because it is deleted, or has none.
     pub(super) fn remove(&mut self, id: i64) {
         match self.rows.remove(&id) {
             Some(Row { message: Some(message), .. }) => self.bytes -= message.message().size(),

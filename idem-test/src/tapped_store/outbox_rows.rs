@@ -100,7 +100,7 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        self.tap.before("outbox_stats", &[]).await?;
+        self.tap.before(if limit == 0 { "relay_seen" } else { "outbox_stats" }, &[]).await?;
         self.within.outbox_stats(outbox, limit).await
     }
 

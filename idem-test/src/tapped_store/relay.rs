@@ -31,10 +31,11 @@ impl RelayLeases {
     ) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match answer {
-            Ok(LeaseAnswer::Held) => drop(held.insert(token)),
-            Ok(_) => drop(held.remove(&token)),
+            Ok(LeaseAnswer::Held) => held.extend([token]),
+            Ok(_) => held.retain(|held| *held != token),
             Err(_) => {}
         }
+        drop(held);
         let Some(step) = step else { return };
         match answer {
             Ok(LeaseAnswer::Held) => {

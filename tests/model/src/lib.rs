@@ -10,7 +10,7 @@
 //! | `patience` | how long a process waits for such a lock |
 //! | `batch` | several messages in one transaction |
 //! | `floor` | the id from which a relay reads on, beside transactions that commit late |
-//! | `relay::{staging, lane, publish}` | the outbox: staged, published in the order of each key, deleted |
+//! | `relay::{staging, lease, publish}` | the outbox: staged, published in the order of each key, deleted |
 //! | `calls::{row, provider, operator}` | calls to a provider outside of the transaction, under a key that the row keeps; replays and backups |
 //!
 //! `check` checks that what real workers and relays did is a path of the model: `--check FILE` reads a trace, of which the workers
