@@ -54,7 +54,8 @@ macro_rules! relay_suite {
             messages_that_never_get_an_answer_do_not_stop_their_destination
             a_destination_at_which_the_client_gives_up_stops_no_other
             a_slow_destination_stops_no_other
-            a_destination_that_nacks_backs_off_and_is_no_timeout
+            a_destination_that_nacks_backs_off
+            a_destination_that_nacks_takes_no_slot_of_those_that_get_no_answer
             // keys
             a_key_with_many_messages_stops_no_other
             many_keys_with_many_messages_stop_no_other

@@ -22,6 +22,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 const UNANSWERED: Duration = Duration::from_secs(120);
 
+/// A failure so soon behind a confirm of another message is one of its destination, although it began later.
+const RECENT: Duration = Duration::from_secs(1);
+
 /// How many messages are published at once to find out whether the broker answers again.
 const PROBES: usize = 16;
 
@@ -159,6 +162,9 @@ impl Circuits {
 
     /// Takes the probe of the destination whose turn has come first, if there is one. A quarter of the slots is `quarter`.
     pub(super) fn next_probe(&mut self, now: Instant, quarter: usize) -> Option<i64> {
+        if self.turns.is_empty() {
+            return None;
+        }
         let (mut probe, mut idle) = (None, Vec::new());
         for (until, to) in self.turns.range(..=end_of(now)) {
             let Some(of) = self.of.get_mut(to) else { continue };
@@ -187,7 +193,8 @@ impl Circuits {
 
     /// When the next turn comes, of those that wait for their time.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        self.turns.range(end_of(now)..).next().map(|(until, _)| *until)
+        let last = self.turns.last().filter(|(until, _)| *until > now)?;
+        self.turns.range(end_of(now)..).next().map_or(Some(last.0), |(until, _)| Some(*until))
     }
 
     /// The destinations whose messages without a key reads leave out.
@@ -265,8 +272,8 @@ impl Circuit {
     }
 }
 
-/// Whether the broker answers. A failure counts only if no message has been confirmed since the failed one was published:
-/// otherwise it is one of its destination.
+/// Whether the broker answers. A failure counts only if no message has been confirmed since the failed one was published, or just
+/// before: otherwise it is one of its destination.
 #[derive(Debug, Default)]
 pub(super) struct Broker {
     confirmed: Option<Instant>,
@@ -289,7 +296,8 @@ impl Broker {
     /// Records a failure of a message that was published at `began`. If it got no answer (`is_late`), nothing waits further:
     /// the timeout was long enough. Returns whether the broker is away, and whether it was not before.
     pub(super) fn fail(&mut self, is_late: bool, (began, now): (Instant, Instant)) -> (bool, bool) {
-        if self.confirmed.is_some_and(|confirmed| confirmed > began) {
+        let is_recent = |confirmed: Instant| confirmed > began || !is_late && confirmed + RECENT > now;
+        if self.confirmed.is_some_and(is_recent) {
             return (self.away.is_some(), false);
         }
         match &mut self.away {

@@ -270,10 +270,26 @@ impl Queue {
     /// Wakes those whose time has come; of those without an answer as many as there are slots for.
     pub(super) fn wake_due(&mut self, now: Instant, slots: usize) {
         while self.refused.first().is_some_and(|(until, _)| *until <= now) {
-            self.due.extend(self.refused.pop_first().map(|(_, id)| id));
+            let first = self.refused.pop_first();
+            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
         }
         while self.slow.len() + self.due.len() < slots && self.unanswered.first().is_some_and(|(until, _)| *until <= now) {
-            self.due.extend(self.unanswered.pop_first().map(|(_, id)| id));
+            let first = self.unanswered.pop_first();
+            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
+        }
+    }
+
+    /// Lets a message be read again by its id; or with its key, if messages that were committed late are in front of it.
+    fn wake_in_order(&mut self, id: i64) {
+        let key = self.rows.get(&id).and_then(|row| row.key.clone());
+        let of_key = key.as_ref().and_then(|key| self.keys.get_mut(key));
+        match of_key.filter(|of_key| of_key.head == Some(id) && of_key.passed.is_some_and(|passed| passed < id)) {
+            Some(of_key) => {
+                (of_key.head, of_key.is_parked) = (None, false);
+                self.remove(id);
+                key.into_iter().for_each(|key| self.read_on(&key));
+            }
+            None => self.due.extend([id]),
         }
     }
 

@@ -29,7 +29,7 @@ const PARKED_AT_LEAST: usize = 1000;
 const BETWEEN: Duration = Duration::from_millis(2);
 
 /// How often the second cursor reads.
-const WALK: Duration = Duration::from_secs(1);
+pub(super) const WALK: Duration = Duration::from_secs(1);
 
 /// The request of a read.
 #[derive(Debug)]

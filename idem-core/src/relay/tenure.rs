@@ -26,7 +26,7 @@ use super::floor::Floor;
 use super::lease::Lease;
 use super::publish::{Failed, Panics, Published, publish};
 use super::queue::Queue;
-use super::reads::{Ask, read};
+use super::reads::{Ask, WALK, read};
 
 /// How many messages are kept in memory: so many for each that may be published at a time, and at least so many.
 const EACH: usize = 20;
@@ -125,7 +125,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     pub(super) fn new(parts: &Parts<'a, S, K>, outbox: OutboxId, token: Uuid, lease: Lease) -> Self {
         let Parts { store, sink, settings, health, metrics } = *parts;
         let now = Instant::now();
-        let next = Next { read: now, early: now, walk: now, delete: now, record: now, renew: lease.next(now) };
+        let next = Next { read: now, early: now, walk: now + WALK, delete: now, record: now, renew: lease.next(now) };
         Self {
             store,
             sink,

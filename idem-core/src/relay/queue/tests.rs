@@ -102,6 +102,18 @@ async fn a_message_that_is_committed_late_is_kept_in_its_place() {
 }
 
 #[tokio::test]
+async fn what_was_committed_late_goes_in_front_of_a_message_that_has_waited() {
+    let (mut queue, now) = (Queue::new(1000), Instant::now());
+    add(&mut queue, [10], "k");
+    add(&mut queue, [5], "k");
+    queue.park_refused(10, now, Duration::ZERO);
+    queue.wake_due(now, 0);
+    assert_eq!((queue.take_due(9), keys(&mut queue)), (vec![], Some((vec!["k".to_owned()], 5))));
+    queue.covered(&key("k"), Some(None));
+    assert_eq!(add(&mut queue, [5, 10], "k"), [5]);
+}
+
+#[tokio::test]
 async fn the_more_is_here_the_fewer_messages_of_a_key_are_kept() {
     let mut queue = Queue::new(200);
     add(&mut queue, 1..=200, "k");

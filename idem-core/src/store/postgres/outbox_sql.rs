@@ -124,13 +124,18 @@ pub(super) fn read(condition: &str) -> String {
     )
 }
 
-/// Draws a number behind the highest id. A role that may not read the sequence gets none.
-pub(super) const MARK: &str = "
-    WITH drawn AS MATERIALIZED (
-        SELECT CASE WHEN has_sequence_privilege(sequence, 'SELECT') THEN pg_sequence_last_value(sequence::regclass) END AS id
-        FROM pg_get_serial_sequence($1, 'id') AS sequence
+/// The highest id that was drawn. A role that may not read the sequence gets none.
+pub(super) const HIGHEST: &str = "
+    SELECT CASE WHEN has_sequence_privilege(sequence, 'SELECT') THEN pg_sequence_last_value(sequence::regclass) END AS id
+    FROM pg_get_serial_sequence($1, 'id') AS sequence";
+
+/// Draws a number behind the highest id.
+pub(super) fn mark() -> String {
+    format!(
+        "WITH drawn AS MATERIALIZED ({HIGHEST})
+        SELECT coalesce(id, 0), pg_current_xact_id()::text::bigint FROM drawn"
     )
-    SELECT coalesce(id, 0), pg_current_xact_id()::text::bigint FROM drawn";
+}
 
 /// Only while the lease is held under the token.
 const OURS: &str = "EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1 AND locked_by = $2)";
@@ -182,12 +187,17 @@ pub(super) const SEEN: &str = "
     SELECT (extract(epoch FROM clock_timestamp() - nullif(relay_seen_at, '-infinity')) * 1000000)::bigint
     FROM {schema}.outboxes WHERE id = $1";
 
-/// The messages and the dead letters; each count stops at the limit. The oldest message is the first one.
-pub(super) const STATS: &str = "
-    SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_messages WHERE outbox_id = $1 LIMIT $2) AS part),
+/// The messages with these ids, and the age of the first one. The count stops at the limit.
+pub(super) const WAITING: &str = "
+    SELECT (SELECT count(*) FROM (
+                SELECT FROM {schema}.outbox_messages WHERE outbox_id = $1 AND id BETWEEN $2 AND $3 LIMIT $4
+            ) AS part),
            (SELECT (extract(epoch FROM clock_timestamp() - created_at) * 1000000)::bigint
-            FROM {schema}.outbox_messages WHERE outbox_id = $1 ORDER BY id LIMIT 1),
-           (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part)";
+            FROM {schema}.outbox_messages WHERE outbox_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id LIMIT 1)";
+
+/// The dead letters. The count stops at the limit.
+pub(super) const DEAD: &str = "
+    SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part";
 
 /// The outboxes with messages that no relay has looked at for $1 seconds.
 pub(super) const UNREAD: &str = "

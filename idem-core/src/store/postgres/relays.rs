@@ -1,6 +1,6 @@
 //! The statements of relays, and of operators of the outbox.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -17,6 +17,11 @@ use crate::store::{
 use super::Postgres;
 use super::rows::{duration, secs, time};
 use super::statement::quoted;
+
+/// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
+/// that an old snapshot keeps, and those of relays run between them.
+const COUNTED: i64 = 1_000_000;
+const QUICK: Duration = Duration::from_millis(100);
 
 fn bounded(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -75,7 +80,7 @@ impl Postgres {
 
     pub(super) async fn read(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
-        let table = format!("{}.outbox_messages", quoted(self.schema()));
+        let table = self.outbox_messages();
         let sql = self.sql();
         let statement = match filter {
             OutboxFilter::Except { .. } => &sql.read_outbox,
@@ -113,6 +118,10 @@ impl Postgres {
         Ok(OutboxFound { rows, is_cut, snapshot: Some(snapshot), mark })
     }
 
+    fn outbox_messages(&self) -> String {
+        format!("{}.outbox_messages", quoted(self.schema()))
+    }
+
     async fn mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
         let rows = self.ask(self.sql().mark_outbox.query().bind(table)).await?;
         let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
@@ -148,11 +157,27 @@ impl Postgres {
         if limit == 0 {
             return Ok(stats);
         }
-        let query = self.sql().outbox_stats.query().bind(outbox.number).bind(bounded(limit));
+        let query = self.sql().outbox_dead.query().bind(outbox.number).bind(bounded(limit));
         if let Some(row) = self.ask_long(query).await?.first() {
-            stats.waiting = row.try_get::<i64, _>(0)?.unsigned_abs();
-            stats.oldest = row.try_get::<Option<i64>, _>(1)?.map(duration);
-            stats.dead = row.try_get::<i64, _>(2)?.unsigned_abs();
+            stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
+        }
+        let highest = self.ask(self.sql().highest_staged.query().bind(self.outbox_messages())).await?;
+        let highest = highest.first().map_or(Ok(None), |row| row.try_get::<Option<i64>, _>(0))?.unwrap_or(0);
+        let (mut from, mut range) = (0, COUNTED);
+        while stats.waiting < limit {
+            let to = if from + range < highest { from + range } else { i64::MAX };
+            let query = self.sql().outbox_waiting.query().bind(outbox.number).bind(from).bind(to);
+            let began = Instant::now();
+            let rows = self.ask_long(query.bind(bounded(limit - stats.waiting))).await?;
+            if let Some(row) = rows.first() {
+                stats.waiting += row.try_get::<i64, _>(0)?.unsigned_abs();
+                stats.oldest = stats.oldest.or(row.try_get::<Option<i64>, _>(1)?.map(duration));
+            }
+            if to == i64::MAX {
+                break;
+            }
+            from = to + 1;
+            range = if began.elapsed() < QUICK { range.saturating_mul(2) } else { COUNTED };
         }
         Ok(stats)
     }
