@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -19,6 +18,7 @@ struct Inner {
     rung: watch::Sender<()>,
     limits: Mutex<Vec<(OutboxId, usize)>>,
     /// The outboxes to which this process stages outside of workers, with the time at which it last looked for their relays.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     looked: Mutex<Vec<(OutboxId, Instant)>>,
 }
 
