@@ -29,7 +29,7 @@ const RECENT: Duration = Duration::from_secs(1);
 const PROBES: usize = 16;
 
 /// How many ids are kept of the messages without a key to a destination whose circuit is open.
-const KEPT: usize = 100;
+pub(super) const KEPT: usize = 100;
 
 /// The delay after so many failures in a row.
 pub(super) fn wait(failures: u32) -> Duration {
@@ -222,12 +222,12 @@ impl Circuits {
         Some(if *first == self.read_last { due.next().unwrap_or(first) } else { first }.clone())
     }
 
-    /// Begins to read what was left out of a destination. Returns from where on, and how many messages may come.
-    pub(super) fn begin_read(&mut self, to: &str) -> Option<(i64, usize)> {
+    /// Begins to read what was left out of a destination. Returns from where on.
+    pub(super) fn begin_read(&mut self, to: &str) -> Option<i64> {
         to.clone_into(&mut self.read_last);
         let of = self.of.get_mut(to)?;
         (of.asked, of.checked) = (true, true);
-        Some((of.passed?, KEPT))
+        of.passed
     }
 
     /// Records that such a read has ended. `end`: the last id that it has brought, if there may be more; `None`: it has failed.

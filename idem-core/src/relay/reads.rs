@@ -13,6 +13,7 @@ use crate::runtime::jittered;
 use crate::store::{OutboxFilter, OutboxFound, OutboxId, OutboxRead, StoreError};
 use crate::{Key, Store};
 
+use super::circuit::KEPT;
 use super::floor::{Bounds, Verdict};
 use super::tenure::{Done, End, Tenure};
 
@@ -122,7 +123,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
 
     fn read_destination(&mut self, now: Instant) -> Option<Ask> {
         let to = self.circuits.to_read(now).filter(|to| !self.is_full() || self.circuits.is_open(to))?;
-        let (passed, limit) = self.circuits.begin_read(&to)?;
+        let passed = self.circuits.begin_read(&to)?;
+        let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
         Some(self.ask(What::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
     }
 

@@ -16,6 +16,12 @@ fn add(queue: &mut Queue, ids: impl IntoIterator<Item = i64>, key: &str) -> Vec<
     ids.into_iter().filter_map(|id| queue.add(row(id, Some(key)), Instant::now())).collect()
 }
 
+fn advance(queue: &mut Queue, ids: impl IntoIterator<Item = i64>) {
+    for id in ids {
+        queue.advance(id);
+    }
+}
+
 /// Reads for keys, and returns from where on.
 fn keys(queue: &mut Queue) -> Option<(Vec<String>, i64)> {
     let (keys, from, _) = queue.take_keys(|passed| passed)?;
@@ -49,12 +55,12 @@ async fn of_a_key_with_many_messages_some_are_kept_and_the_rest_is_read_when_hal
     queue.covered(&key("k"), Some(Some(151)));
     assert!(add(&mut queue, 102..=151, "k").is_empty() && queue.settle(&key("k")).is_empty());
     assert_eq!(queue.left_out().len(), 1, "there may be more");
-    (51..=101).for_each(|id| drop(queue.advance(id)));
+    advance(&mut queue, 51..=101);
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 152)));
     queue.covered(&key("k"), Some(None));
     queue.settle(&key("k"));
     assert!(queue.left_out().is_empty());
-    (102..=151).for_each(|id| drop(queue.advance(id)));
+    advance(&mut queue, 102..=151);
     assert!(queue.keys.is_empty(), "a key without messages is forgotten");
 }
 
@@ -79,7 +85,7 @@ async fn what_waits_for_its_next_attempt_keeps_its_key_and_only_its_id() {
 async fn a_read_that_runs_brings_nothing_behind_what_was_forgotten_since() {
     let (mut queue, now) = (Queue::new(1000), Instant::now());
     add(&mut queue, 1..=150, "k");
-    (1..=60).for_each(|id| drop(queue.advance(id)));
+    advance(&mut queue, 1..=60);
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 102)));
     // 61 is refused while the read runs, and those behind it are forgotten.
     queue.park_refused(61, now, Duration::ZERO);
@@ -97,7 +103,7 @@ async fn a_message_that_is_committed_late_is_kept_in_its_place() {
     assert!(add(&mut queue, [5], "k").is_empty());
     assert_eq!((queue.advance(10), queue.known(0, 999).len()), (Some(5), MANY + 1), "the last one has made room");
     queue.left_out_from(&key("k"), 3);
-    (0..60).for_each(|n| drop(queue.advance(if n == 0 { 5 } else { 10 + n })));
+    advance(&mut queue, std::iter::once(5).chain(11..70));
     assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 3)));
 }
 
@@ -148,7 +154,7 @@ async fn keys_are_read_for_in_their_turn_and_together_if_nothing_is_in_front_of_
     for (first, name) in [(100, "b"), (1, "a"), (200, "c")] {
         add(&mut queue, first..first + 20, name);
         let behind: Vec<i64> = queue.keys[&key(name)[0]].waiting.iter().copied().collect();
-        std::iter::once(first).chain(behind).for_each(|id| drop(queue.advance(id)));
+        advance(&mut queue, std::iter::once(first).chain(behind));
     }
     let (both, from) = keys(&mut queue).unwrap();
     assert!(both == ["b", "c"] && from > 100, "{both:?} {from}");
