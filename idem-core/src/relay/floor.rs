@@ -8,8 +8,9 @@
 //! 2. A later read from the floor raises it, to that id or to where the read was cut: if the upper bound of its snapshot is above
 //!    the number, and no transaction below the number is open in it. (A snapshot lists no transaction that has begun after the
 //!    last one that has ended, so one below the number might be open otherwise, and not be listed.)
-//! 3. A transaction that stays open for two seconds is remembered with the floor from before, above which its messages are. A
-//!    read that shows its end is dropped, and the floor falls back there: its messages come before all that follow them.
+//! 3. A transaction that stays open for a second is remembered with the floor from before, above which its messages are. A read
+//!    that shows its end is dropped, and the floor falls back there: its messages come before all that follow them. The next read
+//!    that covers what was reached before raises it again, since all other transactions below that mark had ended.
 //! 4. A statement that fails sets the floor to 0, since the server may have failed over to one that lags behind.
 //! 5. A second cursor walks the ids below the floor, for what was written there by hand.
 //!
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 use crate::store::{OutboxFound, OutboxMark, OutboxSnapshot};
 
 /// How long a transaction may be open before it is remembered: shorter ones cost no read.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The time between two marks, and that between two while nothing is staged: then they only show that ids have gone back.
 const MARKS: Duration = Duration::from_millis(100);
@@ -55,7 +56,10 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Floor {
     floor: i64,
+    /// The mark to which the floor rises next.
     mark: Option<Mark>,
+    /// The highest floor that was reached, and the number of its mark.
+    reached: (i64, i64),
     /// The number of the last mark, and when it was drawn.
     number: i64,
     marked: Option<Instant>,
@@ -70,7 +74,7 @@ pub(super) struct Floor {
     cursor: i64,
 }
 
-/// A mark that no read has covered yet.
+/// A mark up to which no read has come yet.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     highest: i64,
@@ -83,6 +87,7 @@ impl Floor {
         Self {
             floor: 0,
             mark: None,
+            reached: (0, 0),
             number: 0,
             marked: None,
             remembered: BTreeMap::new(),
@@ -163,6 +168,8 @@ impl Floor {
             self.remembered.retain(|number, _| is_open(number));
             self.floor = self.floor.min(floor);
             self.draw(found.mark, now);
+            let (highest, number) = self.reached;
+            self.mark = Some(Mark { highest, number, at: now });
             return Verdict::Drop;
         }
         self.seen = self.seen.max(last.unwrap_or(0));
@@ -177,13 +184,12 @@ impl Floor {
     fn raise(&mut self, end: i64, mark: Mark, snapshot: &OutboxSnapshot, now: Instant) {
         let is_below = |number: &&i64| **number < mark.number && !self.remembered.contains_key(*number);
         let open: Vec<i64> = snapshot.open.iter().filter(is_below).copied().collect();
-        // At the start it is remembered soon: to fall back there costs little, and nothing else is read meanwhile.
-        let patience = if self.floor == 0 { MARKS } else { PATIENCE };
-        if !open.is_empty() && now < mark.at + patience {
+        if !open.is_empty() && now < mark.at + PATIENCE {
             return;
         }
         self.remembered.extend(open.into_iter().map(|number| (number, self.floor)));
         self.floor = self.floor.max(end.min(mark.highest));
+        self.reached = self.reached.max((self.floor, mark.number));
         self.mark = self.mark.filter(|_| end < mark.highest);
     }
 

@@ -182,16 +182,17 @@ async fn a_transaction_that_stays_open_is_remembered_and_its_end_drops_a_read() 
     reader.read(0.0, &[1, 2], (&[], 10), Some((10, 2)));
     reader.read(0.1, &[], (&[], 11), Some((20, 2)));
     reader.read(1.0, &[4, 5], (&[15], 19), Some((30, 5)));
-    for at in [1.1, 2.9] {
+    for at in [1.1, 1.9] {
         reader.read(at, &[], (&[15], 31), None);
         assert_eq!(reader.from(), 3, "it may end soon");
     }
-    reader.read(3.1, &[], (&[15], 31), None);
+    reader.read(2.1, &[], (&[15], 31), None);
     assert_eq!(reader.from(), 6);
     assert_eq!(reader.read(3.2, &[6], (&[15], 31), None), Verdict::Keep);
     assert_eq!(reader.read(3.3, &[7], (&[], 32), None), Verdict::Drop, "3 may be in front of 7");
     assert_eq!(reader.from(), 3);
-    assert_eq!(reader.read(3.4, &[3, 7], (&[], 32), None), Verdict::Keep);
+    assert_eq!(reader.read(3.4, &[3, 7], (&[40], 50), None), Verdict::Keep);
+    assert_eq!(reader.from(), 6, "all below the mark of 5 but 15 had ended before");
 }
 
 #[tokio::test]

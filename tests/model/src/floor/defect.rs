@@ -13,6 +13,7 @@ pub(crate) enum Defect {
     EndedReadKept,
     IdBeforeNumber,
     CutReadCoversAll,
+    ReachedByAnyMark,
     FailureKeepsFloor,
 }
 
@@ -31,6 +32,11 @@ impl Defect {
         (Self::EndedReadKept, "what a read has found that shows the end is published first", Property::KeysInOrder),
         (Self::IdBeforeNumber, "a transaction draws the id of a message before its own number", Property::NothingLost),
         (Self::CutReadCoversAll, "the floor rises over what the limit of a read has cut", Property::NothingLost),
+        (
+            Self::ReachedByAnyMark,
+            "behind the end of a remembered transaction, the floor rises to the newest mark at once",
+            Property::NothingLost,
+        ),
         (Self::FailureKeepsFloor, "the floor stays where it is when a server fails over", Property::NothingLost),
     ];
 }

@@ -75,6 +75,7 @@ impl Model for World {
             ended: 0,
             floor: 0,
             mark: None,
+            reached: (0, 0),
             remembered: [None; WRITERS],
             reading: None,
             rollbacks: self.rollbacks,

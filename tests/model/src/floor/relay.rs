@@ -39,10 +39,12 @@ fn end(steps: &mut Steps<'_>, snapshot: &Snapshot) {
     let back = (0..WRITERS).filter_map(has_ended).min();
     let (rows, covered) = found(steps, snapshot);
     if let Some(back) = back {
-        let keeps = world.has(Defect::EndedReadKept);
+        let (keeps, any) = (world.has(Defect::EndedReadKept), world.has(Defect::ReachedByAnyMark));
         return steps.step("the relay", "drops a read, since a remembered transaction has ended", 0, |after| {
             after.reading = None;
             after.floor = after.floor.min(back);
+            // All others below that mark had ended when the floor had reached it.
+            after.mark = Some(if any { (after.next_id - 1, after.reached.1) } else { after.reached });
             (0..WRITERS).filter(|writer| has_ended(*writer).is_some()).for_each(|writer| after.remembered[writer] = None);
             if keeps {
                 publish(after, &rows);
@@ -74,6 +76,7 @@ fn end(steps: &mut Steps<'_>, snapshot: &Snapshot) {
             after.remembered[writer] = Some(if behind { raised } else { after.floor });
         }
         after.floor = raised;
+        after.reached = after.reached.max((raised, number));
         if covered >= high {
             after.mark = None;
         }

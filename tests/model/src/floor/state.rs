@@ -15,6 +15,8 @@ pub(crate) struct State {
     pub(super) floor: u8,
     /// The last mark: the highest id that was drawn by then, and its number.
     pub(super) mark: Option<(u8, u8)>,
+    /// The highest floor that was reached, and the number of its mark.
+    pub(super) reached: (u8, u8),
     /// The transactions that are remembered, with the floor from before them.
     pub(super) remembered: [Option<u8>; WRITERS],
     /// The read that runs.
