@@ -87,6 +87,12 @@ pub(super) async fn stand_by<S: Store>(
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_failover_takes_at_most_ten_seconds() {
+        let lease = super::super::builder::RelaySettings::default().lease;
+        assert!(lease + 2 * ASK <= Duration::from_secs(10));
+    }
+
     #[tokio::test]
     async fn nothing_is_published_in_the_last_third_of_a_lease() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
