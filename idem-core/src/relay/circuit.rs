@@ -156,7 +156,11 @@ impl Circuits {
             of.pass(id);
             return false;
         }
-        if tries > 0 { of.tried.push_back(id) } else { of.fresh.push_back(id) }
+        if tries > 0 {
+            of.tried.push_back(id)
+        } else {
+            of.fresh.push_back(id)
+        }
         true
     }
 

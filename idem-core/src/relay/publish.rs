@@ -137,7 +137,13 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     /// Lets a message wait that was not confirmed, and charges nothing. `is_late`: there was no answer in time.
-    fn unanswered(&mut self, (id, to, error): (i64, &str, String), is_late: bool, times: (Instant, Instant), was_slow: bool) {
+    fn unanswered(
+        &mut self,
+        (id, to, error): (i64, &str, String),
+        is_late: bool,
+        times: (Instant, Instant),
+        was_slow: bool,
+    ) {
         let (is_away, is_new) = self.broker.fail(is_late, times);
         if is_new {
             tracing::warn!(error, "the broker is away: the relay tries again, and no message is charged");
@@ -163,7 +169,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
 
     /// Lets a message wait until its destination answers.
     pub(super) fn park_for(&mut self, to: String, id: i64, tries: u32) {
-        let is_keyed = self.queue.get(id).and_then(|row| row.message.as_ref()).is_some_and(|message| message.key().is_some());
+        let is_keyed =
+            self.queue.get(id).and_then(|row| row.message.as_ref()).is_some_and(|message| message.key().is_some());
         match self.circuits.park(&to, id, (is_keyed, tries)) {
             true => self.queue.park(id),
             false => self.queue.remove(id),

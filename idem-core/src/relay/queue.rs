@@ -273,7 +273,9 @@ impl Queue {
             let first = self.refused.pop_first();
             first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
         }
-        while self.slow.len() + self.due.len() < slots && self.unanswered.first().is_some_and(|(until, _)| *until <= now) {
+        while self.slow.len() + self.due.len() < slots
+            && self.unanswered.first().is_some_and(|(until, _)| *until <= now)
+        {
             let first = self.unanswered.pop_first();
             first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
         }

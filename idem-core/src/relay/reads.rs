@@ -95,7 +95,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns whether there are enough messages.
     pub(super) fn is_full(&self) -> bool {
         let concurrency = self.settings.concurrency;
-        self.queue.ready_len() >= 2 * concurrency || self.queue.is_full(concurrency.saturating_mul(PARKED).max(PARKED_AT_LEAST))
+        self.queue.ready_len() >= 2 * concurrency
+            || self.queue.is_full(concurrency.saturating_mul(PARKED).max(PARKED_AT_LEAST))
     }
 
     fn limit(&self) -> usize {

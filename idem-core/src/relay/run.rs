@@ -189,7 +189,10 @@ async fn tenures<S: Store, K: Sink>(
         drop(tenure);
         match end {
             End::Lost => {
-                tracing::warn!(outbox = name, "another relay has taken the lease of this one, which did not renew it in time");
+                tracing::warn!(
+                    outbox = name,
+                    "another relay has taken the lease of this one, which did not renew it in time"
+                );
                 continue;
             }
             _ => release(store, outbox, token).await,

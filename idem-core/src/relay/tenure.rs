@@ -221,7 +221,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             self.busy.leasing = true;
             let (store, outbox, token) = (self.store, self.outbox, self.token);
             let request = LeaseRequest::Hold(self.settings.lease);
-            let lease = async move { Done::Leased { began: now, answer: store.lease_outbox(outbox, token, request).await } };
+            let lease =
+                async move { Done::Leased { began: now, answer: store.lease_outbox(outbox, token, request).await } };
             self.statements.push(Box::pin(lease));
         }
         if self.draining {

@@ -82,8 +82,8 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 pub use migration::Migration;
 pub use operator::Operator;
 pub use outbox_row::{
-    DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
-    OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
+    DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
+    OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
 };
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;

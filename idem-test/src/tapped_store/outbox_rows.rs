@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Bell, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats,
-    Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
+    Bell, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows,
+    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
 };
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
 
-use super::taking::leased;
 use super::relay::{deleted, deletes, read as was_read, records};
+use super::taking::leased;
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {

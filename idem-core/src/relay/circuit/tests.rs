@@ -99,7 +99,11 @@ async fn a_broker_that_is_away_is_probed_after_growing_delays() {
     assert!(broker.confirm(next) && !broker.confirm(next));
     assert_eq!(broker.slots(500, next), 500);
     assert_eq!(broker.fail(true, (now, later(now, 10))), (false, false), "another one was confirmed since");
-    assert_eq!(broker.fail(false, (later(next, 0), later(next, 0))), (false, false), "another one was confirmed just before");
+    assert_eq!(
+        broker.fail(false, (later(next, 0), later(next, 0))),
+        (false, false),
+        "another one was confirmed just before"
+    );
     assert_eq!(broker.fail(false, (later(next, 2), later(next, 2))), (true, true));
 }
 

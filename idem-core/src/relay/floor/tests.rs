@@ -206,7 +206,8 @@ async fn behind_a_failure_all_is_read_again() {
     assert_eq!((reader.from(), reader.floor.bounds().to), (1, RANGE), "a part at first");
     reader.read(0.2, &[], (&[], 13), Some((14, 500_000)));
     // A read that began before the failure.
-    let found = OutboxFound { snapshot: Some(OutboxSnapshot { end: 20, open: vec![], table: 1 }), ..OutboxFound::default() };
+    let found =
+        OutboxFound { snapshot: Some(OutboxSnapshot { end: 20, open: vec![], table: 1 }), ..OutboxFound::default() };
     let late = Bounds { from: 3, ..bounds };
     reader.floor.ended(Some(late), &found, (reader.start, reader.start));
     assert_eq!(reader.from(), 1, "it says nothing of 1 and 2");
@@ -224,7 +225,8 @@ async fn another_table_and_numbers_that_go_back_are_told() {
     assert_eq!(reader.read(0.1, &[], (&[], 12), Some((13, 1))), Verdict::Replaced, "2 was given before");
     let mut reader = Reader::new();
     reader.read(0.0, &[1, 2], (&[], 10), None);
-    let found = OutboxFound { snapshot: Some(OutboxSnapshot { end: 10, open: vec![], table: 2 }), ..OutboxFound::default() };
+    let found =
+        OutboxFound { snapshot: Some(OutboxSnapshot { end: 10, open: vec![], table: 2 }), ..OutboxFound::default() };
     assert_eq!(reader.floor.ended(None, &found, (reader.start, reader.start)), Verdict::Replaced);
 }
 

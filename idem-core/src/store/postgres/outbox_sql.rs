@@ -81,7 +81,8 @@ pub(super) const LEASE: &str = "
 pub(super) const RELEASE: &str = "
     UPDATE {schema}.outboxes SET locked_by = NULL, locked_until = '-infinity' WHERE id = $1 AND locked_by = $2";
 
-pub(super) const SHOW: &str = "UPDATE {schema}.outboxes SET relay_seen_at = clock_timestamp() WHERE id = $1 RETURNING 1";
+pub(super) const SHOW: &str =
+    "UPDATE {schema}.outboxes SET relay_seen_at = clock_timestamp() WHERE id = $1 RETURNING 1";
 
 /// The columns of a message.
 const COLUMNS: &str = "m.id, m.message_id, m.attempts, m.destination, m.key, m.envelope::text, m.payload,

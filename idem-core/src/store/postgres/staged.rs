@@ -89,13 +89,8 @@ impl Staged {
         text.push_str(self.text.as_str());
         for (place, row) in self.rows.iter().enumerate() {
             // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "{}({}, '{}'",
-                if place > 0 { ", " } else { "" },
-                self.outbox.number,
-                row.message.id()
-            );
+            let _ =
+                write!(text, "{}({}, '{}'", if place > 0 { ", " } else { "" }, self.outbox.number, row.message.id());
             let [destination, key, envelope, payload] =
                 row.bytes().map(|bytes| format!("pg_catalog.decode('{}', 'hex')", hex::encode(bytes)));
             let _ = write!(

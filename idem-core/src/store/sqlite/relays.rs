@@ -8,16 +8,16 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use uuid::Uuid;
 
 use super::relays_sql::{
-    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, RELEASE, REPLAY, RETRY, SHOW, STATS,
-    TO_DESTINATION, UNREAD,
+    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, RELEASE, REPLAY, RETRY,
+    SHOW, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, millis, time};
 use super::{Sqlite, Txn};
 use crate::Key;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow,
+    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
 };
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for

@@ -45,22 +45,25 @@ fn end(steps: &mut Steps<'_>, snapshot: &Snapshot) {
             after.floor = after.floor.min(back);
             // All others below that mark had ended when the floor had reached it.
             after.mark = Some(if any { (after.next_id - 1, after.reached.1) } else { after.reached });
-            (0..WRITERS).filter(|writer| has_ended(*writer).is_some()).for_each(|writer| after.remembered[writer] = None);
+            (0..WRITERS)
+                .filter(|writer| has_ended(*writer).is_some())
+                .for_each(|writer| after.remembered[writer] = None);
             if keeps {
                 publish(after, &rows);
             }
         });
     }
-    let Some((high, number)) = state.mark.filter(|(_, number)| {
-        snapshot.end > *number || world.has(Defect::OldSnapshot)
-    }) else {
+    let Some((high, number)) =
+        state.mark.filter(|(_, number)| snapshot.end > *number || world.has(Defect::OldSnapshot))
+    else {
         return steps.step("the relay", "ends a read", 0, |after| {
             after.reading = None;
             publish(after, &rows);
         });
     };
     let is_below = |writer: usize| snapshot.open[writer] && state.writers[writer].number < number;
-    let open: Vec<usize> = (0..WRITERS).filter(|writer| is_below(*writer) && state.remembered[*writer].is_none()).collect();
+    let open: Vec<usize> =
+        (0..WRITERS).filter(|writer| is_below(*writer) && state.remembered[*writer].is_none()).collect();
     if !open.is_empty() {
         steps.step("the relay", "ends a read, and waits for open transactions", 0, |after| {
             after.reading = None;
@@ -88,7 +91,9 @@ fn found(steps: &Steps<'_>, snapshot: &Snapshot) -> (Vec<usize>, u8) {
     let id = |writer: &usize| steps.state.writers[*writer].id;
     let is_new = |writer: &usize| {
         // A failover may have taken it since.
-        snapshot.committed[*writer] && steps.state.writers[*writer].phase == Phase::Committed && id(writer) > snapshot.from
+        snapshot.committed[*writer]
+            && steps.state.writers[*writer].phase == Phase::Committed
+            && id(writer) > snapshot.from
     };
     let mut rows: Vec<usize> = (0..WRITERS).filter(is_new).collect();
     rows.sort_by_key(id);

@@ -23,8 +23,9 @@ pub(super) fn steps(steps: &mut Steps<'_>, relay: usize) {
         });
     }
     if believes && !state.has_token(relay) {
-        steps
-            .step(NAMES[relay], "notices that it has lost the lease", 0, |after| after.relays[relay] = Relay::default());
+        steps.step(NAMES[relay], "notices that it has lost the lease", 0, |after| {
+            after.relays[relay] = Relay::default()
+        });
     }
     if believes && state.has_token(relay) && state.left.returns > 0 {
         steps.setback(NAMES[relay], "gives the lease back", 0, |after| {
