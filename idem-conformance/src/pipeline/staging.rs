@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use idem_core::store::{LaneLook, OutboxRead, OutboxRow, OutboxRows};
+use idem_core::store::{OutboxRead, OutboxRow, OutboxRows};
 use idem_core::{
     Batch, BoxError, Delivery, Extract, Extraction, Handler, Key, KeyError, Outbox, Outgoing, Param, State, Worker,
 };
