@@ -407,7 +407,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             when(!self.busy.recording && !self.failures.is_empty(), self.next.record),
         ];
         let next = times.into_iter().flatten().min();
-        // Whatever was forgotten here is found then.
+        // Anything that was forgotten here is found then.
         next.unwrap_or(now + AGAIN).clamp(now + Duration::from_millis(1), now + AGAIN)
     }
 
