@@ -272,7 +272,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     assert_eq!(idem_core::StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
 }
 
-/// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. What is staged then leaves in its order.
+/// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. Messages that are staged then leave in their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_order_of_a_key_holds_behind_a_restore() {
     use std::time::Duration;

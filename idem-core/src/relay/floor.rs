@@ -42,7 +42,7 @@ pub(super) struct Bounds {
     pub(super) to: i64,
 }
 
-/// What is to be done with the messages that a read has found.
+/// The verdict on the messages that a read has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,

@@ -35,7 +35,7 @@ pub(super) const WALK: Duration = Duration::from_secs(1);
 /// The request of a read.
 #[derive(Debug)]
 pub(super) struct Ask {
-    what: What,
+    kind: Kind,
     bounds: Bounds,
     known: Vec<i64>,
     limit: usize,
@@ -43,12 +43,12 @@ pub(super) struct Ask {
 }
 
 #[derive(Debug)]
-enum What {
+enum Kind {
     /// Parked messages whose time has come.
     Ids(Vec<i64>),
-    /// What was passed of these keys.
+    /// Passed messages of these keys.
     Keys(Vec<Key>),
-    /// What was left out of this destination.
+    /// Messages without a key to this destination, which were left out.
     Destination(String),
     /// All others, from the floor on; or, for the second cursor, below it.
     Others { keys: Vec<Key>, destinations: Vec<String>, is_below: bool },
@@ -58,12 +58,12 @@ enum What {
 pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture<'_, Done> {
     Box::pin(async move {
         let began = Instant::now();
-        let Ask { what, bounds, known, limit, marks } = &ask;
-        let filter = match what {
-            What::Ids(ids) => OutboxFilter::Ids(ids),
-            What::Keys(keys) => OutboxFilter::Keys(keys),
-            What::Destination(to) => OutboxFilter::Destination(to),
-            What::Others { keys, destinations, .. } => OutboxFilter::Except { keys, destinations },
+        let Ask { kind, bounds, known, limit, marks } = &ask;
+        let filter = match kind {
+            Kind::Ids(ids) => OutboxFilter::Ids(ids),
+            Kind::Keys(keys) => OutboxFilter::Keys(keys),
+            Kind::Destination(to) => OutboxFilter::Destination(to),
+            Kind::Others { keys, destinations, .. } => OutboxFilter::Except { keys, destinations },
         };
         let limit = u32::try_from(*limit).unwrap_or(u32::MAX);
         let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: BYTES, marks: *marks };
@@ -110,7 +110,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let ids = self.queue.take_due(self.limit());
         let limit = ids.len().max(1);
         let bounds = Bounds { from: 0, to: i64::MAX };
-        (!ids.is_empty()).then_some(Ask { what: What::Ids(ids), bounds, known: Vec::new(), limit, marks: false })
+        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, marks: false })
     }
 
     fn read_keys(&mut self) -> Option<Ask> {
@@ -119,14 +119,14 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         }
         let floor = &self.floor;
         let (keys, from, limit) = self.queue.take_keys(|passed| floor.start(passed))?;
-        Some(self.ask(What::Keys(keys), self.floor.bounds_from(from), limit))
+        Some(self.ask(Kind::Keys(keys), self.floor.bounds_from(from), limit))
     }
 
     fn read_destination(&mut self, now: Instant) -> Option<Ask> {
         let to = self.circuits.to_read(now).filter(|to| !self.is_full() || self.circuits.is_open(to))?;
         let passed = self.circuits.begin_read(&to)?;
         let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
-        Some(self.ask(What::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
+        Some(self.ask(Kind::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
     }
 
     fn read_floor(&mut self, now: Instant) -> Option<Ask> {
@@ -136,7 +136,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         (self.next.read, self.next.early) = (now + jittered(self.settings.poll), now + BETWEEN);
         let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
         let marks = self.floor.wants_mark(now);
-        let ask = self.ask(What::Others { keys, destinations, is_below: false }, self.floor.bounds(), self.limit());
+        let ask = self.ask(Kind::Others { keys, destinations, is_below: false }, self.floor.bounds(), self.limit());
         Some(Ask { marks, ..ask })
     }
 
@@ -147,30 +147,30 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         self.next.walk = now + WALK;
         let bounds = self.floor.walk()?;
         let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
-        Some(self.ask(What::Others { keys, destinations, is_below: true }, bounds, self.limit()))
+        Some(self.ask(Kind::Others { keys, destinations, is_below: true }, bounds, self.limit()))
     }
 
-    fn ask(&self, what: What, bounds: Bounds, limit: usize) -> Ask {
-        Ask { what, bounds, known: self.queue.known(bounds.from, bounds.to), limit, marks: false }
+    fn ask(&self, kind: Kind, bounds: Bounds, limit: usize) -> Ask {
+        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, marks: false }
     }
 
     /// Records the end of a read, and adds the messages that it has brought.
     pub(super) fn read_ended(&mut self, ask: Ask, began: Instant, found: Result<OutboxFound, StoreError>) {
         let now = Instant::now();
-        let Ask { what, bounds, .. } = ask;
-        let from_floor = matches!(what, What::Others { is_below: false, .. }).then_some(bounds);
+        let Ask { kind, bounds, .. } = ask;
+        let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
         let Some(found) = self.answered_by_database("read the outbox", found) else {
             self.next.read = self.again();
-            return self.undo(what);
+            return self.undo(kind);
         };
         let before = self.floor.bounds();
         match self.floor.ended(from_floor, &found, (began, now)) {
             Verdict::Keep => {}
             // Those that are read by their ids are in front of all that comes later.
-            Verdict::Drop if matches!(what, What::Ids(_)) => self.read_soon(),
+            Verdict::Drop if matches!(kind, Kind::Ids(_)) => self.read_soon(),
             Verdict::Drop => {
                 self.read_soon();
-                return self.undo(what);
+                return self.undo(kind);
             }
             Verdict::Replaced => {
                 tracing::warn!("the database of the outbox was restored, or has failed over: the relay begins anew");
@@ -181,12 +181,12 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let is_bounded = bounds.to < i64::MAX;
         let last = found.rows.last().map(|row| row.id).filter(|_| found.is_cut);
         let end = last.or(is_bounded.then_some(bounds.to));
-        match &what {
-            What::Ids(ids) => self.gone(ids, &found),
-            What::Keys(keys) => self.queue.covered(keys, Some(end)),
-            What::Destination(to) => self.circuits.end_read(to, Some(end)),
-            What::Others { is_below: true, .. } => {}
-            What::Others { keys, destinations, .. } => {
+        match &kind {
+            Kind::Ids(ids) => self.gone(ids, &found),
+            Kind::Keys(keys) => self.queue.covered(keys, Some(end)),
+            Kind::Destination(to) => self.circuits.end_read(to, Some(end)),
+            Kind::Others { is_below: true, .. } => {}
+            Kind::Others { keys, destinations, .. } => {
                 self.queue.left_out_from(keys, bounds.from);
                 self.circuits.left_out_from(destinations, bounds.from);
                 if !found.rows.is_empty() || is_bounded && self.floor.bounds() != before {
@@ -205,7 +205,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 self.place(next);
             }
         }
-        if let What::Keys(keys) = &what {
+        if let Kind::Keys(keys) = &kind {
             let next = self.queue.settle(keys);
             next.into_iter().for_each(|id| self.place(Some(id)));
         }
@@ -227,16 +227,16 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     /// Takes back a read that has brought nothing that counts.
-    fn undo(&mut self, what: What) {
-        match what {
-            What::Ids(ids) => self.queue.wake(ids),
-            What::Keys(keys) => {
+    fn undo(&mut self, kind: Kind) {
+        match kind {
+            Kind::Ids(ids) => self.queue.wake(ids),
+            Kind::Keys(keys) => {
                 self.queue.covered(&keys, None);
                 let next = self.queue.settle(&keys);
                 next.into_iter().for_each(|id| self.place(Some(id)));
             }
-            What::Destination(to) => self.circuits.end_read(&to, None),
-            What::Others { .. } => {}
+            Kind::Destination(to) => self.circuits.end_read(&to, None),
+            Kind::Others { .. } => {}
         }
     }
 

@@ -305,7 +305,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         }
     }
 
-    /// Stops publishing, because the lease has ended. What is confirmed is still deleted under its token, unless another relay has
+    /// Stops publishing, because the lease has ended. Confirmed messages are still deleted under its token, unless another relay has
     /// taken the lease.
     fn expire(&mut self) {
         tracing::warn!("the lease of the relay has ended: the database could not be reached in time");
