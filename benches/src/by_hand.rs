@@ -37,9 +37,8 @@ fn existing(table: &str) -> String {
 const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 
 /// Stages a message, in the same table as idem's.
-const STAGE: &str =
-    "INSERT INTO idem_bench.by_hand_outbox (outbox_id, lane, message_id, destination, key, envelope, payload)
-    VALUES (1, $1, $2, $3, $4, $5, $6)";
+const STAGE: &str = "INSERT INTO idem_bench.by_hand_outbox (outbox_id, message_id, destination, key, envelope, payload)
+    VALUES (1, $1, $2, $3, $4, $5)";
 
 /// What idem stores of a message beside its payload: it has no headers.
 const ENVELOPE: &[u8] = br#"{"content_type":"application/json"}"#;
@@ -117,8 +116,7 @@ impl ByHand {
 
     async fn stage(&self, event: &OrderPaid, tx: &mut PgConnection) -> Result<()> {
         let (key, payload) = (event.order_id.to_string(), serde_json::to_vec(event)?);
-        let lane = Sha256::digest(key.as_bytes())[0] % 64;
-        let query = sqlx::query(STAGE).bind(i16::from(lane)).bind(uuid::Uuid::new_v4()).bind(TO.as_bytes());
+        let query = sqlx::query(STAGE).bind(uuid::Uuid::new_v4()).bind(TO.as_bytes());
         query.bind(key.as_bytes()).bind(ENVELOPE).bind(payload).execute(tx).await?;
         Ok(())
     }

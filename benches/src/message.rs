@@ -96,12 +96,12 @@ pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let text = format!(
         "DROP SCHEMA IF EXISTS idem_bench, {SCHEMA} CASCADE; CREATE SCHEMA idem_bench;
          CREATE TABLE idem_bench.effects (side int NOT NULL, order_id bigint NOT NULL, amount bigint NOT NULL);
-         CREATE TABLE idem_bench.by_hand_outbox (outbox_id int NOT NULL, lane smallint NOT NULL,
+         CREATE TABLE idem_bench.by_hand_outbox (outbox_id int NOT NULL,
              id bigint GENERATED ALWAYS AS IDENTITY, message_id uuid NOT NULL,
              created_at timestamptz NOT NULL DEFAULT now(), due_at timestamptz, attempts int NOT NULL DEFAULT 0,
              destination bytea NOT NULL, key bytea NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
              envelope bytea NOT NULL, payload bytea NOT NULL, error bytea NOT NULL DEFAULT '',
-             PRIMARY KEY (outbox_id, lane, id));
+             PRIMARY KEY (outbox_id, id));
          {} {}",
         claims("by_hand"),
         claims("again"),

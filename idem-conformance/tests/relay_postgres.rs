@@ -4,7 +4,6 @@
 mod world;
 
 idem_conformance::relay_suite!(world::PostgresWorld);
-idem_conformance::relay_suite!(world::PostgresWorld, lanes);
 
 /// The order of a key holds although an earlier transaction of it commits long after later messages of other keys were
 /// published, and it is found without waiting for the search of all that is left.
@@ -23,7 +22,6 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     let outbox = store.outbox("billing");
     let sink = MemorySink::new();
     let relay = tokio::spawn(Relay::new("billing", store.clone(), sink.clone()).run_until(std::future::pending()));
-    // In one lane, since all of them have one key or another of the same lane.
     let message = |text: &str| Outgoing::new("orders", text.to_owned()).key("k");
     let mut first = PgConnection::connect(&world.url).await.unwrap();
     let mut second = PgConnection::connect(&world.url).await.unwrap();
@@ -193,10 +191,10 @@ async fn dead_index_entries_are_not_read_again_and_again() {
     let mut dump = PgConnection::connect(&world.url).await.unwrap();
     raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").execute(&mut dump).await.unwrap();
     let table = world.own("outbox_messages");
-    let columns = "outbox_id, lane, message_id, destination, envelope, payload";
+    let columns = "outbox_id, message_id, destination, envelope, payload";
     world
         .run(&format!(
-            "INSERT INTO {table} ({columns}) SELECT outbox_id, n % 64, message_id, destination, envelope, payload \
+            "INSERT INTO {table} ({columns}) SELECT outbox_id, message_id, destination, envelope, payload \
              FROM {table}, generate_series(1, {DEAD}) AS n; DELETE FROM {table}"
         ))
         .await;
@@ -228,8 +226,8 @@ async fn dead_index_entries_are_not_read_again_and_again() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     let entries = world.number(&read).await - before;
     println!("{entries} index entries were read in 6 seconds");
-    // Counting for the gauges reads them twice, every 15 seconds; and each lane is read from its start in 30 seconds, with
-    // more of them at once on a slow machine. Read at each poll, they would be 60 times as many.
+    // Counting for the gauges reads them, every 15 seconds, and the second cursor, once a second. Read at each poll, they would be
+    // 60 times as many.
     assert!(entries < 10 * DEAD, "{entries}: all of them, again and again");
     relay.abort();
     drop(dump);
@@ -243,7 +241,7 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
 
     use idem_conformance::store::{Setup, World};
     use idem_core::Outgoing;
-    use idem_core::store::{LaneLook, OutboxRead, OutboxRows, PublishFailure};
+    use idem_core::store::{LeaseRequest, OutboxRead, OutboxRows, PublishFailure};
     use sqlx::{Connection, PgConnection};
     use uuid::Uuid;
 
@@ -253,32 +251,56 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     let messages = ["again", "dead"].map(|text| Outgoing::new("orders", text).key("k"));
     stage(&store.outbox("billing"), &mut own, messages).await;
     let (outbox, token) = (store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
-    let lanes = store.take_lanes(outbox, token, Duration::from_secs(60), 64).await.unwrap();
-    let look = |lane: u8| LaneLook { lane, floor: 0, limit: 16 };
-    let lanes: Vec<LaneLook> = lanes.into_iter().map(look).collect();
-    let read = async |bytes| {
-        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes, marks: false };
-        store.read_outbox(outbox, read).await.unwrap()
-    };
-    let few = read(5).await;
-    assert_eq!((few.rows.len(), few.cut), (1, vec![few.rows[0].lane]), "there is another one");
-    let found = read(1000).await;
-    assert_eq!((found.rows.len(), found.cut), (2, vec![]));
+    store.lease_outbox(outbox, token, LeaseRequest::Hold(Duration::from_secs(60))).await.unwrap();
+    let read = async || store.read_outbox(outbox, OutboxRead::ALL).await.unwrap();
+    let found = read().await;
+    assert_eq!((found.rows.len(), found.is_cut), (2, false));
     let failure = |at: usize, next| {
-        let idem_core::store::OutboxRow { lane, id, message, .. } = &found.rows[at];
-        let row = idem_core::store::RowRef { lane: *lane, id: *id, message_id: message.id() };
+        let idem_core::store::OutboxRow { id, message, .. } = &found.rows[at];
+        let row = idem_core::store::RowRef { id: *id, message_id: message.id() };
         PublishFailure { row, attempts: 1, next, error: "no".to_owned() }
     };
     let failures = [failure(0, Some(Duration::ZERO)), failure(1, None)];
     let dead = world.own("outbox_dead");
     world.run(&format!("ALTER TABLE {dead} ADD CONSTRAINT none CHECK (error = '')")).await;
     assert!(store.record_failures(outbox, token, &failures).await.is_err());
-    assert!(read(1000).await.rows.iter().all(|row| row.message.attempt() == 1), "one of them was charged");
+    assert!(read().await.rows.iter().all(|row| row.message.attempt() == 1), "one of them was charged");
     world.run(&format!("ALTER TABLE {dead} DROP CONSTRAINT none")).await;
     store.record_failures(outbox, token, &failures).await.unwrap();
-    let left = read(1000).await.rows;
+    let left = read().await.rows;
     assert_eq!(left.iter().map(|row| row.message.attempt()).collect::<Vec<_>>(), [2]);
     assert_eq!(idem_core::StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
+}
+
+/// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. Messages that are staged then leave in their order.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_order_of_a_key_holds_behind_a_restore() {
+    use std::time::Duration;
+
+    use idem_conformance::store::{Setup, World};
+    use idem_core::{Outgoing, Relay};
+    use idem_test::MemorySink;
+    use sqlx::{Connection, PgConnection};
+
+    let Some(world) = world::PostgresWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
+    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let relay = tokio::spawn(Relay::new("billing", store.clone(), sink.clone()).run_until(std::future::pending()));
+    for n in 0..5 {
+        stage(&outbox, &mut own, (0..44).map(|_| Outgoing::new("orders", "before").key("before"))).await;
+        sink.wait_for(|sink| sink.published().len() == 44 * (n + 1)).await;
+        // The floor follows.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let table = world.own("outbox_messages");
+    world.run(&format!("TRUNCATE {table}; ALTER TABLE {table} ALTER COLUMN id RESTART WITH 21")).await;
+    stage(&outbox, &mut own, (0..320).map(|n| Outgoing::new("orders", format!("{n:03}")).key("k"))).await;
+    tokio::time::timeout(Duration::from_secs(20), sink.wait_for(|sink| sink.published().len() >= 540)).await.unwrap();
+    let published = sink.published();
+    let texts: Vec<_> = published.iter().skip(220).map(|message| String::from_utf8_lossy(message.payload())).collect();
+    assert!(texts.is_sorted() && texts.len() == 320, "{texts:?}");
+    relay.abort();
 }
 
 /// Stages and commits.

@@ -113,7 +113,8 @@ pub(crate) struct RelayMetrics {
     pub(crate) given_up: Counter,
     /// From the time at which a message was staged to its confirm.
     pub(crate) lag: Histogram,
-    pub(crate) lanes: Gauge,
+    /// 1 while this relay publishes, 0 while it stands by.
+    pub(crate) active: Gauge,
     pub(crate) outbox: OutboxGauges,
 }
 
@@ -153,7 +154,7 @@ impl RelayMetrics {
             refused: counter!("idem_outbox_refused_total", &labels),
             given_up: counter!("idem_outbox_given_up_total", &labels),
             lag: histogram!("idem_outbox_lag_seconds", &labels),
-            lanes: gauge!("idem_outbox_lanes", &labels),
+            active: gauge!("idem_outbox_active", &labels),
             outbox: OutboxGauges::new(outbox),
         }
     }

@@ -45,7 +45,7 @@ async fn a_relay_counts_what_is_published_refused_and_given_up() {
     timeout(Duration::from_secs(30), relay).await.expect("messages wait").unwrap();
     let told = told(&snapshots);
     let of = |name: &str| told.get(&format!("idem_outbox_{name} outbox=shop")).copied();
-    let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "lanes"].map(of);
+    let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "active"].map(of);
     assert_eq!(counted, [2.0, 1.0, 1.0, 2.0, 1.0].map(Some));
 }
 
@@ -106,6 +106,34 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
     let oldest = last["idem_outbox_oldest_seconds outbox=shop"];
     assert!((7200.0..7300.0).contains(&oldest), "{oldest}");
     assert_eq!(last["idem_outbox_dead outbox=shop"], 0.0);
+}
+
+/// The name of the only relay is misspelt.
+#[tokio::test]
+async fn an_outbox_that_no_relay_looks_at_is_logged_and_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let (text, subscriber) = idem_conformance::captured();
+    let _events = idem_conformance::subscribe(subscriber);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&url(&directory)).await.unwrap();
+    let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    store.outbox("shop").stage(&mut tx, ["one", "two"].map(|text| Outgoing::new("orders", text))).await.unwrap();
+    tx.commit().await.unwrap();
+    let aged = "UPDATE idem_outbox_messages SET created_at = created_at - 61000";
+    sqlx::raw_sql(aged).execute(&mut db).await.unwrap();
+    let counted = async {
+        while told(&snapshots).get("idem_outbox_unread outbox=shop").copied() != Some(2.0) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let relay = Relay::new("shpo", store.clone(), MemorySink::new()).run_until(counted);
+    timeout(Duration::from_secs(30), relay).await.expect("nobody tells").unwrap();
+    let text = text.to_string();
+    let line = text.lines().find(|line| line.contains("no relay has looked at"));
+    assert!(line.is_some_and(|line| line.contains("WARN") && line.contains("shop")), "{text}");
 }
 
 #[tokio::test]

@@ -128,39 +128,7 @@ pub async fn a_destination_that_answers_again_waits_for_no_backlog<W: World>(wor
     relay.crash().await;
 }
 
-/// A destination that hangs answers for a moment, again and again. It has more messages than there are places.
-pub async fn a_destination_that_answers_for_a_moment_stops_no_other<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let answers = Arc::new(AtomicUsize::new(0));
-    let left = answers.clone();
-    line.sink.on_publish(move |message| {
-        if message.to() == "down" {
-            // The sink makes one call of this after the other.
-            match left.load(SeqCst) {
-                0 => return Reply::Hang,
-                some => left.store(some - 1, SeqCst),
-            }
-        }
-        Reply::Confirm
-    });
-    line.stage((0..1000).map(|n| to("down", n))).await;
-    line.stage((0..20).map(|n| message(format!("good {n}")))).await;
-    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(4));
-    let relay = line.start_with(relay.concurrency(40));
-    good(&line, 20).await;
-    for n in 1..=3 {
-        answers.store(60, SeqCst);
-        soon(line.sink.wait_for(|_| answers.load(SeqCst) == 0)).await;
-        let (began, calls) = (Instant::now(), line.sink.calls());
-        line.stage([message("good at once")]).await;
-        good(&line, 20 + n).await;
-        assert!(began.elapsed() < Duration::from_secs(2), "{n}: {:?}, {calls}", began.elapsed());
-    }
-    relay.crash().await;
-}
-
-/// More of its messages never get an answer than make a destination hang, and it has no others for a while. Those that come
-/// later do not wait for all of them.
+/// Some of its messages never get an answer, and it has no others for a while. Those that come later do not wait for them.
 pub async fn messages_that_never_get_an_answer_do_not_stop_their_destination<W: World>(world: W) {
     let line = Line::new(world).await;
     line.sink.on_publish(|message| if text(message).starts_with("never") { Reply::Hang } else { Reply::Confirm });
@@ -236,4 +204,65 @@ pub async fn a_slow_destination_stops_no_other<W: World>(world: W) {
     good(&line, 20).await;
     pass_at_once(&line, 20).await;
     relay.stop().await.unwrap();
+}
+
+/// Refuses what is for a full queue at once, as `basic.nack` does, and counts it; what is for others hangs, or is confirmed.
+fn full<W: World>(line: &Line<W>) -> (Arc<AtomicUsize>, Arc<AtomicBool>) {
+    let (nacks, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (nacked, is_full) = (nacks.clone(), full.clone());
+    line.sink.on_publish(move |message| match message.to() {
+        "full" if is_full.load(SeqCst) => {
+            nacked.fetch_add(1, SeqCst);
+            Reply::Away
+        }
+        to if to.starts_with("down") => Reply::Hang,
+        _ => Reply::Confirm,
+    });
+    (nacks, full)
+}
+
+/// Behind an exchange that routes to other queues as well, each try is a copy there. Others go on.
+pub async fn a_destination_that_nacks_backs_off<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (nacks, full) = full(&line);
+    line.stage((0..200).flat_map(|n| [message(n), to("full", format!("full {n}"))])).await;
+    let relay = line.start();
+    for n in 0..50 {
+        line.stage([message(format!("later {n}"))]).await;
+        line.published(200 + n).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let tried = nacks.load(SeqCst);
+    assert!(tried < 260, "{tried}: each about once, and some probes");
+    full.store(false, SeqCst);
+    line.published(450).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+}
+
+/// Two that get no answer have all slots that there are for such ones.
+pub async fn a_destination_that_nacks_takes_no_slot_of_those_that_get_no_answer<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (nacks, _) = full(&line);
+    line.stage([to("down 1", 1), to("down 2", 2)]).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(4));
+    let relay = line.start_with(relay.concurrency(8));
+    let mut others = 0;
+    let mut go_on = async |line: &Line<W>| {
+        line.stage([message("other")]).await;
+        others += 1;
+        line.published(others).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    // Their probes have begun.
+    while line.sink.calls() < 4 || line.sink.calls() - line.sink.published().len() < 4 {
+        go_on(&line).await;
+    }
+    line.stage([to("full", "full")]).await;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(2500) {
+        go_on(&line).await;
+    }
+    assert!(nacks.load(SeqCst) >= 4, "{nacks:?}");
+    relay.crash().await;
 }

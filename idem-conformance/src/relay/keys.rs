@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use idem_core::store::StoreError;
 use tokio::sync::watch;
 
 use crate::soon;
 use crate::store::World;
 use idem_test::Reply;
-use idem_test::tapped_store::{StoreTap, TappedStore};
 
 use super::line::{Line, message, text};
 
@@ -88,46 +86,10 @@ pub async fn a_key_with_many_messages_does_not_wait_for_the_poll<W: World>(world
     line.stage((0..200).map(|n| message(n).key("many"))).await;
     // No read runs any more when the time of the next attempt comes.
     let retry = idem_core::RetryPolicy::new().max_attempts(3).min_delay(Duration::from_millis(300)).factor(1.0);
-    // With 8 at a time, a read brings 16 of a lane: so few that the rest of the key can be read at once.
+    // With 8 at a time, a read brings 32: so few that the rest of the key can be read at once.
     let relay = line.relay(line.store.clone(), line.sink.clone()).concurrency(8).retry(retry);
     let relay = line.start_with(relay.poll_interval(Duration::from_secs(600)));
     let expected: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     assert_eq!(line.published(200).await, expected);
     relay.stop().await.unwrap();
-}
-
-/// Makes each read slow, and counts them.
-#[derive(Clone)]
-struct SlowReads(watch::Sender<usize>);
-
-impl StoreTap for SlowReads {
-    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
-        if method == "read_outbox" {
-            self.0.send_modify(|reads| *reads += 1);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
-    }
-}
-
-/// Behind a read that was slow and found nothing, there is a pause if it has left out a key. A message that is staged in it
-/// is published when it ends, and does not wait for the poll.
-pub async fn a_message_that_is_staged_in_a_pause_waits_for_no_poll<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.sink.on_publish(|message| if text(message).starts_with("many") { Reply::Hang } else { Reply::Confirm });
-    let reads = SlowReads(watch::Sender::new(0));
-    let store = TappedStore::new(line.store.clone(), reads.clone());
-    line.stage((0..200).map(|n| message(format!("many {n}")).key("many"))).await;
-    let relay = line.relay(store, line.sink.clone()).publish_timeout(Duration::from_secs(600));
-    let relay = line.start_with(relay.poll_interval(Duration::from_secs(600)));
-    soon(line.sink.wait_for(|sink| sink.calls() == 1)).await;
-    for n in 0..5 {
-        // The last read for now is not the first one behind the message, which may find the next one.
-        let mut seen = reads.0.subscribe();
-        while tokio::time::timeout(Duration::from_millis(100), seen.changed()).await.is_ok() {}
-        // Of another lane at times, where there is no pause.
-        line.stage((0..8).map(|key| message(format!("{n} {key}")).key(key))).await;
-        line.published(8 * (n + 1)).await;
-    }
-    relay.crash().await;
 }

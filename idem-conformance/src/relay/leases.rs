@@ -1,10 +1,10 @@
-//! Lanes: who publishes which messages.
+//! The lease: which relay publishes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use idem_core::store::{OutboxRows, Page, PublishFailure, RowRef, Transactions};
+use idem_core::store::{LeaseAnswer, LeaseRequest, OutboxRows, Page, PublishFailure, RowRef, Transactions};
 use uuid::Uuid;
 
 use crate::soon;
@@ -17,7 +17,7 @@ use super::line::{Line, message, text};
 const LONG: Duration = Duration::from_secs(600);
 
 /// A relay that drains waits for what it has published, and another goes on at once.
-pub async fn a_drain_waits_for_its_confirms_and_gives_its_lanes_back<W: World>(world: W) {
+pub async fn a_drain_waits_for_its_confirms_and_gives_its_lease_back<W: World>(world: W) {
     let line = Line::new(world).await;
     let relay = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(LONG));
     line.stage((0..100).map(|n| message(n).key(n))).await;
@@ -33,38 +33,29 @@ pub async fn a_drain_waits_for_its_confirms_and_gives_its_lanes_back<W: World>(w
     relay.stop().await.unwrap();
 }
 
-/// Two relays publish each message once, and both of them work, if there are several lanes.
-pub async fn two_relays_share_the_lanes<W: World>(world: W) {
+/// Of two relays one publishes, and the other one stands by.
+pub async fn one_relay_publishes_and_another_stands_by<W: World>(world: W) {
     let line = Line::new(world).await;
-    let lanes = usize::from(line.store.outbox_lanes());
-    let other = MemorySink::new();
-    let lease = Duration::from_millis(600);
-    let relays = [line.sink.clone(), other.clone()]
-        .map(|sink| line.start_with(line.relay(line.store.clone(), sink).lease_duration(lease)));
-    let both = || line.sink.published().len() + other.published().len();
-    let mut staged = 0;
-    soon(async {
-        while lanes > 1 && (line.sink.published().len() < 20 || other.published().len() < 20) || staged < 60 {
-            line.stage((staged..staged + 20).map(|n| message(n).key(n))).await;
-            staged += 20;
-            while both() < staged {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        }
-    })
-    .await;
-    line.is_empty().await;
-    for relay in relays {
-        relay.stop().await.unwrap();
+    let (other, lease) = (MemorySink::new(), Duration::from_secs(3));
+    let first = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(lease));
+    line.stage([message("first")]).await;
+    line.published(1).await;
+    let second = line.start_with(line.relay(line.store.clone(), other.clone()).lease_duration(lease));
+    for n in 0..20 {
+        line.stage((0..10).map(|key| message(format!("{n} {key}")).key(key))).await;
+        line.published(1 + 10 * (n + 1)).await;
+        tokio::time::sleep(lease / 10).await;
     }
-    let mut all: Vec<usize> =
-        line.sink.published().iter().chain(&other.published()).map(|message| text(message).parse().unwrap()).collect();
-    all.sort_unstable();
-    assert_eq!(all, (0..staged).collect::<Vec<_>>());
+    line.is_empty().await;
+    first.stop().await.unwrap();
+    line.stage([message("last")]).await;
+    soon(other.wait_for(|sink| sink.published().len() == 1)).await;
+    second.stop().await.unwrap();
+    assert_eq!((line.sink.published().len(), other.published().len()), (201, 1), "each once");
 }
 
-/// At the end of its leases.
-pub async fn the_lanes_of_a_relay_that_dies_are_taken_over<W: World>(world: W) {
+/// At the end of its lease.
+pub async fn the_outbox_of_a_relay_that_dies_is_taken_over<W: World>(world: W) {
     let line = Line::new(world).await;
     let lease = Duration::from_millis(500);
     let dies = line.start_with(line.relay(line.store.clone(), line.sink.clone()).lease_duration(lease));
@@ -78,18 +69,18 @@ pub async fn the_lanes_of_a_relay_that_dies_are_taken_over<W: World>(world: W) {
     other.stop().await.unwrap();
 }
 
-/// It stops before its leases end; another takes the lanes over, and the first one goes on when it can.
-pub async fn a_relay_that_cannot_renew_its_lanes_stops_publishing<W: World>(world: W) {
+/// It stops before its lease ends, and another one takes over. Nothing is lost when it can renew again.
+pub async fn a_relay_that_cannot_renew_its_lease_stops_publishing<W: World>(world: W) {
     let line = Line::new(world).await;
     let away = Arc::new(AtomicBool::new(false));
     let is_away = away.clone();
-    let store = line.failing(move |method| method == "renew_lanes" && is_away.load(SeqCst));
+    let store = line.failing(move |method| method == "lease_outbox" && is_away.load(SeqCst));
     let lease = Duration::from_millis(900);
     let paused = line.start_with(line.relay(store, line.sink.clone()).lease_duration(lease));
     line.stage([message("first").key("k")]).await;
     line.published(1).await;
     away.store(true, SeqCst);
-    // Before the leases end, but not before the last third of them.
+    // Before the lease ends, but not before the last third of it.
     tokio::time::sleep(lease * 7 / 10).await;
     let calls = line.sink.calls();
     line.stage((0..20).map(|n| message(n).key("k"))).await;
@@ -112,38 +103,75 @@ pub async fn a_relay_that_cannot_renew_its_lanes_stops_publishing<W: World>(worl
     }
 }
 
-/// A relay that stands by asks for lanes each second. On a database with one writer it must not wait for that, nor keep it
+/// A relay that stands by asks for the lease each second. On a database with one writer it must not wait for that, nor keep it
 /// from handlers.
-pub async fn a_relay_that_finds_no_lane_waits_for_no_transaction<W: World>(world: W) {
+pub async fn a_relay_that_stands_by_waits_for_no_transaction<W: World>(world: W) {
     let line = Line::new(world).await;
-    let (store, outbox) = (&line.store, line.outbox);
-    store.take_lanes(outbox, Uuid::new_v4(), LONG, 64).await.unwrap();
-    let txn = store.begin(LONG).await.unwrap();
-    assert!(soon(store.take_lanes(outbox, Uuid::new_v4(), LONG, 64)).await.unwrap().is_empty());
-    store.rollback(txn).await.unwrap();
+    assert_eq!(line.lease(Uuid::new_v4(), LONG).await, LeaseAnswer::Held);
+    let txn = line.store.begin(LONG).await.unwrap();
+    assert_eq!(soon(line.lease(Uuid::new_v4(), LONG)).await, LeaseAnswer::Other);
+    line.store.rollback(txn).await.unwrap();
+}
+
+/// The database's clock was ahead when it was taken, and was set back. Otherwise nothing would be published until then.
+pub async fn a_lease_that_ends_in_the_far_future_is_free<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (day, ahead) = (Duration::from_secs(24 * 60 * 60), Uuid::new_v4());
+    assert_eq!(line.lease(ahead, 8 * day).await, LeaseAnswer::Held);
+    assert_eq!(line.lease(Uuid::new_v4(), LONG).await, LeaseAnswer::Other, "it is as long as it was asked for");
+    let short = line.store.register_outbox("short").await.unwrap();
+    let hold = LeaseRequest::Hold(Duration::from_secs(8));
+    line.store.lease_outbox(short, Uuid::new_v4(), hold).await.unwrap();
+    let outboxes = line.world.own("outboxes");
+    line.world.run(&format!("UPDATE {outboxes} SET lease = (SELECT lease FROM {outboxes} WHERE name = 'short')")).await;
+    let relay = line.start();
+    line.stage([message("a")]).await;
+    line.published(1).await;
+    assert_eq!(line.lease(ahead, LONG).await, LeaseAnswer::Other);
+    relay.stop().await.unwrap();
+}
+
+/// A restored database does not know the outbox. A relay that runs registers it again, as whoever stages does.
+pub async fn a_relay_whose_outbox_is_unknown_registers_it_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).lease_duration(Duration::from_millis(600));
+    let relay = line.start_with(relay);
+    line.stage([message("before")]).await;
+    line.published(1).await;
+    line.is_empty().await;
+    let outboxes = line.world.own("outboxes");
+    line.world.run(&format!("DELETE FROM {outboxes}")).await;
+    let registered = async {
+        while line.store.outbox_stats(line.outbox, 0).await.unwrap().relay_seen.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(registered).await;
+    line.stage([message("after")]).await;
+    assert_eq!(line.published(2).await, ["before", "after"]);
+    relay.stop().await.unwrap();
 }
 
 /// The token fences the deletes and the records of a relay that was paused.
-pub async fn a_relay_that_lost_its_lanes_deletes_nothing<W: World>(world: W) {
+pub async fn a_relay_that_lost_its_lease_deletes_nothing<W: World>(world: W) {
     let line = Line::new(world).await;
     line.stage([message("one")]).await;
     let row = line.waiting().await.remove(0);
     let (paused, other) = (Uuid::new_v4(), Uuid::new_v4());
     let (store, outbox) = (&line.store, line.outbox);
-    let lanes = u32::from(store.outbox_lanes());
-    assert_eq!(store.take_lanes(outbox, paused, Duration::from_millis(1), lanes).await.unwrap().len(), lanes as usize);
+    assert_eq!(line.lease(paused, Duration::from_millis(1)).await, LeaseAnswer::Held);
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(store.take_lanes(outbox, other, LONG, lanes).await.unwrap().len(), lanes as usize);
-    assert!(store.renew_lanes(outbox, paused, LONG).await.unwrap().held.is_empty());
-    assert!(store.take_lanes(outbox, paused, LONG, lanes).await.unwrap().is_empty());
+    assert_eq!(line.lease(other, LONG).await, LeaseAnswer::Held);
+    assert_eq!(line.lease(paused, LONG).await, LeaseAnswer::Other);
     assert_eq!(store.delete_published(outbox, paused, &[of_row(&row)]).await.unwrap(), 0);
     let failure = |next| PublishFailure { row: of_row(&row), attempts: 1, next, error: "no".to_owned() };
     store.record_failures(outbox, paused, &[failure(None)]).await.unwrap();
     store.record_failures(outbox, paused, &[failure(Some(LONG))]).await.unwrap();
     assert!(store.dead_outgoing(outbox, Page::default()).await.unwrap().is_empty());
-    store.give_lanes(outbox, paused, None).await.unwrap();
+    store.lease_outbox(outbox, paused, LeaseRequest::Release).await.unwrap();
     assert_eq!(line.waiting().await[0].message.attempt(), 1);
-    assert_eq!(store.renew_lanes(outbox, other, LONG).await.unwrap().held.len(), lanes as usize);
+    assert_eq!(line.lease(paused, LONG).await, LeaseAnswer::Other);
+    assert_eq!(line.lease(other, LONG).await, LeaseAnswer::Held);
     store.record_failures(outbox, other, &[failure(Some(LONG))]).await.unwrap();
     let row = line.waiting().await.remove(0);
     assert!(row.message.attempt() == 2 && row.due > Duration::from_secs(500), "{row:?}");
@@ -155,7 +183,7 @@ pub async fn a_failure_that_is_recorded_again_counts_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.stage([message("one")]).await;
     let (store, outbox, token) = (&line.store, line.outbox, Uuid::new_v4());
-    store.take_lanes(outbox, token, LONG, 64).await.unwrap();
+    line.lease(token, LONG).await;
     let row = of_row(&line.waiting().await[0]);
     for attempts in [1, 1, 2, 1] {
         let failure = PublishFailure { row, attempts, next: Some(Duration::ZERO), error: "no".to_owned() };
@@ -176,7 +204,7 @@ pub async fn a_row_whose_id_was_given_again_is_left_alone<W: World>(world: W) {
     line.stage([message("one")]).await;
     let row = line.waiting().await.remove(0);
     let (store, outbox, token) = (&line.store, line.outbox, Uuid::new_v4());
-    store.take_lanes(outbox, token, LONG, 64).await.unwrap();
+    line.lease(token, LONG).await;
     let before = RowRef { message_id: Uuid::new_v4(), ..of_row(&row) };
     assert_eq!(store.delete_published(outbox, token, &[before]).await.unwrap(), 0);
     for next in [None, Some(LONG)] {
@@ -206,13 +234,14 @@ pub async fn another_outbox_is_left_alone<W: World>(world: W) {
     assert_eq!(line.waiting().await.len(), 1);
 }
 
-/// They have no share of its lanes, and no worker takes them for those that it needs.
+/// No worker takes them for those that it needs.
 pub async fn relays_of_another_outbox_do_not_count<W: World>(world: W) {
     let line = Line::new(world).await;
     let (store, outbox) = (&line.store, line.outbox);
     let shipping = store.register_outbox("shipping").await.unwrap();
-    assert_eq!(store.renew_lanes(shipping, Uuid::new_v4(), LONG).await.unwrap().relays, 1);
-    assert_eq!(store.live_relays(outbox).await.unwrap(), 0);
-    assert_eq!(store.outbox_stats(outbox, 1).await.unwrap().relays, 0);
-    assert_eq!(store.renew_lanes(outbox, Uuid::new_v4(), LONG).await.unwrap().relays, 1);
+    let hold = LeaseRequest::Hold(LONG);
+    assert_eq!(store.lease_outbox(shipping, Uuid::new_v4(), hold).await.unwrap(), LeaseAnswer::Held);
+    assert_eq!(store.outbox_stats(outbox, 1).await.unwrap().relay_seen, None);
+    assert_eq!(line.lease(Uuid::new_v4(), LONG).await, LeaseAnswer::Held);
+    assert!(store.outbox_stats(outbox, 1).await.unwrap().relay_seen.is_some());
 }

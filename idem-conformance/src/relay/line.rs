@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, StoreError, Transactions};
+use idem_core::store::{
+    CommitResult, LeaseAnswer, LeaseRequest, OutboxId, OutboxRead, OutboxRow, OutboxRows, StoreError, Transactions,
+};
 use idem_core::{Error, Outgoing, Relay, RetryPolicy, Sink, StagedMessage, Store};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -16,7 +18,7 @@ use idem_test::tapped_store::{StoreTap, TappedStore};
 
 /// An outbox with the name `billing`, a sink, and the relays between them.
 pub(super) struct Line<W: World> {
-    pub(super) _world: W,
+    pub(super) world: W,
     pub(super) store: W::Store,
     pub(super) outbox: OutboxId,
     pub(super) sink: MemorySink,
@@ -87,7 +89,7 @@ impl<W: World> Line<W> {
     pub(super) async fn new(world: W) -> Self {
         let store = world.store(Setup::default()).await.unwrap();
         let outbox = store.register_outbox("billing").await.unwrap();
-        Self { _world: world, store, outbox, sink: MemorySink::new() }
+        Self { world, store, outbox, sink: MemorySink::new() }
     }
 
     /// Stages messages in one transaction, and wakes the relays of this process.
@@ -139,9 +141,12 @@ impl<W: World> Line<W> {
 
     /// The messages that have still to be published.
     pub(super) async fn waiting(&self) -> Vec<OutboxRow> {
-        let lanes: Vec<LaneLook> = (0..64).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
-        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };
-        self.store.read_outbox(self.outbox, read).await.unwrap().rows
+        self.store.read_outbox(self.outbox, OutboxRead::ALL).await.unwrap().rows
+    }
+
+    /// Asks for the lease under a token.
+    pub(super) async fn lease(&self, token: Uuid, lease: Duration) -> LeaseAnswer {
+        self.store.lease_outbox(self.outbox, token, LeaseRequest::Hold(lease)).await.unwrap()
     }
 
     /// Waits until so many messages are published.

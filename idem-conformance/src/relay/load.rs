@@ -6,91 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use idem_core::Outgoing;
-use idem_core::store::{OutboxRows, Page, StoreError};
-use tokio::sync::watch;
+use idem_core::store::{OutboxRows, Page};
 
 use crate::soon;
 use crate::store::World;
-use idem_test::tapped_store::{StoreTap, TappedStore};
-use idem_test::{MemorySink, Reply};
+use idem_test::Reply;
 
 use super::line::{Line, message, text};
 
-/// Deletes nothing while it is held.
-#[derive(Clone)]
-struct HeldDeletes(watch::Sender<bool>);
-
-impl StoreTap for HeldDeletes {
-    async fn before(&self, method: &'static str, _: &[u8]) -> Result<(), StoreError> {
-        if method == "delete_published" {
-            let _ = self.0.subscribe().wait_for(|held| !held).await;
-        }
-        Ok(())
-    }
-}
-
-/// A relay that always has something to delete gives lanes to another one that is started to help. The store has several
-/// lanes.
-pub async fn a_relay_that_is_started_to_help_gets_lanes_at_once<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let deletes = HeldDeletes(watch::Sender::new(true));
-    let store = TappedStore::new(line.store.clone(), deletes.clone());
-    let lease = Duration::from_millis(600);
-    let relay = |sink: &MemorySink| line.start_with(line.relay(store.clone(), sink.clone()).lease_duration(lease));
-    let first = relay(&line.sink);
-    line.stage([message("first")]).await;
-    line.published(1).await;
-    let other = MemorySink::new();
-    let second = relay(&other);
-    // The first one keeps the lanes of what it has published and not deleted, and no other. Few messages leave most free.
-    let mut staged = 1;
-    soon(async {
-        while other.calls() == 0 {
-            line.stage([message(staged)]).await;
-            staged += 1;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
-    deletes.0.send_replace(false);
-    let both = || line.sink.published().len() + other.published().len();
-    soon(async {
-        while both() < staged {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    line.is_empty().await;
-    assert_eq!(both(), staged, "each once");
-    for relay in [first, second] {
-        relay.stop().await.unwrap();
-    }
-}
-
-/// If lanes cannot be given back, it is tried again after a pause. The store has several lanes.
-pub async fn a_lane_that_cannot_be_given_back_is_tried_at_leisure<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let tries = Arc::new(AtomicUsize::new(0));
-    let tried = tries.clone();
-    let store = line.failing(move |method| method == "give_lanes" && tried.fetch_add(1, SeqCst) < usize::MAX);
-    let lease = Duration::from_millis(600);
-    let first = line.start_with(line.relay(store, line.sink.clone()).lease_duration(lease));
-    line.stage([message("one")]).await;
-    line.published(1).await;
-    let second = line.start_with(line.relay(line.store.clone(), MemorySink::new()).lease_duration(lease));
-    soon(async {
-        while tries.load(SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(tries.load(SeqCst) < 50, "{} in half a second", tries.load(SeqCst));
-    first.crash().await;
-    second.stop().await.unwrap();
-}
-
-/// Long before the next renewal of its leases.
+/// Long before the lease would have ended.
 pub async fn a_standing_relay_goes_on_at_once_when_another_ends<W: World>(world: W) {
     let line = Line::new(world).await;
     let long = Duration::from_secs(600);
@@ -99,14 +23,7 @@ pub async fn a_standing_relay_goes_on_at_once_when_another_ends<W: World>(world:
     line.stage([message("one")]).await;
     line.published(1).await;
     let second = relay();
-    let outbox = idem_core::StoreOutbox::new(&line.store, "billing");
-    soon(async {
-        while outbox.stats(1).await.unwrap().relays < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    // It has found nothing to take by then.
+    // It has been refused the lease by then.
     tokio::time::sleep(Duration::from_millis(300)).await;
     first.stop().await.unwrap();
     let began = Instant::now();
@@ -116,7 +33,7 @@ pub async fn a_standing_relay_goes_on_at_once_when_another_ends<W: World>(world:
     second.stop().await.unwrap();
 }
 
-/// Its leases end, but no other relay takes its lanes: then what it has published is deleted, and not published again.
+/// Its lease ends, but no other relay takes it: then what it has published is deleted, and not published again.
 pub async fn a_relay_that_was_paused_publishes_nothing_twice<W: World>(world: W) {
     let line = Line::new(world).await;
     let away = Arc::new(AtomicBool::new(false));
@@ -177,7 +94,7 @@ pub async fn a_relay_in_which_too_many_messages_wait_goes_on<W: World>(world: W)
     line.stage((0..1500).map(|n| Outgoing::new(format!("queue {n}"), n.to_string()))).await;
     let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_millis(20));
     let relay = line.start_with(relay.concurrency(10));
-    // With 10 at a time, 1000 may wait. From then on there are only second attempts.
+    // With 10 at a time, 1000 may be parked. From then on there are only second attempts.
     soon(line.sink.wait_for(|_| tried.lock().unwrap().len() >= 1000)).await;
     let calls = line.sink.calls();
     soon(line.sink.wait_for(|sink| sink.calls() >= calls + 200)).await;

@@ -20,19 +20,11 @@ pub use load::*;
 pub use opening::*;
 pub use order::*;
 
-/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`, and behind it
-/// `relay_suite!(path::to::World, lanes);` if its store has several lanes: the cases of relays that share them.
+/// Generates the suite for a world of the store suite: `relay_suite!(path::to::World);`.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
 macro_rules! relay_suite {
-    ($world:ty, lanes) => {
-        $crate::__suite! { <$world as $crate::relay::World>::make(), relay:
-            // load
-            a_relay_that_is_started_to_help_gets_lanes_at_once
-            a_lane_that_cannot_be_given_back_is_tried_at_leisure
-        }
-    };
     ($world:ty) => {
         $crate::__suite! { <$world as $crate::relay::World>::make(), relay:
             // order
@@ -59,29 +51,31 @@ macro_rules! relay_suite {
             a_destination_that_hangs_stops_no_other
             a_destination_that_answers_again_waits_for_no_other
             a_destination_that_answers_again_waits_for_no_backlog
-            a_destination_that_answers_for_a_moment_stops_no_other
             messages_that_never_get_an_answer_do_not_stop_their_destination
             a_destination_at_which_the_client_gives_up_stops_no_other
             a_slow_destination_stops_no_other
+            a_destination_that_nacks_backs_off
+            a_destination_that_nacks_takes_no_slot_of_those_that_get_no_answer
             // keys
             a_key_with_many_messages_stops_no_other
             many_keys_with_many_messages_stop_no_other
-            a_message_that_is_staged_in_a_pause_waits_for_no_poll
             a_key_with_many_messages_does_not_wait_for_the_poll
             // leases
-            a_drain_waits_for_its_confirms_and_gives_its_lanes_back
-            two_relays_share_the_lanes
-            the_lanes_of_a_relay_that_dies_are_taken_over
-            a_relay_that_cannot_renew_its_lanes_stops_publishing
-            a_relay_that_finds_no_lane_waits_for_no_transaction
-            a_relay_that_lost_its_lanes_deletes_nothing
+            a_drain_waits_for_its_confirms_and_gives_its_lease_back
+            one_relay_publishes_and_another_stands_by
+            the_outbox_of_a_relay_that_dies_is_taken_over
+            a_relay_that_cannot_renew_its_lease_stops_publishing
+            a_relay_that_stands_by_waits_for_no_transaction
+            a_lease_that_ends_in_the_far_future_is_free
+            a_relay_whose_outbox_is_unknown_registers_it_again
+            a_relay_that_lost_its_lease_deletes_nothing
             a_row_whose_id_was_given_again_is_left_alone
             a_failure_that_is_recorded_again_counts_once
             another_outbox_is_left_alone
             relays_of_another_outbox_do_not_count
             // opening
             a_relay_that_waits_for_its_broker_is_alive
-            a_relay_that_waits_for_its_broker_leaves_the_lanes_to_others
+            a_relay_that_waits_for_its_broker_leaves_the_lease_to_others
             // load
             a_standing_relay_goes_on_at_once_when_another_ends
             a_relay_that_was_paused_publishes_nothing_twice

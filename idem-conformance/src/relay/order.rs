@@ -202,8 +202,8 @@ pub async fn a_message_behind_a_key_that_fails_does_not_wait_for_the_poll<W: Wor
     let reads = FewReads::new(1);
     let store = TappedStore::new(line.store.clone(), reads.clone());
     let long = std::time::Duration::from_secs(600);
-    // With 8 at a time, a read brings 16 of a lane.
-    line.stage((0..32).map(|n| message(n).key("k")).chain([message("other")])).await;
+    // With 8 at a time, a read brings 32.
+    line.stage((0..64).map(|n| message(n).key("k")).chain([message("other")])).await;
     let retry = idem_core::RetryPolicy::new().max_attempts(3).min_delay(long).max_delay(long);
     let relay = line.relay(store, line.sink.clone()).concurrency(8).retry(retry).publish_timeout(long);
     let relay = line.start_with(relay.poll_interval(long));

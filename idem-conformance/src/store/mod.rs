@@ -241,13 +241,15 @@ macro_rules! store_suite {
             many_rows_are_inserted_at_once
             // outbox
             an_outbox_keeps_its_number
-            lanes_that_are_missing_are_made_again
             staged_messages_are_committed_with_the_claim_and_in_order
             a_staged_message_is_read_as_it_was
             nothing_staged_survives_a_transaction_that_is_rolled_back
             nothing_staged_survives_a_transaction_that_its_handler_ended
             ten_thousand_messages_are_staged_in_order
             a_read_of_the_outbox_brings_some_bytes_at_once
+            a_read_of_the_outbox_brings_what_its_filter_says
+            a_mark_of_the_outbox_is_above_all_before_it
+            an_outbox_that_no_relay_looks_at_is_found
             // local messages
             local_messages_are_stored_as_deliveries_are
             a_local_message_has_the_key_of_its_call

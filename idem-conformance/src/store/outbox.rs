@@ -1,22 +1,17 @@
 //! Staged messages: written by the commit, behind its guard, or not at all.
 
-use idem_core::store::{CommitResult, LaneLook, OutboxId, OutboxRead, OutboxRow, OutboxRows, RowRef, Transactions};
+use idem_core::store::{
+    CommitResult, LeaseRequest, OutboxFilter, OutboxId, OutboxRead, OutboxRow, OutboxRows, RowRef, Transactions,
+};
 use idem_core::{Outgoing, StagedMessage};
 use uuid::Uuid;
 
 use super::stage::{Stage, committed};
 use super::world::World;
 
-/// The highest number of lanes that a store may have.
-const LANES: u8 = 64;
-
 /// Reads all messages of an outbox, in the order in which they were staged.
 pub(crate) async fn all<S: OutboxRows>(store: &S, outbox: OutboxId) -> Vec<OutboxRow> {
-    let lanes: Vec<LaneLook> = (0..LANES).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
-    let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };
-    let mut rows = store.read_outbox(outbox, read).await.unwrap().rows;
-    rows.sort_by_key(|row| row.id);
-    rows
+    store.read_outbox(outbox, OutboxRead::ALL).await.unwrap().rows
 }
 
 /// A message with this text.
@@ -31,7 +26,7 @@ fn large(text: &str) -> StagedMessage {
 
 /// Names a row.
 pub(crate) fn of_row(row: &OutboxRow) -> RowRef {
-    RowRef { lane: row.lane, id: row.id, message_id: row.message.id() }
+    RowRef { id: row.id, message_id: row.message.id() }
 }
 
 fn texts(rows: &[OutboxRow]) -> Vec<String> {
@@ -56,17 +51,6 @@ pub async fn an_outbox_keeps_its_number<W: World>(world: W) {
     assert!(other.number != one.number && other.namespace != one.namespace, "{one:?} {other:?}");
 }
 
-/// In a restored database, or after a mistake of an operator, lanes may be missing: nothing of them would be published.
-pub async fn lanes_that_are_missing_are_made_again<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    let outbox = stage.store.register_outbox("billing").await.unwrap();
-    let lanes = stage.world.own("outbox_lanes");
-    stage.world.run(&format!("DELETE FROM {lanes} WHERE lane IN (0, 1, 63)")).await;
-    assert_eq!(stage.store.register_outbox("billing").await.unwrap(), outbox);
-    let taken = stage.store.take_lanes(outbox, Uuid::new_v4(), std::time::Duration::from_secs(10), 64).await.unwrap();
-    assert_eq!(taken.len(), usize::from(stage.store.outbox_lanes()));
-}
-
 /// What was staged is there with the claim, in the order in which it was staged, and in this outbox only.
 pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>(world: W) {
     let stage = Stage::new(world).await;
@@ -84,9 +68,10 @@ pub async fn staged_messages_are_committed_with_the_claim_and_in_order<W: World>
         assert_eq!(texts(&rows), ["one", "two", "three"], "{key}");
         let done: Vec<_> = rows.iter().map(of_row).collect();
         let token = Uuid::new_v4();
-        stage.store.take_lanes(outbox, token, std::time::Duration::from_secs(10), 64).await.unwrap();
+        let hold = LeaseRequest::Hold(std::time::Duration::from_secs(10));
+        stage.store.lease_outbox(outbox, token, hold).await.unwrap();
         assert_eq!(stage.store.delete_published(outbox, token, &done).await.unwrap(), 3);
-        stage.store.give_lanes(outbox, token, None).await.unwrap();
+        stage.store.lease_outbox(outbox, token, LeaseRequest::Release).await.unwrap();
     }
     let other = stage.store.register_outbox("shipping").await.unwrap();
     assert!(all(&stage.store, other).await.is_empty());
@@ -192,11 +177,80 @@ pub async fn a_read_of_the_outbox_brings_some_bytes_at_once<W: World>(world: W) 
     let messages = ["one", "two", "three"].map(|name| StagedMessage::new(Uuid::new_v4(), outgoing(name)));
     stage.store.stage(&mut txn, outbox, messages.into()).unwrap();
     committed(stage.commit(txn).await);
-    let lane = all(&stage.store, outbox).await[0].lane;
-    for (bytes, found, cut) in [(100, 1, true), (25_000, 2, true), (100_000, 3, false)] {
-        let lanes = [LaneLook { lane, floor: 0, limit: 10 }];
-        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes, marks: false };
+    for (bytes, found, is_cut) in [(100, 1, true), (25_000, 2, true), (100_000, 3, false)] {
+        let read = OutboxRead { limit: 10, bytes, ..OutboxRead::ALL };
         let read = stage.store.read_outbox(outbox, read).await.unwrap();
-        assert_eq!((read.rows.len(), !read.cut.is_empty()), (found, cut), "{bytes}");
+        assert_eq!((read.rows.len(), read.is_cut), (found, is_cut), "{bytes}");
     }
+}
+
+/// A read leaves out what it is told to, or brings only that, in the order of the ids and within its bounds.
+pub async fn a_read_of_the_outbox_brings_what_its_filter_says<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (outbox, mut txn) = claimed(&stage, "a").await;
+    let messages = [("a", Some("k")), ("a", None), ("b", None), ("b", Some("l")), ("a", Some("l"))];
+    let outgoing = messages.map(|(to, key)| {
+        let message = Outgoing::new(to, "");
+        StagedMessage::new(Uuid::new_v4(), key.map_or(message.clone(), |key| message.key(key)))
+    });
+    stage.store.stage(&mut txn, outbox, outgoing.into()).unwrap();
+    committed(stage.commit(txn).await);
+    let ids: Vec<i64> = all(&stage.store, outbox).await.iter().map(|row| row.id).collect();
+    let read = async |read: OutboxRead<'_>| {
+        let found = stage.store.read_outbox(outbox, read).await.unwrap();
+        let place = |id: i64| ids.iter().position(|other| *other == id).unwrap();
+        (found.rows.iter().map(|row| place(row.id)).collect::<Vec<_>>(), found.is_cut)
+    };
+    let (keys, to) = ([idem_core::Key::of("l").unwrap()], ["a".to_owned()]);
+    let except = OutboxFilter::Except { keys: &keys, destinations: &to };
+    let of = |filter| OutboxRead { filter, ..OutboxRead::ALL };
+    assert_eq!(read(of(except)).await, (vec![0, 2], false), "of a destination only those without a key are left out");
+    assert_eq!(read(of(OutboxFilter::Keys(&keys))).await.0, [3, 4]);
+    assert_eq!(read(of(OutboxFilter::Destination("a"))).await.0, [1]);
+    assert_eq!(read(of(OutboxFilter::Ids(&[ids[3], ids[0], i64::MAX]))).await.0, [0, 3]);
+    assert_eq!(read(OutboxRead { known: &ids[1..3], ..OutboxRead::ALL }).await.0, [0, 3, 4]);
+    assert_eq!(read(OutboxRead { from: ids[1], to: ids[3], ..OutboxRead::ALL }).await, (vec![1, 2, 3], false));
+    assert_eq!(read(OutboxRead { limit: 2, ..OutboxRead::ALL }).await, (vec![0, 1], true));
+}
+
+/// A mark has a higher number than those before, and names the highest id at least; unless ids are in the order of commits.
+pub async fn a_mark_of_the_outbox_is_above_all_before_it<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (outbox, mut txn) = claimed(&stage, "a").await;
+    stage.store.stage(&mut txn, outbox, vec![message("a")]).unwrap();
+    committed(stage.commit(txn).await);
+    let marks = async || {
+        let read = OutboxRead { marks: true, ..OutboxRead::ALL };
+        let found = stage.store.read_outbox(outbox, read).await.unwrap();
+        (found.mark.unwrap(), found.snapshot, found.rows.last().unwrap().id)
+    };
+    let (first, (second, snapshot, last)) = (marks().await, marks().await);
+    assert!(second.highest >= last, "{second:?}, {last}");
+    if let Some(snapshot) = snapshot {
+        assert!(second.number > first.0.number && snapshot.end > first.0.number, "{snapshot:?}, {first:?}, {second:?}");
+        assert_eq!(Some(snapshot.table), first.1.map(|snapshot| snapshot.table));
+    }
+}
+
+/// Until a relay has shown that it runs. Without messages, nobody has to look.
+pub async fn an_outbox_that_no_relay_looks_at_is_found<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (outbox, mut txn) = claimed(&stage, "a").await;
+    stage.store.stage(&mut txn, outbox, ["one", "two", "three"].map(message).into()).unwrap();
+    committed(stage.commit(txn).await);
+    let shipping = stage.store.register_outbox("shipping").await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let unread = async |patience| {
+        let found = stage.store.unread_outboxes(std::time::Duration::from_millis(patience), 2).await.unwrap();
+        found.into_iter().map(|unread| (unread.name, unread.waiting)).collect::<Vec<_>>()
+    };
+    let billing = [("billing".to_owned(), 2)];
+    assert_eq!((unread(10).await, unread(60_000).await), (billing.to_vec(), vec![]));
+    assert_eq!(stage.store.outbox_stats(outbox, 0).await.unwrap(), idem_core::store::OutboxStats::default());
+    stage.store.lease_outbox(shipping, Uuid::new_v4(), LeaseRequest::Show).await.unwrap();
+    assert_eq!(unread(10).await, billing);
+    stage.store.lease_outbox(outbox, Uuid::new_v4(), LeaseRequest::Show).await.unwrap();
+    assert!(unread(600_000).await.is_empty());
+    let stats = stage.store.outbox_stats(outbox, 100).await.unwrap();
+    assert!(stats.waiting == 3 && stats.relay_seen.is_some_and(|seen| seen.as_secs() < 60), "{stats:?}");
 }

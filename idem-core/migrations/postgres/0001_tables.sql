@@ -192,16 +192,21 @@ CREATE TABLE outboxes (
     name      text NOT NULL UNIQUE,
     -- Goes into the ids of messages, so that those of two schemas differ. Never change it: consumers recognize copies by
     -- their ids.
-    namespace uuid NOT NULL DEFAULT gen_random_uuid()
-);
+    namespace uuid NOT NULL DEFAULT gen_random_uuid(),
+    -- The relay that publishes its messages, until when, and how long its lease was. One that ends later than so long from now
+    -- is free: the clock was set back since.
+    locked_by     uuid,
+    locked_until  timestamptz NOT NULL DEFAULT '-infinity',
+    lease         interval    NOT NULL DEFAULT '0',
+    -- When a relay has last shown that it runs.
+    relay_seen_at timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 50);
 
 -- The messages that a relay has still to publish. A row is deleted once the broker has confirmed the message, so the
 -- table is nearly empty while a relay runs, and there is no other index. The view `outbox` shows them. Keys and
 -- payloads are bytea, and the envelope is json and not jsonb, so that no value can prevent a row from being stored.
 CREATE TABLE outbox_messages (
     outbox_id   int      NOT NULL,
-    -- 0 to 63: a hash of the key. Messages without a key are spread.
-    lane        smallint NOT NULL,
     -- The order in which messages were staged.
     id          bigint GENERATED ALWAYS AS IDENTITY,
     message_id  uuid     NOT NULL,
@@ -218,31 +223,12 @@ CREATE TABLE outbox_messages (
     payload     bytea    NOT NULL,
     -- The error of the last attempt.
     error       text     NOT NULL DEFAULT '',
-    PRIMARY KEY (outbox_id, lane, id)
-);
-
--- Which relay publishes a lane, and until when. One row for each lane, not a lock for each message.
-CREATE TABLE outbox_lanes (
-    outbox_id    int         NOT NULL,
-    lane         smallint    NOT NULL,
-    -- The relay that publishes it.
-    locked_by    uuid,
-    locked_until timestamptz NOT NULL DEFAULT '-infinity',
-    PRIMARY KEY (outbox_id, lane)
-);
-
--- The relays that run, so that each takes a fair share of the lanes.
-CREATE TABLE outbox_relays (
-    outbox_id   int         NOT NULL,
-    token       uuid        NOT NULL,
-    alive_until timestamptz NOT NULL,
-    PRIMARY KEY (outbox_id, token)
+    PRIMARY KEY (outbox_id, id)
 );
 
 -- The messages that a relay has given up: dead letters, which an operator replays or discards.
 CREATE TABLE outbox_dead (
     outbox_id   int      NOT NULL,
-    lane        smallint NOT NULL,
     -- Not that of the message that waited, which may be given again after a failover.
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     message_id  uuid     NOT NULL,

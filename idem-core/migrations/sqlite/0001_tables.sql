@@ -160,7 +160,14 @@ CREATE TABLE "idem_outboxes" (
     name      TEXT    NOT NULL UNIQUE,
     -- Goes into the ids of messages, so that those of two files differ. Never change it: consumers recognize copies by
     -- their ids.
-    namespace BLOB    NOT NULL
+    namespace BLOB    NOT NULL,
+    -- The relay that publishes its messages, until when, and how long its lease was. One that ends later than so long from now
+    -- is free: the clock was set back since.
+    locked_by     BLOB,
+    locked_until  INTEGER NOT NULL DEFAULT 0,
+    lease         INTEGER NOT NULL DEFAULT 0,
+    -- When a relay has last shown that it runs; 0: never.
+    relay_seen_at INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- The messages that a relay has still to publish. A row is deleted once the broker has confirmed the message, so the
@@ -170,8 +177,6 @@ CREATE TABLE "idem_outbox_messages" (
     -- The order in which messages were staged. AUTOINCREMENT, so that an id is never used again.
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     outbox_id   INTEGER NOT NULL,
-    -- Always 0: one relay at a time publishes the messages of an outbox.
-    lane        INTEGER NOT NULL,
     message_id  BLOB    NOT NULL,
     created_at  INTEGER NOT NULL,
     -- Set after a failure: when it is published again.
@@ -187,32 +192,13 @@ CREATE TABLE "idem_outbox_messages" (
     envelope    BLOB    NOT NULL,
     payload     BLOB    NOT NULL
 ) STRICT;
-CREATE INDEX "idem_outbox_messages_lane" ON "idem_outbox_messages" (outbox_id, lane, id);
-
--- Which relay publishes a lane, and until when.
-CREATE TABLE "idem_outbox_lanes" (
-    outbox_id    INTEGER NOT NULL,
-    lane         INTEGER NOT NULL,
-    -- The relay that publishes it.
-    locked_by    BLOB,
-    locked_until INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (outbox_id, lane)
-) STRICT, WITHOUT ROWID;
-
--- The relays that run.
-CREATE TABLE "idem_outbox_relays" (
-    outbox_id   INTEGER NOT NULL,
-    token       BLOB    NOT NULL,
-    alive_until INTEGER NOT NULL,
-    PRIMARY KEY (outbox_id, token)
-) STRICT, WITHOUT ROWID;
+CREATE INDEX "idem_outbox_messages_outbox" ON "idem_outbox_messages" (outbox_id, id);
 
 -- The messages that a relay has given up: dead letters, which an operator replays or discards.
 CREATE TABLE "idem_outbox_dead" (
     -- Not that of the message that waited, which may be given again in a file that was restored.
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     outbox_id   INTEGER NOT NULL,
-    lane        INTEGER NOT NULL,
     message_id  BLOB    NOT NULL,
     created_at  INTEGER NOT NULL,
     died_at     INTEGER NOT NULL,

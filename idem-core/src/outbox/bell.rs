@@ -1,6 +1,8 @@
 //! Wakes relays in the same process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -15,7 +17,14 @@ pub struct Bell(Arc<Inner>);
 struct Inner {
     rung: watch::Sender<()>,
     limits: Mutex<Vec<(OutboxId, usize)>>,
+    /// The outboxes to which this process stages outside of workers, with the time at which it last looked for their relays.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    looked: Mutex<Vec<(OutboxId, Instant)>>,
 }
+
+/// How often a process that stages looks whether a relay reads its messages.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+const LOOK: Duration = Duration::from_secs(60);
 
 /// The size of the largest message that one relay can publish, until it is dropped.
 #[derive(Debug)]
@@ -34,6 +43,18 @@ impl Drop for SizeLimit {
 }
 
 impl Bell {
+    /// Returns whether it is time to look for a relay of this outbox, once a minute.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn is_time_to_look(&self, outbox: OutboxId) -> bool {
+        let (mut looked, now) = (self.0.looked.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        match looked.iter_mut().find(|(of, _)| *of == outbox) {
+            Some((_, last)) if now < *last + LOOK => return false,
+            Some((_, last)) => *last = now,
+            None => looked.push((outbox, now)),
+        }
+        true
+    }
+
     /// Wakes all relays.
     pub fn ring(&self) {
         self.0.rung.send_replace(());

@@ -5,11 +5,12 @@
 //! | `outgoing` | a message that is to be published |
 //! | `handle` | the parameter with which a handler stages messages |
 //! | `staged` | the same message with its id, as a relay reads it |
-//! | `identity`, `lane` | ids; the lanes over which relays share the work |
+//! | `identity` | the ids of messages |
 //! | `store_outbox` | the outbox of a store, for an application |
 //! | `envelope` | the encoding of a message's facts in a row |
 //! | `cloud_event` | a staged message as a CloudEvent |
 //! | `bell` | wakes the relays of the same process |
+//! | `unread` | outboxes that no relay looks at |
 //! | `sink` | the interface to brokers, to which a relay publishes |
 
 mod bell;
@@ -18,12 +19,11 @@ mod cloud_event;
 pub(crate) mod envelope;
 mod handle;
 mod identity;
-#[cfg(feature = "postgres")]
-mod lane;
 mod outgoing;
 mod sink;
 mod staged;
 mod store_outbox;
+mod unread;
 
 pub use bell::Bell;
 pub use handle::{Outbox, Staging};
@@ -36,5 +36,4 @@ pub use store_outbox::StoreOutbox;
 pub(crate) use store_outbox::checked;
 
 pub(crate) use identity::Origin;
-#[cfg(feature = "postgres")]
-pub(crate) use lane::{LANES, lane};
+pub(crate) use unread::Unread;

@@ -32,6 +32,18 @@ impl<S: OutboxRows> StoreOutbox<S> {
     }
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl<S: crate::Store> StoreOutbox<S> {
+    /// Looks once a minute, beside the caller, whether a relay reads what this process stages, and logs and counts it if none does.
+    pub(crate) fn look_for_relay(&self, outbox: crate::store::OutboxId) {
+        let is_time = self.store.bell().is_some_and(|bell| bell.is_time_to_look(outbox));
+        if is_time && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (store, name) = (self.store.clone(), self.name.clone());
+            runtime.spawn(async move { super::Unread::default().look(&store, Some(&name)).await });
+        }
+    }
+}
+
 /// Checks messages that an application stages, and gives them ids and the context of its trace. `limit` is the size of the
 /// largest one, if it is known.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -1,4 +1,4 @@
-//! The builder of a relay.
+//! The builder of a relay, and its options.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,8 +7,58 @@ use crate::outbox::Sink;
 use crate::runtime::Health;
 use crate::{Error, RetryPolicy, Store};
 
-use super::parts::Parts;
-use super::settings::RelaySettings;
+/// The most messages that are published at the same time.
+const MOST: usize = 100_000;
+
+/// The longest time of each option.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The options of a relay.
+#[derive(Debug, Clone)]
+pub(super) struct RelaySettings {
+    pub(super) concurrency: usize,
+    pub(super) lease: Duration,
+    pub(super) poll: Duration,
+    pub(super) publish_timeout: Duration,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) retry: RetryPolicy,
+}
+
+impl Default for RelaySettings {
+    fn default() -> Self {
+        Self {
+            concurrency: 500,
+            lease: Duration::from_secs(8),
+            poll: Duration::from_millis(100),
+            publish_timeout: Duration::from_secs(10),
+            shutdown_timeout: Duration::from_secs(10),
+            retry: RetryPolicy::new().max_attempts(10).factor(2.0).max_delay(Duration::from_secs(300)),
+        }
+    }
+}
+
+impl RelaySettings {
+    pub(super) fn check(&self, name: &str) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Config(text.to_owned()));
+        if name.is_empty() || name.len() > 200 || name.contains('\0') {
+            return refuse("the relay's name must have 1 to 200 bytes and no NUL: it is the name of the outbox");
+        }
+        if self.concurrency == 0 {
+            return refuse("`.concurrency(..)` of a relay must be at least 1");
+        }
+        if self.lease < Duration::from_millis(100) || self.poll.is_zero() || self.publish_timeout.is_zero() {
+            return refuse(
+                "`.lease_duration(..)` of a relay must be at least 100 ms, and `.poll_interval(..)` and \
+                 `.publish_timeout(..)` longer than zero",
+            );
+        }
+        let longest = [self.lease, self.poll, self.publish_timeout, self.shutdown_timeout].into_iter().max();
+        if self.concurrency > MOST || longest > Some(LONGEST) {
+            return refuse("a relay's `.concurrency(..)` must be at most 100,000, and its times at most a day");
+        }
+        Ok(())
+    }
+}
 
 /// Publishes the messages of an outbox to a broker.
 ///
@@ -30,7 +80,7 @@ use super::settings::RelaySettings;
 ///     .concurrency(500)
 ///     .retry(RetryPolicy::new().max_attempts(10).factor(2.0).max_delay(Duration::from_secs(300)))
 ///     .publish_timeout(Duration::from_secs(10))
-///     .lease_duration(Duration::from_secs(10))
+///     .lease_duration(Duration::from_secs(8))
 ///     .poll_interval(Duration::from_millis(100))
 ///     .shutdown_timeout(Duration::from_secs(10))
 ///     .run_until(shutdown)
@@ -43,9 +93,9 @@ use super::settings::RelaySettings;
 /// the transactions that staged them waited for each other, as those do that write to the same row first. A copy may
 /// arrive behind a later message of its key.
 ///
-/// Several relays of one name share its messages, in one process or many; each publishes a fair share of the 64 lanes
-/// over which keys are spread, and takes free lanes within seconds. (An outbox in SQLite has one lane, so one relay
-/// publishes, and others stand by.) If a relay dies, its lanes are taken over at the end of their leases.
+/// Of several relays of one name, in one process or many, one publishes, and the others stand by. If it ends, another one goes on
+/// within a second or two, and if it dies, when its lease has ended: within 10 seconds. More throughput needs more outboxes, each
+/// with a name and a relay of its own.
 #[must_use = "a relay does nothing until `run_until`"]
 pub struct Relay<S, K> {
     name: String,
@@ -62,10 +112,10 @@ impl<S: Store, K: Sink> Relay<S, K> {
         Self { name: name.into(), store, sink, settings: RelaySettings::default(), health: Health::new() }
     }
 
-    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to about 20 times as
-    /// many, and up to 1,000 in any case, are kept in memory, most of them behind others of their keys; and no more than about
-    /// 64 MiB of payloads and headers, beside those of one read. Those that wait because their destination hangs are not among
-    /// these: up to 100 times as many, and up to 5,000 in any case, with up to 32 MiB.
+    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many, and up to
+    /// 1,000 in any case, are kept in memory, and no more than about 64 MiB of payloads and headers, beside those of one read. Of
+    /// those that wait for their next attempt, or for their destination, only the ids and keys are kept: of up to 100 times as many,
+    /// and of 1,000 in any case.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.settings.concurrency = messages;
         self
@@ -86,7 +136,7 @@ impl<S: Store, K: Sink> Relay<S, K> {
         self
     }
 
-    /// Sets the lease of a lane: how long its messages wait if this process dies; 10 seconds by default, at least 100 ms. It
+    /// Sets the lease of the outbox: how long its messages wait if this process dies; 8 seconds by default, at least 100 ms. It
     /// is renewed after a third of it, or after 5 seconds, and nothing is published when less than a third is left.
     pub fn lease_duration(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
@@ -112,10 +162,10 @@ impl<S: Store, K: Sink> Relay<S, K> {
     }
 
     /// Runs until `shutdown` completes, and then drains: it publishes nothing more, waits for the confirms of what is
-    /// published, deletes that, and gives its lanes back, so that another relay goes on at once.
+    /// published, deletes that, and gives its lease back, so that another relay goes on at once.
     ///
     /// Dropping the future ends the relay at once, like a crash, without harm: what was not deleted is published again,
-    /// by another relay once the leases have ended.
+    /// by another relay once the lease has ended.
     ///
     /// # Errors
     /// At the start: settings that cannot work, a database that cannot be used, or what
@@ -124,12 +174,34 @@ impl<S: Store, K: Sink> Relay<S, K> {
     /// message is charged to it, as if the broker had refused it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
         let Self { name, store, sink, settings, health } = self;
-        super::run::until(Parts { name, store, sink, settings, health }, shutdown).await
+        super::run::until((name, store, sink), settings, health, shutdown).await
     }
 }
 
 impl<S, K> fmt::Debug for Relay<S, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay").field("name", &self.name).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_are_refused() {
+        let fit = RelaySettings::default;
+        assert!(fit().check("billing").is_ok() && fit().check("").is_err());
+        let max = Duration::MAX;
+        for unfit in [
+            RelaySettings { concurrency: 0, ..fit() },
+            RelaySettings { concurrency: usize::MAX, ..fit() },
+            RelaySettings { lease: max, ..fit() },
+            RelaySettings { poll: max, ..fit() },
+            RelaySettings { publish_timeout: max, ..fit() },
+            RelaySettings { shutdown_timeout: max, ..fit() },
+        ] {
+            assert!(matches!(unfit.check("billing"), Err(Error::Config(_))), "{unfit:?}");
+        }
     }
 }

@@ -1,254 +1,411 @@
-//! The messages that a relay has read, by key.
+//! The messages that a relay has read, and the small queue of each key.
+//!
+//! At most one message of a key is under way, its head, and some are kept behind it. Of the others only the lowest id is known
+//! from which on there may be some, which were *passed*. Reads from the floor leave such a key out, and when half of its queue is
+//! free, it is read for alone. A message that waits for its next attempt is parked: only its id is kept, and it is read again by it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::Key;
-use crate::store::{LaneLook, OutboxRow};
+use crate::outbox::StagedMessage;
+use crate::store::{OutboxRow, RowRef};
 
-use super::delays::Delays;
-use super::destinations::Destinations;
-use super::entry::{Entry, Place};
-use super::known::Known;
-use super::of_key::OfKey;
-use super::ready::Ready;
-use super::room::Room;
+/// How many messages of one key are kept at most behind its head; how many if those of all keys take half of the room, or their
+/// bytes half of the limit; and one if those of the key are large, too.
+const MANY: usize = 100;
+const FEW: usize = 5;
+const LARGE: usize = 1024 * 1024;
+
+/// The bytes of payloads and headers up to which more is read.
+const BYTES: usize = 64 * 1024 * 1024;
+
+/// How many keys one read is for at most, and how many messages it brings.
+const KEYS: usize = 100;
+const READ: usize = 2000;
+
+/// A longer delay than this is divided: a message that is read before its time is delayed again.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+
+/// A message that is not deleted yet.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// `None`: it is parked.
+    pub(super) message: Option<Arc<StagedMessage>>,
+    pub(super) message_id: Uuid,
+    key: Option<Key>,
+    /// When it was staged, by the clock of this process.
+    pub(super) staged: Option<Instant>,
+    /// How often it was published without an answer, in a row.
+    pub(super) tries: u32,
+}
+
+/// The messages of one key. It exists as long as there may be one.
+#[derive(Debug, Default)]
+struct OfKey {
+    /// The one that is ready, under way or parked.
+    head: Option<i64>,
+    is_parked: bool,
+    /// Those behind it that are kept.
+    waiting: BTreeSet<i64>,
+    /// The lowest id of those that are not kept, if there may be some.
+    passed: Option<i64>,
+    /// Whether the read that runs is for it, and nothing was passed since.
+    asked: bool,
+    /// Whether it is among those that are read for next.
+    is_queued: bool,
+}
+
+impl OfKey {
+    /// Records that messages from this id on are not kept. Nor are those of a read that runs, which may have left out some.
+    fn pass(&mut self, id: i64) {
+        self.passed = Some(self.passed.map_or(id, |passed| passed.min(id)));
+        self.asked = false;
+    }
+}
 
 /// The messages that were read and are not deleted yet.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// All of them.
-    pub(super) known: Known,
-    /// Those with a key.
-    pub(super) keys: HashMap<Key, OfKey>,
-    /// How many of them wait behind others of their key.
-    pub(super) behind: usize,
-    pub(super) room: Room,
-    /// Whether unread messages of a key can be read that could not before.
-    pub(super) goes_on: bool,
-    /// The lanes of which the last read brought only a part of the unread messages of keys. It is the turn of other keys.
-    pub(super) others: BTreeSet<u8>,
-    pub(super) ready: Ready,
-    pub(super) destinations: Destinations,
-    pub(super) delays: Delays,
+    rows: HashMap<i64, Row>,
+    keys: HashMap<Key, OfKey>,
+    /// The keys that are read for next.
+    reading_on: VecDeque<Key>,
+    /// The messages that can be published; those of which an earlier attempt got no answer, or whose destination does not answer.
+    ready: VecDeque<i64>,
+    slow: VecDeque<i64>,
+    /// Those that wait for their time: refused ones, and those that got no answer.
+    refused: BTreeSet<(Instant, i64)>,
+    unanswered: BTreeSet<(Instant, i64)>,
+    /// Those whose time has come, to be read again by their ids.
+    due: BTreeSet<i64>,
+    /// How many messages wait behind others of their keys, and how many are parked.
+    behind: usize,
+    parked: usize,
+    bytes: usize,
+    room: usize,
 }
 
 impl Queue {
-    /// Returns the queue of a relay that publishes so many messages at a time.
-    pub(super) fn new(concurrency: usize) -> Self {
-        Self { room: Room::new(concurrency), ..Self::default() }
+    /// Returns the queue of a relay that keeps so many messages.
+    pub(super) fn new(room: usize) -> Self {
+        Self { room, ..Self::default() }
     }
 
-    /// Adds what was read, in its order. Returns how many messages are new.
-    pub(super) fn add(&mut self, rows: Vec<OutboxRow>, now: Instant) -> usize {
-        let before = self.known.len();
-        self.delays.read();
-        for row in rows {
-            let key = row.message.key().cloned();
-            if self.known.contains(row.id) || key.as_ref().is_some_and(|key| self.leaves_out(key, row.id)) {
-                continue;
+    /// Adds a message that was read. Returns it if it is to be published next, of its key or because it has none.
+    pub(super) fn add(&mut self, row: OutboxRow, now: Instant) -> Option<i64> {
+        let id = row.id;
+        let key = row.message.key().cloned();
+        if let Some(known) = self.rows.get_mut(&id) {
+            // It is read again by its id.
+            let is_same = known.message_id == row.message.id() && known.key == key;
+            if known.message.is_some() {
+                return None;
             }
-            self.known.insert(row.id, row.lane, row.message.message().size());
-            let tries = self.delays.tries(row.id);
-            let staged = now.checked_sub(row.age);
-            let message = Arc::new(row.message);
-            let entry = Entry { lane: row.lane, id: row.id, message, staged, tries, place: Place::Any };
-            match key {
-                // Its first attempt was made by another relay, or before this one took the lane.
-                _ if !row.due.is_zero() => self.delay(&entry, now, row.due),
-                None => self.ready.push(entry),
-                Some(key) => self.add_to(&key, entry),
+            if is_same {
+                self.parked -= 1;
+                self.bytes += row.message.message().size();
+                known.message = Some(Arc::new(row.message));
+                if let Some(of_key) = key.as_ref().and_then(|key| self.keys.get_mut(key)) {
+                    of_key.is_parked = false;
+                }
+                return Some(id);
             }
+            self.forget(id);
         }
-        self.known.len().saturating_sub(before)
-    }
-
-    /// Returns whether a message is one of those of its key that are not kept.
-    fn leaves_out(&self, key: &Key, id: i64) -> bool {
-        self.keys.get(key).and_then(|of_key| of_key.unread.as_ref()).is_some_and(|unread| unread.from <= id)
-    }
-
-    fn add_to(&mut self, key: &Key, entry: Entry) {
-        let here = self.here();
-        let of_key = self.keys.entry(key.clone()).or_insert_with(|| OfKey::new(entry.lane));
-        match of_key.insert(entry, here) {
-            None => self.behind += 1,
-            Some(last) => {
-                self.known.remove(last.id);
-                self.delays.forget_tries(last.id);
+        if let Some(key) = &key {
+            let most = self.most(key);
+            let of_key = self.keys.entry(key.clone()).or_default();
+            if of_key.passed.is_some_and(|passed| passed <= id) {
+                return None;
             }
-        }
-        self.start_next(key);
-    }
-
-    /// Makes the next message of a key ready, if none is under way, and forgets a key of which there is none.
-    fn start_next(&mut self, key: &Key) {
-        let Some(of_key) = self.keys.get_mut(key) else { return };
-        if of_key.under_way {
-            return;
-        }
-        let read_on = of_key.reads_on();
-        match of_key.waiting.pop_front() {
-            Some(next) => {
-                of_key.under_way = true;
+            if of_key.is_parked || of_key.head.is_some() && of_key.waiting.len() >= most {
+                // A message that commits late may be in front of those that are kept.
+                let last = of_key.waiting.last().copied().filter(|last| *last > id && !of_key.is_parked);
+                of_key.pass(last.unwrap_or(id));
+                let Some(last) = last else { return None };
+                of_key.waiting.remove(&last);
                 self.behind -= 1;
-                self.ready.push(next);
-                self.goes_on |= !read_on && of_key.reads_on();
+                self.remove(last);
             }
-            None if of_key.is_done() => drop(self.keys.remove(key)),
+        }
+        self.bytes += row.message.message().size();
+        let (staged, message_id) = (now.checked_sub(row.age), row.message.id());
+        let message = Some(Arc::new(row.message));
+        self.rows.insert(id, Row { message, message_id, key: key.clone(), staged, tries: 0 });
+        let Some(key) = key else { return Some(id) };
+        let of_key = self.keys.entry(key.clone()).or_default();
+        of_key.waiting.insert(id);
+        self.behind += 1;
+        self.next_of(&key)
+    }
+
+    /// Returns how many messages of a key may be kept behind its head.
+    fn most(&self, key: &Key) -> usize {
+        let is_large = self.bytes > BYTES / 2;
+        let own = || {
+            let waiting = self.keys.get(key).into_iter().flat_map(|of_key| &of_key.waiting);
+            waiting.filter_map(|id| self.rows.get(id)).map(Row::size).sum::<usize>()
+        };
+        match is_large || self.behind > self.room / 2 {
+            true if is_large && own() > LARGE => 1,
+            true => FEW,
+            false => MANY,
+        }
+    }
+
+    /// Makes the first message of a key its head, if it has none, and returns it. Forgets a key without messages.
+    fn next_of(&mut self, key: &Key) -> Option<i64> {
+        let of_key = self.keys.get_mut(key)?;
+        if of_key.head.is_some() {
+            return None;
+        }
+        of_key.head = of_key.waiting.pop_first();
+        if of_key.head.is_some() {
+            self.behind -= 1;
+        } else if of_key.passed.is_none() && !of_key.asked {
+            self.keys.remove(key);
+            return None;
+        }
+        let head = of_key.head;
+        self.read_on(key);
+        head
+    }
+
+    /// Lets a key be read for if messages were passed, and half of its queue is free.
+    fn read_on(&mut self, key: &Key) {
+        let half = self.most(key) / 2;
+        if let Some(of_key) = self.keys.get_mut(key)
+            && of_key.passed.is_some()
+            && !of_key.is_parked
+            && !of_key.is_queued
+            && of_key.waiting.len() <= half
+        {
+            of_key.is_queued = true;
+            self.reading_on.push_back(key.clone());
+        }
+    }
+
+    /// Makes a message ready.
+    pub(super) fn ready(&mut self, id: i64, is_slow: bool) {
+        let is_slow = is_slow || self.rows.get(&id).is_some_and(|row| row.tries > 0);
+        if is_slow { self.slow.push_back(id) } else { self.ready.push_back(id) }
+    }
+
+    /// Makes a message that was not published ready again, in front of others.
+    pub(super) fn put_back(&mut self, id: i64, is_slow: bool) {
+        if is_slow { self.slow.push_front(id) } else { self.ready.push_front(id) }
+    }
+
+    /// Takes a message that is ready, and says whether it is a slow one. `has_slot`: there is a slot for such ones.
+    pub(super) fn next(&mut self, has_slot: bool) -> Option<(i64, bool)> {
+        let slow = if has_slot { self.slow.pop_front() } else { None };
+        slow.map(|id| (id, true)).or_else(|| Some((self.ready.pop_front()?, false)))
+    }
+
+    pub(super) fn get(&self, id: i64) -> Option<&Row> {
+        self.rows.get(&id)
+    }
+
+    pub(super) fn reference(&self, id: i64) -> Option<RowRef> {
+        self.rows.get(&id).map(|row| RowRef { id, message_id: row.message_id })
+    }
+
+    /// Lets the next message of a key go on, because this one is published or given up. Returns the next one.
+    pub(super) fn advance(&mut self, id: i64) -> Option<i64> {
+        let row = self.rows.get_mut(&id)?;
+        row.tries = 0;
+        let key = row.key.clone()?;
+        let of_key = self.keys.get_mut(&key).filter(|of_key| of_key.head == Some(id))?;
+        (of_key.head, of_key.is_parked) = (None, false);
+        self.next_of(&key)
+    }
+
+    /// Keeps only the id of a message that waits for its next attempt. Those behind it are forgotten, and read again later.
+    pub(super) fn park(&mut self, id: i64) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        if let Some(message) = row.message.take() {
+            self.bytes -= message.message().size();
+            self.parked += 1;
+        }
+        let Some(key) = row.key.clone() else { return };
+        let Some(of_key) = self.keys.get_mut(&key) else { return };
+        of_key.is_parked = true;
+        let waiting = std::mem::take(&mut of_key.waiting);
+        if let Some(first) = waiting.first() {
+            of_key.pass(*first);
+        }
+        self.behind -= waiting.len();
+        waiting.into_iter().for_each(|id| self.remove(id));
+    }
+
+    /// Parks a message that was refused until its next attempt.
+    pub(super) fn park_refused(&mut self, id: i64, now: Instant, delay: Duration) {
+        self.park(id);
+        self.refused.insert((now + delay.min(LONGEST), id));
+    }
+
+    /// Counts an attempt without an answer. Returns how many there were in a row.
+    pub(super) fn count_try(&mut self, id: i64) -> u32 {
+        let Some(row) = self.rows.get_mut(&id) else { return 0 };
+        row.tries = row.tries.saturating_add(1);
+        row.tries
+    }
+
+    /// Parks a message that got no answer until its next attempt.
+    pub(super) fn park_unanswered(&mut self, id: i64, until: Instant) {
+        self.park(id);
+        self.unanswered.insert((until, id));
+    }
+
+    /// Lets parked messages be read again now.
+    pub(super) fn wake(&mut self, ids: impl IntoIterator<Item = i64>) {
+        self.due.extend(ids);
+    }
+
+    /// Wakes those whose time has come; of those without an answer as many as there are slots for.
+    pub(super) fn wake_due(&mut self, now: Instant, slots: usize) {
+        while self.refused.first().is_some_and(|(until, _)| *until <= now) {
+            let first = self.refused.pop_first();
+            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
+        }
+        while self.slow.len() + self.due.len() < slots
+            && self.unanswered.first().is_some_and(|(until, _)| *until <= now)
+        {
+            let first = self.unanswered.pop_first();
+            first.into_iter().for_each(|(_, id)| self.wake_in_order(id));
+        }
+    }
+
+    /// Lets a message be read again by its id; or with its key, if messages that were committed late are in front of it.
+    fn wake_in_order(&mut self, id: i64) {
+        let key = self.rows.get(&id).and_then(|row| row.key.clone());
+        let of_key = key.as_ref().and_then(|key| self.keys.get_mut(key));
+        match of_key.filter(|of_key| of_key.head == Some(id) && of_key.passed.is_some_and(|passed| passed < id)) {
+            Some(of_key) => {
+                (of_key.head, of_key.is_parked) = (None, false);
+                self.remove(id);
+                key.into_iter().for_each(|key| self.read_on(&key));
+            }
+            None => self.due.extend([id]),
+        }
+    }
+
+    /// When the time of the next one comes.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        let unanswered = self.unanswered.first().filter(|(until, _)| *until > now);
+        self.refused.first().into_iter().chain(unanswered).map(|(until, _)| *until).min()
+    }
+
+    /// Takes messages that are to be read again, up to so many.
+    pub(super) fn take_due(&mut self, most: usize) -> Vec<i64> {
+        let ids: Vec<i64> = self.due.iter().take(most).copied().collect();
+        self.due.retain(|id| ids.last().is_some_and(|last| last < id));
+        ids
+    }
+
+    /// Forgets a message that is deleted or gone. Returns the next one of its key.
+    pub(super) fn forget(&mut self, id: i64) -> Option<i64> {
+        let next = self.advance(id);
+        self.remove(id);
+        next
+    }
+
+    /// Forgets a message that is not the head of its key, because it is deleted, or has none.
+    pub(super) fn remove(&mut self, id: i64) {
+        match self.rows.remove(&id) {
+            Some(Row { message: Some(message), .. }) => self.bytes -= message.message().size(),
+            Some(_) => self.parked -= 1,
             None => {}
         }
     }
 
-    /// Takes the next message to publish. `has_place` says whether there is a place for one of which an earlier attempt
-    /// got no answer.
-    pub(super) fn next(&mut self, has_place: bool) -> Option<Entry> {
-        self.ready.next(has_place)
-    }
-
-    /// Lets the next message of a key go on, because this one is published.
-    pub(super) fn advance(&mut self, entry: &Entry) {
-        self.delays.forget_tries(entry.id);
-        self.end(entry);
-    }
-
-    /// Records that a message is not under way any more.
-    pub(super) fn end(&mut self, entry: &Entry) {
-        let Some(key) = entry.key() else { return };
-        if let Some(of_key) = self.keys.get_mut(key) {
-            of_key.under_way = false;
-            if of_key.is_aside {
-                of_key.is_aside = self.destinations.hangs(entry.message.to());
-                self.goes_on |= of_key.reads_on();
+    /// Takes the keys that the next read is for: the one that has waited for the longest time, and others of which nothing is in
+    /// front of it. Returns also from where on, and how many messages they have room for. `start` says where a read begins.
+    pub(super) fn take_keys(&mut self, start: impl Fn(i64) -> i64) -> Option<(Vec<Key>, i64, usize)> {
+        let (mut keys, mut others, mut from, mut room) = (Vec::new(), VecDeque::new(), i64::MIN, 0);
+        for key in std::mem::take(&mut self.reading_on) {
+            let most = self.most(&key);
+            let Some(of_key) = self.keys.get_mut(&key) else { continue };
+            let Some(passed) = of_key.passed.filter(|_| !of_key.is_parked) else {
+                of_key.is_queued = false;
+                continue;
+            };
+            if keys.len() >= KEYS || room >= READ || start(passed) < from {
+                others.push_back(key);
+                continue;
             }
-            self.start_next(key);
-        }
-    }
-
-    /// Keeps the key of a message that has failed, until [`delay`](Self::delay) or [`give_up`](Self::give_up). Messages
-    /// behind it are forgotten, and read again later.
-    pub(super) fn hold(&mut self, entry: &Entry) {
-        self.delays.forget_tries(entry.id);
-        self.hold_key(entry);
-        self.end(entry);
-    }
-
-    pub(super) fn hold_key(&mut self, entry: &Entry) {
-        let Some(key) = entry.key().cloned() else { return };
-        let of_key = self.keys.entry(key).or_insert_with(|| OfKey::new(entry.lane));
-        // Messages in front of it that are unread stay unread.
-        of_key.leave(entry.id);
-        let behind = of_key.waiting.partition_point(|other| other.id < entry.id);
-        for later in of_key.waiting.split_off(behind) {
-            self.behind -= 1;
-            self.known.remove(later.id);
-        }
-        match of_key.held.replace(entry.id) {
-            // It is in front of this one.
-            Some(held) if held < entry.id => of_key.held = Some(held),
-            // It is behind this one.
-            Some(held) if held > entry.id => {
-                self.known.remove(held);
-                self.delays.remove(held);
+            if keys.is_empty() {
+                from = start(passed);
             }
-            _ => {}
+            (of_key.asked, of_key.is_queued) = (true, false);
+            room += most.saturating_sub(of_key.waiting.len()).max(1);
+            keys.push(key);
         }
+        self.reading_on = others;
+        (!keys.is_empty()).then_some((keys, from, room.min(READ)))
     }
 
-    /// Lets the key of a message go on that was given up.
-    pub(super) fn give_up(&mut self, entry: &Entry) {
-        self.known.remove(entry.id);
-        self.delays.forget_tries(entry.id);
-        self.release(entry.key(), entry.id);
-    }
-
-    /// Lets a key go on that waited for this message. Returns whether it did.
-    pub(super) fn release(&mut self, key: Option<&Key>, id: i64) -> bool {
-        let Some(key) = key else { return false };
-        let Some(of_key) = self.keys.get_mut(key).filter(|of_key| of_key.held == Some(id)) else { return false };
-        of_key.held = None;
-        self.goes_on = true;
-        self.start_next(key);
-        true
-    }
-
-    /// Keeps a message that is not published in its place in front of its key. It does not wait.
-    pub(super) fn put_back(&mut self, entry: Entry) {
-        self.ready.put_back(entry);
-    }
-
-    /// Forgets a message that is not published, because another relay is to publish it.
-    pub(super) fn leave(&mut self, entry: &Entry) {
-        self.forget([entry.id]);
-        self.end(entry);
-    }
-
-    /// Forgets messages that are deleted.
-    pub(super) fn forget(&mut self, ids: impl IntoIterator<Item = i64>) {
-        for id in ids {
-            self.known.remove(id);
-            self.delays.forget_tries(id);
-        }
-    }
-
-    /// Drops all messages of lanes that are given back, except those that are being published or not deleted yet.
-    pub(super) fn drop_ready(&mut self, lanes: &BTreeSet<u8>) {
-        if lanes.is_empty() {
-            return;
-        }
-        let mut stays = |entry: &Entry| {
-            let stays = !lanes.contains(&entry.lane);
-            if !stays {
-                self.known.remove(entry.id);
-                self.delays.forget_tries(entry.id);
+    /// Records that a read for keys has ended, before its messages are added. `end`: the last id that it has brought, if there may
+    /// be more; `None`: it has failed, or was dropped.
+    pub(super) fn covered(&mut self, keys: &[Key], end: Option<Option<i64>>) {
+        for key in keys {
+            let Some(of_key) = self.keys.get_mut(key) else { continue };
+            if std::mem::take(&mut of_key.asked)
+                && let Some(end) = end
+            {
+                of_key.passed = end.and_then(|end| Some(of_key.passed?.max(end + 1)));
             }
-            stays
-        };
-        self.ready.retain(&mut stays);
-        self.destinations.retain(&mut stays);
-        for of_key in self.keys.values_mut() {
-            let before = of_key.waiting.len();
-            of_key.waiting.retain(&mut stays);
-            self.behind -= before - of_key.waiting.len();
         }
-        self.delays.remove_lanes(lanes).into_iter().for_each(|id| self.known.remove(id));
     }
 
-    /// Forgets all messages of these lanes. The results of those that are being published must not get here any more.
-    pub(super) fn drop_lanes(&mut self, lanes: &BTreeSet<u8>) {
-        self.drop_ready(lanes);
-        self.known.remove_lanes(lanes);
-        self.others.retain(|lane| !lanes.contains(lane));
-        self.keys.retain(|_, of_key| !lanes.contains(&of_key.lane));
+    /// Lets keys be read for again, or forgets them, behind such a read.
+    pub(super) fn settle(&mut self, keys: &[Key]) -> Vec<i64> {
+        let next = keys.iter().filter_map(|key| self.next_of(key)).collect();
+        keys.iter().for_each(|key| self.read_on(key));
+        next
     }
 
-    /// The ids of all messages that a read from these places need not bring.
-    pub(super) fn known(&self, looks: &[LaneLook]) -> Vec<i64> {
-        self.known.ids(looks)
+    /// The keys that a read from the floor leaves out.
+    pub(super) fn left_out(&self) -> Vec<Key> {
+        self.keys.iter().filter(|(_, of_key)| of_key.passed.is_some()).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The lanes of all messages here.
-    pub(super) fn lanes(&self) -> BTreeSet<u8> {
-        self.known.lanes()
+    /// Records that a read from this id on has left out these keys: a message that was committed late may be there.
+    pub(super) fn left_out_from(&mut self, keys: &[Key], from: i64) {
+        for key in keys {
+            if let Some(of_key) = self.keys.get_mut(key) {
+                of_key.pass(from);
+                self.read_on(key);
+            }
+        }
     }
 
-    /// How many messages are here, without those that wait for their next attempt, or are aside.
-    pub(super) fn len(&self) -> usize {
-        self.known.len().saturating_sub(self.delayed() + self.destinations.len())
+    /// The ids between these that a read need not bring.
+    pub(super) fn known(&self, from: i64, to: i64) -> Vec<i64> {
+        self.rows.keys().copied().filter(|id| (from..=to).contains(id)).collect()
     }
 
-    /// How many of these do not wait behind another one of their key.
-    pub(super) fn firsts(&self) -> usize {
-        self.len().saturating_sub(self.behind)
+    /// How many messages can be published now.
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
     }
 
-    /// The bytes of all messages here, without those that are aside.
-    pub(super) fn bytes(&self) -> usize {
-        self.known.bytes().saturating_sub(self.destinations.bytes())
+    /// Returns whether there is no room for more messages. `parked`: how many may be parked.
+    pub(super) fn is_full(&self, parked: usize) -> bool {
+        self.rows.len() - self.parked >= self.room || self.bytes >= BYTES || self.parked >= parked
+    }
+}
+
+impl Row {
+    fn size(&self) -> usize {
+        self.message.as_ref().map_or(0, |message| message.message().size())
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

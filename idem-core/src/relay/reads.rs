@@ -1,87 +1,247 @@
-//! The keys that a read leaves out, and those for which it begins lower.
+//! The reads of a relay: which one is next, and what becomes of the messages that it brings.
+//!
+//! One read runs at a time. Those for messages whose time has come, for keys, for destinations, and from the floor take turns, so
+//! that none can hinder another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use crate::Key;
-use crate::store::LaneLook;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
-use super::level::Covered;
-use super::queue::Queue;
-use super::room::Here;
+use crate::outbox::Sink;
+use crate::runtime::jittered;
+use crate::store::{OutboxFilter, OutboxFound, OutboxId, OutboxRead, StoreError};
+use crate::{Key, Store};
+
+use super::circuit::KEPT;
+use super::floor::{Bounds, Verdict};
+use super::tenure::{Done, End, Tenure};
+
+/// The most messages that one read brings, and their bytes of payloads and headers.
+const MOST: usize = 2000;
+const BYTES: u64 = 64 * 1024 * 1024;
+
+/// How many messages may be parked before nothing new is read: so many for each that may be published at a time, and at least so
+/// many.
+const PARKED: usize = 100;
+const PARKED_AT_LEAST: usize = 1000;
+
+/// The shortest time between the beginnings of two reads from the floor.
+const BETWEEN: Duration = Duration::from_millis(2);
+
+/// How often the second cursor reads.
+pub(super) const WALK: Duration = Duration::from_secs(1);
 
 /// The request of a read.
-#[derive(Debug, Default)]
-pub(super) struct Asks {
-    /// The keys whose messages it leaves out, and their lanes. In these it visits what it leaves out.
-    pub(super) keys: Vec<Key>,
-    pub(super) lanes: BTreeSet<u8>,
-    /// The lanes that have unread messages of other keys: from where on, and how many of them may be kept.
-    pub(super) behind: BTreeMap<u8, LaneLook>,
+#[derive(Debug)]
+pub(super) struct Ask {
+    kind: Kind,
+    bounds: Bounds,
+    known: Vec<i64>,
+    limit: usize,
+    marks: bool,
 }
 
-impl Queue {
-    /// Returns what the read that begins now asks for. `few`: it is to bring messages that were woken, and no others.
-    /// `is_paused`: a read that is for no key in particular is not wanted in the lanes of keys that are left out. If neither,
-    /// reads of a lane for keys and reads for all others take turns, so that neither can hinder the other. Nor can a key
-    /// with a backlog in front of another one's: if a read has brought none of a key, the next one is for such keys alone.
-    pub(super) fn ask(&mut self, few: bool, is_paused: bool) -> Asks {
-        let (mut asks, here) = (Asks::default(), self.here());
-        let missed = self.keys.values().filter(|of_key| of_key.is_missed()).map(|of_key| of_key.lane);
-        let missed: BTreeSet<u8> = missed.collect();
-        for (key, of_key) in &mut self.keys {
-            if of_key.unread.is_none() {
-                continue;
-            }
-            let (lane, most) = (of_key.lane, of_key.most(here));
-            let is_turn_of_keys = few || is_paused || !self.others.contains(&lane);
-            let is_its_turn = is_turn_of_keys && (few || of_key.is_missed() || !missed.contains(&lane));
-            let asked = of_key.reads_on() && is_its_turn && !(few && of_key.under_way);
-            let room = most.saturating_sub(of_key.waiting.len()).max(1);
-            let Some(unread) = &mut of_key.unread else { continue };
-            unread.asked = asked;
-            if asked {
-                unread.kept = most;
-                let (floor, room) = (unread.from, u32::try_from(room).unwrap_or(u32::MAX));
-                let look = asks.behind.entry(lane).or_insert(LaneLook { lane, floor, limit: 0 });
-                (look.floor, look.limit) = (floor.min(look.floor), look.limit.saturating_add(room));
-            } else {
-                asks.keys.push(key.clone());
-                asks.lanes.insert(lane);
+#[derive(Debug)]
+enum Kind {
+    /// Parked messages whose time has come.
+    Ids(Vec<i64>),
+    /// Passed messages of these keys.
+    Keys(Vec<Key>),
+    /// Messages without a key to this destination, which were left out.
+    Destination(String),
+    /// All others, from the floor on; or, for the second cursor, below it.
+    Others { keys: Vec<Key>, destinations: Vec<String>, is_below: bool },
+}
+
+/// Runs a read.
+pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture<'_, Done> {
+    Box::pin(async move {
+        let began = Instant::now();
+        let Ask { kind, bounds, known, limit, marks } = &ask;
+        let filter = match kind {
+            Kind::Ids(ids) => OutboxFilter::Ids(ids),
+            Kind::Keys(keys) => OutboxFilter::Keys(keys),
+            Kind::Destination(to) => OutboxFilter::Destination(to),
+            Kind::Others { keys, destinations, .. } => OutboxFilter::Except { keys, destinations },
+        };
+        let limit = u32::try_from(*limit).unwrap_or(u32::MAX);
+        let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: BYTES, marks: *marks };
+        let found = store.read_outbox(outbox, read).await;
+        Done::Read { ask, began, found }
+    })
+}
+
+impl<S: Store, K: Sink> Tenure<'_, S, K> {
+    /// Returns the read that is next, if there is one now.
+    pub(super) fn next_read(&mut self, now: Instant) -> Option<Ask> {
+        const KINDS: usize = 5;
+        for _ in 0..KINDS {
+            self.turn = (self.turn + 1) % KINDS;
+            let ask = match self.turn {
+                0 => self.read_due(),
+                1 => self.read_keys(),
+                2 => self.read_destination(now),
+                3 => self.read_floor(now),
+                _ => self.read_below(now),
+            };
+            if ask.is_some() {
+                return ask;
             }
         }
-        asks
+        None
     }
 
-    /// Records what a read has covered, before its rows are added.
-    pub(super) fn covered(&mut self, covered: &BTreeMap<u8, Covered>) {
-        self.others.retain(|lane| !covered.contains_key(lane));
-        self.keys.retain(|_, of_key| {
-            if let Some(covered) = covered.get(&of_key.lane)
-                && let Some(unread) = of_key.unread.take()
-            {
-                if unread.asked && covered.to.is_some() {
-                    self.others.insert(of_key.lane);
-                }
-                of_key.unread = unread.after(covered);
+    /// Returns whether there are enough messages.
+    pub(super) fn is_full(&self) -> bool {
+        let concurrency = self.settings.concurrency;
+        self.queue.ready_len() >= 2 * concurrency
+            || self.queue.is_full(concurrency.saturating_mul(PARKED).max(PARKED_AT_LEAST))
+    }
+
+    fn limit(&self) -> usize {
+        self.settings.concurrency.saturating_mul(4).clamp(16, MOST)
+    }
+
+    fn read_due(&mut self) -> Option<Ask> {
+        if self.queue.ready_len() >= 2 * self.settings.concurrency {
+            return None;
+        }
+        let ids = self.queue.take_due(self.limit());
+        let limit = ids.len().max(1);
+        let bounds = Bounds { from: 0, to: i64::MAX };
+        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, marks: false })
+    }
+
+    fn read_keys(&mut self) -> Option<Ask> {
+        if self.is_full() {
+            return None;
+        }
+        let floor = &self.floor;
+        let (keys, from, limit) = self.queue.take_keys(|passed| floor.start(passed))?;
+        Some(self.ask(Kind::Keys(keys), self.floor.bounds_from(from), limit))
+    }
+
+    fn read_destination(&mut self, now: Instant) -> Option<Ask> {
+        let to = self.circuits.to_read(now).filter(|to| !self.is_full() || self.circuits.is_open(to))?;
+        let passed = self.circuits.begin_read(&to)?;
+        let limit = if self.circuits.is_open(&to) { KEPT } else { self.limit() };
+        Some(self.ask(Kind::Destination(to), self.floor.bounds_from(self.floor.start(passed)), limit))
+    }
+
+    fn read_floor(&mut self, now: Instant) -> Option<Ask> {
+        if now < self.next.read || self.is_full() {
+            return None;
+        }
+        (self.next.read, self.next.early) = (now + jittered(self.settings.poll), now + BETWEEN);
+        let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
+        let marks = self.floor.wants_mark(now);
+        let ask = self.ask(Kind::Others { keys, destinations, is_below: false }, self.floor.bounds(), self.limit());
+        Some(Ask { marks, ..ask })
+    }
+
+    fn read_below(&mut self, now: Instant) -> Option<Ask> {
+        if now < self.next.walk || self.is_full() {
+            return None;
+        }
+        self.next.walk = now + WALK;
+        let bounds = self.floor.walk()?;
+        let (keys, destinations) = (self.queue.left_out(), self.circuits.left_out());
+        Some(self.ask(Kind::Others { keys, destinations, is_below: true }, bounds, self.limit()))
+    }
+
+    fn ask(&self, kind: Kind, bounds: Bounds, limit: usize) -> Ask {
+        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, marks: false }
+    }
+
+    /// Records the end of a read, and adds the messages that it has brought.
+    pub(super) fn read_ended(&mut self, ask: Ask, began: Instant, found: Result<OutboxFound, StoreError>) {
+        let now = Instant::now();
+        let Ask { kind, bounds, .. } = ask;
+        let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
+        let Some(found) = self.answered_by_database("read the outbox", found) else {
+            self.next.read = self.again();
+            return self.undo(kind);
+        };
+        let before = self.floor.bounds();
+        match self.floor.ended(from_floor, &found, (began, now)) {
+            Verdict::Keep => {}
+            // Those that are read by their ids are in front of all that comes later.
+            Verdict::Drop if matches!(kind, Kind::Ids(_)) => self.read_soon(),
+            Verdict::Drop => {
+                self.read_soon();
+                return self.undo(kind);
             }
-            !of_key.is_done()
-        });
+            Verdict::Replaced => {
+                tracing::warn!("the database of the outbox was restored, or has failed over: the relay begins anew");
+                self.end.get_or_insert(End::Replaced);
+                return;
+            }
+        }
+        let is_bounded = bounds.to < i64::MAX;
+        let last = found.rows.last().map(|row| row.id).filter(|_| found.is_cut);
+        let end = last.or(is_bounded.then_some(bounds.to));
+        match &kind {
+            Kind::Ids(ids) => self.gone(ids, &found),
+            Kind::Keys(keys) => self.queue.covered(keys, Some(end)),
+            Kind::Destination(to) => self.circuits.end_read(to, Some(end)),
+            Kind::Others { is_below: true, .. } => {}
+            Kind::Others { keys, destinations, .. } => {
+                self.queue.left_out_from(keys, bounds.from);
+                self.circuits.left_out_from(destinations, bounds.from);
+                if !found.rows.is_empty() || is_bounded && self.floor.bounds() != before {
+                    // There may be more.
+                    self.read_soon();
+                }
+            }
+        }
+        for row in found.rows {
+            let (id, due) = (row.id, row.due);
+            let next = self.queue.add(row, now);
+            if next == Some(id) && !due.is_zero() {
+                // Its first attempt was made by another relay.
+                self.queue.park_refused(id, now, due);
+            } else {
+                self.place(next);
+            }
+        }
+        if let Kind::Keys(keys) = &kind {
+            let next = self.queue.settle(keys);
+            next.into_iter().for_each(|id| self.place(Some(id)));
+        }
     }
 
-    /// Returns whether unread messages of a key in these lanes can be read.
-    pub(super) fn reads_on(&self, lanes: &BTreeMap<u8, Covered>) -> bool {
-        self.keys.values().any(|of_key| of_key.reads_on() && lanes.contains_key(&of_key.lane))
+    /// Forgets messages that were asked for by their ids, and are not there any more.
+    fn gone(&mut self, ids: &[i64], found: &OutboxFound) {
+        let is_there = |id: &i64| found.rows.binary_search_by_key(id, |row| row.id).is_ok();
+        let is_after = |id: &i64| found.is_cut && found.rows.last().is_some_and(|last| last.id < *id);
+        for id in ids.iter().filter(|id| !is_there(id)) {
+            if is_after(id) {
+                self.queue.wake([*id]);
+                continue;
+            }
+            self.circuits.gone(*id);
+            let next = self.queue.forget(*id);
+            self.place(next);
+        }
     }
 
-    /// Returns whether unread messages of a key can be read that could not before, once.
-    pub(super) fn goes_on(&mut self) -> bool {
-        std::mem::take(&mut self.goes_on)
+    /// Takes back a read that has brought nothing that counts.
+    fn undo(&mut self, kind: Kind) {
+        match kind {
+            Kind::Ids(ids) => self.queue.wake(ids),
+            Kind::Keys(keys) => {
+                self.queue.covered(&keys, None);
+                let next = self.queue.settle(&keys);
+                next.into_iter().for_each(|id| self.place(Some(id)));
+            }
+            Kind::Destination(to) => self.circuits.end_read(&to, None),
+            Kind::Others { .. } => {}
+        }
     }
 
-    pub(super) fn here(&self) -> Here {
-        Here { room: self.room, behind: self.behind, bytes: self.bytes() }
+    /// Reads from the floor as soon as it may be.
+    pub(super) fn read_soon(&mut self) {
+        self.next.read = self.next.read.min(self.next.early);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,38 +1,42 @@
-//! The lifecycle of a relay: start, run, drain.
+//! The lifecycle of a relay: it opens its sink, stands by, publishes for as long as it has the lease, and drains.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use tokio::task::JoinSet;
-use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::outbox::Sink;
-use crate::runtime::Health;
-use crate::store::OutboxId;
+use crate::outbox::{Sink, SinkError};
+use crate::runtime::{Health, jittered};
+use crate::store::{LeaseRequest, OutboxId};
 use crate::telemetry::{self, RelayMetrics};
 use crate::{Error, Store};
 
-use super::opening::{open, show};
-use super::parts::Parts;
-use super::settings::RelaySettings;
-use super::state::Running;
+use super::builder::RelaySettings;
+use super::circuit::wait;
+use super::lease::stand_by;
+use super::tenure::{End, Parts, Tenure};
+use super::watch::watch;
 
-/// How many statements a relay runs at once at most: each kind once.
+/// How many statements a relay runs at once at most: a read, a delete, a record, a renewal, and one for the gauges.
 const STATEMENTS: usize = 5;
 
-/// How long the end of the connection to the broker, or the return of the lanes, may take.
+/// How long the end of the connection to the broker, or the return of the lease, may take.
 const CLOSE: Duration = Duration::from_secs(5);
 
+/// How often a relay shows at least that it waits for its broker.
+const SHOW: Duration = Duration::from_secs(5);
+
 pub(super) async fn until<S: Store, K: Sink>(
-    parts: Parts<S, K>,
+    (name, store, sink): (String, S, K),
+    settings: RelaySettings,
+    health: Health,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    let Parts { name, store, sink, settings, health } = parts;
     settings.check(&name)?;
     let _ended = Ended(health.clone());
     let mut shutdown = pin!(shutdown);
@@ -42,15 +46,12 @@ pub(super) async fn until<S: Store, K: Sink>(
     // Counted, so that the advice on connections is right. A store that is too small for a worker is no error here.
     let _connections = store.share_connections(STATEMENTS).ok();
     let sink = Arc::new(sink);
-    // From here on it is alive, under the name under which it then holds lanes.
-    let token = Uuid::new_v4();
     let opened = tokio::select! {
         opened = open(&*sink) => opened.map(|()| true),
         () = shutdown.as_mut() => Ok(false),
-        never = show(&store, outbox, token, settings.lease) => match never {},
+        never = show(&store, outbox, settings.lease) => match never {},
     };
     if !matches!(opened, Ok(true)) {
-        end(&store, outbox, token).await;
         close(&*sink).await;
         return opened.map(|_| ());
     }
@@ -67,8 +68,8 @@ pub(super) async fn until<S: Store, K: Sink>(
     health.set_broker(true);
     // In a task of its own, as the tasks of a worker are: `main` runs on a thread outside the runtime's worker threads.
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
-    let (stops, of) = (stop.clone(), (store, sink, outbox, name));
-    task.spawn(async move { serve(of, token, settings, health, stops).await });
+    let stops = stop.clone();
+    task.spawn(async move { serve((name, store, sink), outbox, settings, health, stops).await });
     let ended = tokio::select! {
         ended = task.join_next() => ended,
         () = shutdown => {
@@ -97,10 +98,33 @@ impl Drop for Ended {
     }
 }
 
-/// Gives the lanes back, and records that the relay has ended.
-async fn end<S: Store>(store: &S, outbox: OutboxId, token: Uuid) {
-    if timeout(CLOSE, store.give_lanes(outbox, token, None)).await.is_err() {
-        tracing::warn!("the lanes were not given back in time; another relay takes them at the end of their leases");
+/// Opens the sink, as soon as the broker answers.
+async fn open<K: Sink>(sink: &K) -> Result<(), Error> {
+    for failures in 0.. {
+        match sink.open().await {
+            Ok(()) => break,
+            Err(SinkError::Message(error)) => {
+                return Err(Error::Broker { what: format!("could not publish to {}", sink.name()), source: error });
+            }
+            Err(SinkError::Broker(error)) => {
+                let error = crate::error::text(error.as_ref());
+                tracing::warn!(error, sink = sink.name(), "the relay could not open its sink; it tries again");
+                sleep(wait(failures)).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shows that a relay runs while it opens its sink, until the future is dropped: workers that stage must not take it for missing.
+/// It begins after a while, since most sinks open at once.
+async fn show<S: Store>(store: &S, outbox: OutboxId, lease: Duration) -> Infallible {
+    loop {
+        sleep(jittered(SHOW.min(lease / 3))).await;
+        if let Err(fault) = store.lease_outbox(outbox, Uuid::nil(), LeaseRequest::Show).await {
+            let error = crate::error::text(&fault);
+            tracing::debug!(error, "a relay could not show that it waits for its broker");
+        }
     }
 }
 
@@ -110,77 +134,73 @@ async fn close<K: Sink>(sink: &K) {
     }
 }
 
+/// Gives the lease back, if it is held.
+async fn release<S: Store>(store: &S, outbox: OutboxId, token: Uuid) {
+    if !matches!(timeout(CLOSE, store.lease_outbox(outbox, token, LeaseRequest::Release)).await, Ok(Ok(_))) {
+        tracing::warn!("the lease was not given back; another relay takes it when it has ended");
+    }
+}
+
 async fn serve<S: Store, K: Sink>(
-    (store, sink, outbox, name): (S, Arc<K>, OutboxId, String),
-    token: Uuid,
+    (name, store, sink): (String, S, Arc<K>),
+    outbox: OutboxId,
     settings: RelaySettings,
     health: Health,
     stop: CancellationToken,
 ) -> Result<(), Error> {
-    let result = {
-        let metrics = RelayMetrics::new(&name);
-        let mut running = Running::new((&store, &*sink, outbox), &settings, &health, metrics);
-        running.token = token;
-        run(&mut running, &stop).await;
-        health.set_broker(false);
-        tracing::info!(outbox = name, "the relay drains");
-        drain(&mut running).await;
-        let defect = running.defect.take();
-        drop(running);
-        end(&store, outbox, token).await;
-        defect.map_or(Ok(()), Err)
+    let metrics = RelayMetrics::new(&name);
+    let parts = Parts { store: &store, sink: &*sink, settings: &settings, health: &health, metrics: &metrics };
+    let result = tokio::select! {
+        result = tenures(&parts, &name, outbox, &stop) => result,
+        never = watch(&store, outbox, &metrics) => match never {},
     };
     close(&*sink).await;
     result
 }
 
-/// Publishes until it is stopped, or the sink is broken.
-async fn run<S: Store, K: Sink>(running: &mut Running<'_, S, K>, stop: &CancellationToken) {
-    let mut bell = running.store.bell().map(crate::outbox::Bell::listen);
-    while running.defect.is_none() {
-        let now = Instant::now();
-        running.start(now);
-        let rung = async {
-            match &mut bell {
-                // The sender lives in the store, so waiting cannot fail.
-                Some(bell) => drop(bell.changed().await),
-                None => std::future::pending().await,
-            }
-        };
-        let next = running.next(now);
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            Some(event) = running.work.next() => running.apply(event),
-            () = rung => running.ring(),
-            // The lanes are renewed then. It comes behind the sink, which may have used up what tokio allows a task in a turn.
-            () = unconstrained(sleep_until(next)) => {}
-        }
-        // All that has ended by now, before anything is started.
-        while let Some(Some(event)) = futures_util::FutureExt::now_or_never(running.work.next()) {
-            running.apply(event);
-        }
-    }
-}
-
-/// Waits for the confirms of what is published, and writes what they say.
-async fn drain<S: Store, K: Sink>(running: &mut Running<'_, S, K>) {
-    running.draining = true;
-    let end = Instant::now() + running.settings.shutdown_timeout;
+/// Publishes whenever it has the lease, until it is stopped, or the sink is broken.
+async fn tenures<S: Store, K: Sink>(
+    parts: &Parts<'_, S, K>,
+    name: &str,
+    mut outbox: OutboxId,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    let Parts { store, settings, health, metrics, .. } = *parts;
     loop {
-        let now = Instant::now();
-        running.start(now);
-        if running.is_drained() {
-            return;
+        let token = Uuid::new_v4();
+        metrics.active.set(0.0);
+        let leased = tokio::select! {
+            leased = stand_by(store, (name, outbox, token), settings.lease, health) => Some(leased),
+            () = stop.cancelled() => None,
+        };
+        let Some((lease, registered)) = leased else {
+            release(store, outbox, token).await;
+            return Ok(());
+        };
+        outbox = registered;
+        metrics.active.set(1.0);
+        let mut tenure = Tenure::new(parts, outbox, token, lease);
+        let end = tenure.run(stop).await;
+        if let End::Stopped | End::Defect(_) = end {
+            health.set_broker(false);
+            tracing::info!(outbox = name, "the relay drains");
+            tenure.drain().await;
         }
-        let next = running.next(now).min(end);
-        tokio::select! {
-            Some(event) = running.work.next() => running.apply(event),
-            () = sleep_until(next) => {}
+        drop(tenure);
+        match end {
+            End::Lost => {
+                tracing::warn!(
+                    outbox = name,
+                    "another relay has taken the lease of this one, which did not renew it in time"
+                );
+                continue;
+            }
+            _ => release(store, outbox, token).await,
         }
-        if Instant::now() >= end {
-            tracing::warn!("the shutdown timeout has elapsed: what is not confirmed is published again");
-            return;
+        match end {
+            End::Stopped => return Ok(()),
+            End::Defect(error) => return Err(error),
+            End::Lost | End::Replaced => {}
         }
     }
 }

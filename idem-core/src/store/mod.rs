@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `transactions`, `claims`, `inbox_rows`, `call_rows`, `outbox_rows`, `operator` | the six traits of a store |
 //! | `handler_id`, `claim`, `row`, `stored`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
-//! | `outbox_row` | the rows of the outbox, and the leases of its lanes |
+//! | `outbox_row` | the rows of the outbox, its lease, and what a relay reads |
 //! | `call_answer`, `call_keys` | the answer of an external call, and the keys of calls |
 //! | `unscheduled` | local messages that do not run |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
@@ -83,8 +83,8 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 pub use migration::Migration;
 pub use operator::Operator;
 pub use outbox_row::{
-    DeadOutgoing, LOCAL_CONFLICT, LaneLeases, LaneLook, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRow,
-    OutboxStats, PublishFailure, RowRef,
+    DeadOutgoing, LOCAL_CONFLICT, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFilter, OutboxFound, OutboxId,
+    OutboxMark, OutboxRead, OutboxRow, OutboxSnapshot, OutboxStats, PublishFailure, RowRef, UnreadOutbox,
 };
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;

@@ -40,10 +40,8 @@ pub const LOCAL_CONFLICT: &str = "another message was already claimed under the 
 // Exhaustive: a store that did not read a new part of it must not compile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutboxRow {
-    /// The order in which messages were staged, within a lane.
+    /// The order in which messages were staged.
     pub id: i64,
-    /// The lane.
-    pub lane: u8,
     /// The message. Its attempt is the number of failures that were charged to it, and one.
     pub message: StagedMessage,
     /// How long ago it was staged.
@@ -52,26 +50,30 @@ pub struct OutboxRow {
     pub due: Duration,
 }
 
-/// The part of a lane that a relay reads.
-// Exhaustive: as above.
+/// The request of a relay about the lease of its outbox.
+// Exhaustive: a store that ignored a new kind would be wrong, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LaneLook {
-    /// The lane.
-    pub lane: u8,
-    /// Rows with a smaller id are left out.
-    pub floor: i64,
-    /// The number of rows to read at most.
-    pub limit: u32,
+pub enum LeaseRequest {
+    /// Takes it for so long from now on if it is free, or renews it if it is held under the token, even if it has ended. It is
+    /// free if nobody has it, if it has ended, or if it ends later than after the length with which it was taken: then the
+    /// clock was set back since.
+    Hold(Duration),
+    /// Gives it back, if it is held under the token.
+    Release,
+    /// Takes nothing, and records that a relay of the outbox runs.
+    Show,
 }
 
-/// The leases of a relay.
+/// The answer to a [`LeaseRequest`].
 // Exhaustive: as above.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LaneLeases {
-    /// The lanes that it holds.
-    pub held: Vec<u8>,
-    /// How many relays of the outbox are alive, this one included.
-    pub relays: u32,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseAnswer {
+    /// It is held under the token; for the other requests: it is done.
+    Held,
+    /// Another relay has it.
+    Other,
+    /// The outbox has no row: the database is another one, or was restored. It has to be registered again.
+    Unknown,
 }
 
 /// The row of a message. An id alone does not identify it: a server that takes over from a failed one may give an id
@@ -79,8 +81,6 @@ pub struct LaneLeases {
 // Exhaustive: as above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowRef {
-    /// Its lane.
-    pub lane: u8,
     /// Its id.
     pub id: i64,
     /// The id of its message.
@@ -128,15 +128,27 @@ pub struct OutboxStats {
     pub oldest: Option<Duration>,
     /// How many dead letters there are; counted up to the same limit.
     pub dead: u64,
-    /// How many relays of it are alive.
-    pub relays: u32,
+    /// How long ago a relay of it has last shown that it runs: the active one, or one that waits for its broker. `None`: never.
+    pub relay_seen: Option<Duration>,
 }
 
 impl OutboxStats {
     /// Creates the stats of a store.
-    pub fn new(waiting: u64, oldest: Option<Duration>, dead: u64, relays: u32) -> Self {
-        Self { waiting, oldest, dead, relays }
+    pub fn new(waiting: u64, oldest: Option<Duration>, dead: u64, relay_seen: Option<Duration>) -> Self {
+        Self { waiting, oldest, dead, relay_seen }
     }
+}
+
+/// An outbox whose messages no relay has looked at for a while.
+// Exhaustive: a store makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadOutbox {
+    /// Its name.
+    pub name: String,
+    /// How many messages wait there; counted up to the limit that the caller has given.
+    pub waiting: u64,
+    /// How long ago the oldest of them was staged.
+    pub oldest: Duration,
 }
 
 impl DeadOutgoing {
@@ -150,33 +162,89 @@ impl DeadOutgoing {
 // Exhaustive: a store that ignored a new part of it could lose a message, so it must not compile.
 #[derive(Debug, Clone, Copy)]
 pub struct OutboxRead<'a> {
-    /// The lanes.
-    pub lanes: &'a [LaneLook],
-    /// Leaves out the messages of these keys, which wait for an earlier one.
-    pub blocked: &'a [Key],
+    /// The first id that it covers.
+    pub from: i64,
+    /// The last id that it covers.
+    pub to: i64,
+    /// The messages among these.
+    pub filter: OutboxFilter<'a>,
     /// Leaves out the messages with these ids, which the relay has already.
     pub known: &'a [i64],
-    /// Reads at most this many bytes of payloads and headers of each lane, but at least one message.
+    /// The number of messages to read at most.
+    pub limit: u32,
+    /// Reads at most this many bytes of payloads and headers, but at least one message.
     pub bytes: u64,
-    /// Whether to return [`OutboxFound::mark`].
+    /// Whether to draw a [mark](OutboxFound::mark) behind the read.
     pub marks: bool,
+}
+
+/// The messages that a read is for.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutboxFilter<'a> {
+    /// All but those of these keys, and of those without a key all but those to these destinations.
+    Except {
+        /// Keys that wait for an earlier message.
+        keys: &'a [Key],
+        /// Destinations that wait until one of them answers.
+        destinations: &'a [String],
+    },
+    /// Those of these keys.
+    Keys(&'a [Key]),
+    /// Those to this destination, without a key.
+    Destination(&'a str),
+    /// Those with these ids.
+    Ids(&'a [i64]),
+}
+
+impl OutboxRead<'_> {
+    /// Reads all messages that wait, as far as memory permits, for an operator or a test.
+    pub const ALL: Self = Self {
+        from: 0,
+        to: i64::MAX,
+        filter: OutboxFilter::Except { keys: &[], destinations: &[] },
+        known: &[],
+        limit: u32::MAX >> 8,
+        bytes: u64::MAX,
+        marks: false,
+    };
 }
 
 /// The result of a relay's read.
 // Exhaustive: as above.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OutboxFound {
-    /// The messages, in the order of lane and id.
+    /// The messages, in the order of their ids.
     pub rows: Vec<OutboxRow>,
-    /// The lanes that have more rows up to the limit, which [`OutboxRead::bytes`] did not permit.
-    pub cut: Vec<u8>,
-    /// The transactions that were open, as this read saw the database: all of them with a number below that of a mark that
-    /// an earlier read has returned. Empty if ids are in the order of commits.
+    /// Whether there may be more of them behind the last one, which the limits did not permit.
+    pub is_cut: bool,
+    /// The transactions, as the read saw the database. `None`: ids are in the order of commits, so that no message appears
+    /// in front of one that was read.
+    pub snapshot: Option<OutboxSnapshot>,
+    /// The mark that was asked for. If ids are in the order of commits, its number means nothing, and its highest id is that of a
+    /// message that waits: all that is committed later has a higher one.
+    pub mark: Option<OutboxMark>,
+}
+
+/// The transactions as a read saw the database.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutboxSnapshot {
+    /// The numbers of the transactions that were open, below [`end`](Self::end). Staging draws the number of its transaction
+    /// before the ids of its messages.
     pub open: Vec<i64>,
-    /// A number above that of each transaction that had written before; any number if ids are in the order of commits.
-    /// `None` if it was not asked for.
-    pub mark: Option<i64>,
-    /// If ids are in the order of commits: the highest id of the lanes, those of messages included that the read has left
-    /// out. All that is committed later has a higher one. Otherwise, or if it is not known, 0.
+    /// All transactions with a lower number that are not open had ended, so the read has seen their messages.
+    pub end: i64,
+    /// A number of the table and of its database, which changes if another one takes its place.
+    pub table: i64,
+}
+
+/// A mark behind a read: a statement of its own has drawn a number as a transaction does.
+// Exhaustive: as above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutboxMark {
+    /// The number.
+    pub number: i64,
+    /// The highest id that any message had drawn before; 0: it is not known.
     pub highest: i64,
 }

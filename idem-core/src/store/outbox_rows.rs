@@ -8,18 +8,18 @@ use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
 
 use super::{
-    DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page, PublishFailure,
-    RowRef, StoreError, Transactions,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxStats, Page,
+    PublishFailure, RowRef, StoreError, Transactions, UnreadOutbox,
 };
 
 type Answer<T> = Result<T, StoreError>;
 
 /// The messages of an outbox. A store without an outbox keeps the defaults, which refuse.
 ///
-/// Messages are spread over lanes by their key. A relay publishes only from lanes that it has leased, under a token that
-/// is its own. Each method except [`stage`](Self::stage) is one committed statement or transaction.
+/// A relay publishes only while it has the lease of the outbox, under a token that is its own. Each method except
+/// [`stage`](Self::stage) is one committed statement or transaction.
 pub trait OutboxRows: Transactions {
-    /// Interns the name of an outbox, and creates its lanes. Called at the start of whatever uses an outbox.
+    /// Interns the name of an outbox. Called at the start of whatever uses an outbox.
     ///
     /// # Errors
     /// [`Error::Config`] if the store has no outbox; the text names the fix. [`Error::Database`] if the database cannot be
@@ -62,51 +62,23 @@ pub trait OutboxRows: Transactions {
         Err(StoreError::Unavailable("this store has no local messages".into()))
     }
 
-    /// How many lanes an outbox has, numbered from 0.
-    fn outbox_lanes(&self) -> u8 {
-        1
-    }
-
     /// The bell that wakes the relays of this process; clones of a store share it. `None` if the store has no outbox.
     fn bell(&self) -> Option<&Bell> {
         None
     }
 
-    /// Records that a relay is alive for the length of a lease, and renews the leases of its lanes. Returns those that it
-    /// still holds: a lane whose lease had ended, and that nobody else has taken, is still its own.
-    fn renew_lanes(
+    /// Takes, renews or gives back the lease of an outbox. A relay that finds it taken writes nothing, and waits for no
+    /// transaction.
+    fn lease_outbox(
         &self,
         _outbox: OutboxId,
         _token: Uuid,
-        _lease: Duration,
-    ) -> impl Future<Output = Answer<LaneLeases>> + Send {
+        _request: LeaseRequest,
+    ) -> impl Future<Output = Answer<LeaseAnswer>> + Send {
         async { Err(none()) }
     }
 
-    /// Leases up to `limit` further lanes that are free, or whose lease has ended, and returns them. It never waits for
-    /// another relay that does the same.
-    fn take_lanes(
-        &self,
-        _outbox: OutboxId,
-        _token: Uuid,
-        _lease: Duration,
-        _limit: u32,
-    ) -> impl Future<Output = Answer<Vec<u8>>> + Send {
-        async { Err(none()) }
-    }
-
-    /// Gives lanes back, if they are held under this token. `None` gives all of them back, and records that the relay has
-    /// ended.
-    fn give_lanes(
-        &self,
-        _outbox: OutboxId,
-        _token: Uuid,
-        _lanes: Option<&[u8]>,
-    ) -> impl Future<Output = Answer<()>> + Send {
-        async { Err(none()) }
-    }
-
-    /// Reads messages that are committed, due or not.
+    /// Reads messages that are committed, due or not; and then draws a mark, if one is asked for.
     fn read_outbox(
         &self,
         _outbox: OutboxId,
@@ -115,8 +87,7 @@ pub trait OutboxRows: Transactions {
         async { Err(none()) }
     }
 
-    /// Deletes messages that the broker has confirmed, in those lanes that are held under this token.
-    /// Returns how many it has deleted.
+    /// Deletes messages that the broker has confirmed, if the lease is held under this token. Returns how many it has deleted.
     fn delete_published(
         &self,
         _outbox: OutboxId,
@@ -126,8 +97,8 @@ pub trait OutboxRows: Transactions {
         async { Err(none()) }
     }
 
-    /// Records failures: the number of attempts, and when the next one is due, or a dead letter. It changes nothing in lanes
-    /// that are not held under this token. Recording a failure again counts no further attempt: its answer may be lost.
+    /// Records failures: the number of attempts, and when the next one is due, or a dead letter. It changes nothing if the
+    /// lease is not held under this token. Recording a failure again counts no further attempt: its answer may be lost.
     fn record_failures(
         &self,
         _outbox: OutboxId,
@@ -137,14 +108,20 @@ pub trait OutboxRows: Transactions {
         async { Err(none()) }
     }
 
-    /// Returns how many relays of an outbox are alive. It is quick, however many messages wait.
-    fn live_relays(&self, _outbox: OutboxId) -> impl Future<Output = Answer<u32>> + Send {
+    /// Returns the fill level of an outbox. It counts up to `limit` messages, so call it rarely; with 0, it only tells when a relay
+    /// was last seen, and is quick.
+    fn outbox_stats(&self, _outbox: OutboxId, _limit: u64) -> impl Future<Output = Answer<OutboxStats>> + Send {
         async { Err(none()) }
     }
 
-    /// Returns the fill level of an outbox. It counts up to `limit` rows, so call it rarely.
-    fn outbox_stats(&self, _outbox: OutboxId, _limit: u64) -> impl Future<Output = Answer<OutboxStats>> + Send {
-        async { Err(none()) }
+    /// Returns the outboxes that no relay has looked at for so long, and of which a message is older than that. It counts up to
+    /// `limit` messages of each.
+    fn unread_outboxes(
+        &self,
+        _patience: Duration,
+        _limit: u64,
+    ) -> impl Future<Output = Answer<Vec<UnreadOutbox>>> + Send {
+        async { Ok(Vec::new()) }
     }
 
     /// Lists the dead letters of an outbox, newest first.

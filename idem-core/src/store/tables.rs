@@ -8,7 +8,7 @@ use crate::Error;
 pub(crate) type Table = (&'static str, &'static str);
 
 /// The tables of both databases.
-pub(crate) const TABLES: [Table; 11] = [
+pub(crate) const TABLES: [Table; 9] = [
     ("migrations", "version name supports applied_at"),
     ("handlers", "id consumer name retention pruned_through seen_at"),
     ("former_names", "handler_id name"),
@@ -19,14 +19,9 @@ pub(crate) const TABLES: [Table; 11] = [
          reason key fingerprint envelope payload error provider_key called_at called_by call_name asked_at answer",
     ),
     ("call_namespaces", "handler_id namespace"),
-    ("outboxes", "id name namespace"),
-    (
-        "outbox_messages",
-        "outbox_id lane id message_id created_at run_at attempts destination key envelope payload error",
-    ),
-    ("outbox_relays", "outbox_id token alive_until"),
-    ("outbox_lanes", "outbox_id lane locked_by locked_until"),
-    ("outbox_dead", "outbox_id lane id message_id created_at died_at attempts destination key envelope payload error"),
+    ("outboxes", "id name namespace locked_by locked_until lease relay_seen_at"),
+    ("outbox_messages", "outbox_id id message_id created_at run_at attempts destination key envelope payload error"),
+    ("outbox_dead", "outbox_id id message_id created_at died_at attempts destination key envelope payload error"),
 ];
 
 /// Returns an error if a table or column is missing. `found` has the columns of each table; `place` is the name of the

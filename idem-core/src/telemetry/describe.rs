@@ -37,7 +37,11 @@ pub(crate) fn describe() {
         "Time since the oldest message that has still to be published was staged"
     );
     describe_gauge!("idem_outbox_dead", "Dead letters of the outbox");
-    describe_gauge!("idem_outbox_lanes", "Lanes that this relay holds");
+    describe_gauge!("idem_outbox_active", "1 while this relay publishes, 0 while it stands by");
+    describe_gauge!(
+        "idem_outbox_unread",
+        "Messages of an outbox that no relay has looked at for a minute, counted up to 100,000"
+    );
     describe_histogram!(
         "idem_outbox_lag_seconds",
         Unit::Seconds,

@@ -150,8 +150,8 @@ async fn register_again<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Makes the row and the lanes of the outbox again if they are not in the database any more. The ids of messages depend on
-/// the row, so the worker ends if it is another one.
+/// Makes the row of the outbox again if it is not in the database any more. The ids of messages depend on it, so the worker
+/// ends if it is another one.
 async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
     let Some(gate) = &pipeline.outbox else { return };
     let consumer = &pipeline.consumer;

@@ -6,12 +6,16 @@ use futures_util::future::join;
 use tokio::time::{Instant, timeout};
 
 use crate::Store;
+use crate::outbox::Unread;
 use crate::runtime::{OutboxGate, Pipeline, jittered};
 use crate::store::StoreError;
 use crate::telemetry::{OUTBOX_COUNTED, OutboxGauges};
 
 /// How long the answer may take whether a relay is alive.
 const ASK: Duration = Duration::from_secs(5);
+
+/// A relay that runs has shown it since, with the lease that it has by default.
+const SHOWN: Duration = Duration::from_secs(10);
 
 /// How long counting may take. Under an old snapshot it visits all messages that were published meanwhile.
 const COUNT: Duration = Duration::from_secs(30);
@@ -31,12 +35,12 @@ async fn relays<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
     let (consumer, patience) = (&pipeline.consumer, pipeline.settings.relay_patience);
     let mut relayed = Instant::now();
     loop {
-        let answer = within(ASK, pipeline.store.live_relays(gate.id)).await;
+        let answer = within(ASK, pipeline.store.outbox_stats(gate.id, 0)).await;
         if let Err(error) = &answer {
-            tracing::warn!(consumer, error, "the relays of the outbox could not be counted");
+            tracing::warn!(consumer, error, "nobody knows whether a relay of the outbox runs");
         }
-        // Without an answer, relays could not renew their leases either.
-        if answer.map_or(true, |relays| relays > 0) {
+        // Without an answer, relays could not renew their lease either.
+        if answer.map_or(true, |stats| stats.relay_seen.is_some_and(|seen| seen < SHOWN)) {
             relayed = Instant::now();
         }
         tell(pipeline, gate, gate.needs_relay() && relayed.elapsed() > patience);
@@ -49,8 +53,9 @@ async fn messages<S: Store>(pipeline: &Pipeline<S>, gate: &OutboxGate) {
     let (consumer, backlog) = (&pipeline.consumer, pipeline.settings.backlog);
     let gauges = OutboxGauges::new(consumer);
     let limit = backlog.unwrap_or(0).saturating_add(1).max(OUTBOX_COUNTED);
-    let mut failures = 0_u32;
+    let (mut failures, mut unread) = (0_u32, Unread::default());
     loop {
+        unread.look(&pipeline.store, Some(consumer)).await;
         let began = Instant::now();
         match within(COUNT, pipeline.store.outbox_stats(gate.id, limit)).await {
             Ok(stats) => {

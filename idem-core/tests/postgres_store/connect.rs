@@ -142,8 +142,8 @@ async fn a_sequence_that_is_behind_its_table_is_refused_with_the_statement_that_
     let Some(mut world) = world().await else { return };
     world.schedule("one", Ok(Duration::ZERO)).await;
     let stage = "INSERT INTO outboxes (name) VALUES ('shop'), ('bank');
-                 INSERT INTO outbox_messages (outbox_id, lane, message_id, destination, envelope, payload)
-                 SELECT 1 + n % 2, n, gen_random_uuid(), '', '{}', '' FROM generate_series(0, 63) AS n";
+                 INSERT INTO outbox_messages (outbox_id, message_id, destination, envelope, payload)
+                 SELECT 1 + n % 2, gen_random_uuid(), '', '{}', '' FROM generate_series(0, 63) AS n";
     world.other.execute(sqlx::raw_sql(stage)).await.unwrap();
     let connect = async |world: &World| {
         Postgres::options(&world.url).schema(&world.schema).connect().await?.register_outbox("shop").await

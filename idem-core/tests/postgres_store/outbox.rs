@@ -1,7 +1,7 @@
 //! Staged messages, beside what a handler does to its session.
 
 use futures_util::FutureExt as _;
-use idem_core::store::{CommitResult, OutboxRows, OwnClaim, PublishFailure, RowRef, Transactions};
+use idem_core::store::{CommitResult, LeaseRequest, OutboxRows, OwnClaim, PublishFailure, RowRef, Transactions};
 use idem_core::{Error, Fingerprint, Key, Outgoing, StagedMessage};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
@@ -211,7 +211,7 @@ async fn an_application_registers_its_names_again_when_the_database_has_lost_the
         let named =
             "SELECT count(*) FROM processed_messages JOIN handlers ON handlers.id = handler_id WHERE name = 'row'";
         assert_eq!(world.number(named).await, 1);
-        let lost = "DELETE FROM outbox_messages; DELETE FROM outbox_lanes; DELETE FROM outboxes;
+        let lost = "DELETE FROM outbox_messages; DELETE FROM outboxes;
                     DELETE FROM processed_messages; DELETE FROM handlers";
         world.other.execute(sqlx::raw_sql(lost)).await.unwrap();
     }
@@ -266,26 +266,6 @@ async fn the_names_of_outboxes_are_apart_from_those_of_handlers() {
     tx.commit().await.unwrap();
 }
 
-/// Relays whose leases have all ended do not wait for each other when they renew them.
-#[tokio::test]
-async fn a_relay_renews_its_lanes_although_another_one_does_so() {
-    let Some(mut world) = world().await else { return };
-    let outbox = world.store.register_outbox("billing").await.unwrap();
-    let (one, other, lease) = (Uuid::new_v4(), Uuid::new_v4(), std::time::Duration::from_millis(1));
-    for token in [one, other] {
-        world.store.renew_lanes(outbox, token, lease).await.unwrap();
-    }
-    tokio::time::sleep(20 * lease).await;
-    let mut renewing = world.other.begin().await.unwrap();
-    sqlx::query("SELECT FROM outbox_relays WHERE token = $1 FOR UPDATE")
-        .bind(other)
-        .execute(&mut *renewing)
-        .await
-        .unwrap();
-    world.store.renew_lanes(outbox, one, lease).await.unwrap();
-    renewing.rollback().await.unwrap();
-}
-
 /// Whether the messages are in the string of COMMIT or in front of it.
 #[tokio::test]
 async fn a_commit_of_messages_that_does_not_arrive_is_not_done() {
@@ -336,15 +316,16 @@ async fn a_commit_without_an_answer_has_staged_what_it_has_claimed() {
 async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
     let Some(mut world) = world().await else { return };
     let (outbox, token) = (world.store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
-    world.store.take_lanes(outbox, token, std::time::Duration::from_secs(60), 64).await.unwrap();
+    let hold = LeaseRequest::Hold(std::time::Duration::from_secs(60));
+    world.store.lease_outbox(outbox, token, hold).await.unwrap();
     for dead in 1..=2 {
         let message = Outgoing::new("orders", "").id(Uuid::from_u128(dead)).key("k");
         let mut tx = world.other.begin().await.unwrap();
         world.store.outbox("billing").stage(&mut tx, [message]).await.unwrap();
         tx.commit().await.unwrap();
-        let query = "SELECT lane, id FROM outbox_messages";
-        let (lane, id): (i16, i64) = sqlx::query_as(query).fetch_one(&mut world.other).await.unwrap();
-        let row = RowRef { lane: lane.try_into().unwrap(), id, message_id: Uuid::from_u128(dead) };
+        let query = "SELECT id FROM outbox_messages";
+        let id: i64 = sqlx::query_scalar(query).fetch_one(&mut world.other).await.unwrap();
+        let row = RowRef { id, message_id: Uuid::from_u128(dead) };
         let failure = PublishFailure { row, attempts: 1, next: None, error: "no".to_owned() };
         world.store.record_failures(outbox, token, &[failure]).await.unwrap();
         assert_eq!(world.number("SELECT count(*) FROM outbox_dead").await, i64::try_from(dead).unwrap());
@@ -353,7 +334,7 @@ async fn a_message_with_the_id_of_a_dead_letter_is_given_up() {
     }
 }
 
-/// With fewer connections, a read of ten seconds would keep its own leases from being renewed.
+/// With fewer connections, a read of ten seconds would keep its own lease from being renewed.
 #[tokio::test]
 async fn a_relay_is_refused_on_a_store_with_fewer_than_four_connections() {
     for connections in 2..=4 {

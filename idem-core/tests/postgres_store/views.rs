@@ -67,9 +67,9 @@ async fn the_outbox_is_shown_with_what_waits_and_what_is_dead() {
     let waits = texts(&["billing", "waiting", "orders", "k", "paid", "{}"]);
     assert_eq!(shown(&mut world, columns, "outbox").await, waits);
     let dies = "WITH gone AS (DELETE FROM outbox_messages RETURNING *)
-                INSERT INTO outbox_dead (outbox_id, lane, message_id, created_at, attempts, destination, key, envelope,
+                INSERT INTO outbox_dead (outbox_id, message_id, created_at, attempts, destination, key, envelope,
                                          payload, error)
-                SELECT outbox_id, lane, message_id, created_at, 3, destination, key, envelope, '\\xff', 'refused' FROM gone";
+                SELECT outbox_id, message_id, created_at, 3, destination, key, envelope, '\\xff', 'refused' FROM gone";
     world.other.execute(dies).await.unwrap();
     let columns = "outbox, state, destination, key, attempts, error, payload";
     let mut dead = texts(&["billing", "dead", "orders", "k", "3", "refused"]);

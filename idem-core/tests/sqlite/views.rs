@@ -45,9 +45,9 @@ async fn the_outbox_is_shown_with_what_waits_and_what_is_dead() {
     assert_eq!(shown(&world, columns, "outbox").await, "billing|waiting|orders|k|paid|{}");
     world
         .sql(
-            "INSERT INTO idem_outbox_dead (outbox_id, lane, message_id, created_at, died_at, attempts, error, destination,
+            "INSERT INTO idem_outbox_dead (outbox_id, message_id, created_at, died_at, attempts, error, destination,
                                            key, envelope, payload)
-             SELECT outbox_id, lane, message_id, created_at, created_at, 3, 'refused', destination, key, envelope, payload
+             SELECT outbox_id, message_id, created_at, created_at, 3, 'refused', destination, key, envelope, payload
              FROM idem_outbox_messages; DELETE FROM idem_outbox_messages",
         )
         .await;

@@ -17,19 +17,19 @@ const SHORT: Duration = Duration::from_millis(1);
 /// have to wait for them.
 ///
 /// The lease of a call is over almost at once, also while the call goes on. So that no process calls twice for a message, it takes
-/// nothing before its calls have ended. A relay needs its lanes to publish; they are given back when the process is dead.
+/// nothing before its calls have ended. A relay needs its lease to publish; it is given back when the process is dead.
 #[derive(Debug)]
 pub(super) struct Leases {
     subject: Arc<Subject>,
     /// How many rows are taken for their calls.
     calling: AtomicUsize,
-    /// The lanes that a relay of this process may have.
-    lanes: Mutex<Option<(OutboxId, Uuid)>>,
+    /// The lease that a relay of this process may have.
+    relay: Mutex<Option<(OutboxId, Uuid)>>,
 }
 
 impl Leases {
     pub(super) fn new(subject: Arc<Subject>) -> Self {
-        Self { subject, calling: AtomicUsize::new(0), lanes: Mutex::default() }
+        Self { subject, calling: AtomicUsize::new(0), relay: Mutex::default() }
     }
 
     pub(super) fn subject(&self) -> &Subject {
@@ -65,14 +65,14 @@ impl Leases {
         let _ = self.calling.fetch_update(SeqCst, SeqCst, |calling| calling.checked_sub(1));
     }
 
-    /// A relay of this process takes or renews lanes.
+    /// A relay of this process takes or renews its lease.
     pub(super) fn holds(&self, outbox: OutboxId, token: Uuid) {
-        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = Some((outbox, token));
+        *self.relay.lock().unwrap_or_else(PoisonError::into_inner) = Some((outbox, token));
     }
 
-    /// Returns the outbox of the relay, and the token of its lanes.
-    pub(super) fn lanes(&self) -> Option<(OutboxId, Uuid)> {
-        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the outbox of the relay, and the token of its lease.
+    pub(super) fn relay(&self) -> Option<(OutboxId, Uuid)> {
+        *self.relay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -40,7 +40,7 @@ impl Sink for Publishing {
 
 /// Returns the relay of a process that has this store.
 pub(super) fn relay<S: Store>(store: S, sink: MemorySink, fate: Fate) -> Relay<S, Publishing> {
-    // The lease is how long the next process waits if the trial does not know of the lanes of a dead one.
+    // The lease is how long the next process waits if the trial does not know of the lease of a dead one.
     Relay::new(CONSUMER, store, Publishing { sink, fate })
         .poll_interval(Duration::from_millis(20))
         .lease_duration(Duration::from_secs(1))

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use idem_core::store::LeaseRequest;
 use idem_core::{BoxError, Error, Reason, Store};
 use tokio::time::timeout;
 
@@ -83,7 +84,7 @@ impl<S: Store> Trial<S> {
                 }
             };
             match end {
-                End::Died => self.give_lanes(&process.fate).await.map(|()| true),
+                End::Died => self.release_outbox(&process.fate).await.map(|()| true),
                 End::Returned(returned) => returned.map(|()| false),
             }
         };
@@ -93,10 +94,10 @@ impl<S: Store> Trial<S> {
         }
     }
 
-    /// Gives back the lanes of a relay whose process is dead, which would otherwise keep them until the end of their leases.
-    async fn give_lanes(&self, dead: &Fate) -> Result<(), Error> {
-        let Some((outbox, token)) = dead.leases().and_then(Leases::lanes) else { return Ok(()) };
-        let given = self.store.give_lanes(outbox, token, None).await;
-        given.map_err(|error| Error::database("could not give back the lanes of a relay", error))
+    /// Gives back the lease of a relay whose process is dead, which would otherwise keep it until its end.
+    async fn release_outbox(&self, dead: &Fate) -> Result<(), Error> {
+        let Some((outbox, token)) = dead.leases().and_then(Leases::relay) else { return Ok(()) };
+        let given = self.store.lease_outbox(outbox, token, LeaseRequest::Release).await;
+        given.map(drop).map_err(|error| Error::database("could not give back the lease of a relay", error))
     }
 }

@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 
-use idem_core::store::{LaneLook, OutboxRead};
+use idem_core::store::OutboxRead;
 use idem_core::{BoxError, StagedMessage, Store};
 
 use super::Trial;
 use super::trial::CONSUMER;
-
-/// How many lanes an outbox has.
-const LANES: u8 = 64;
 
 /// The trace context, which differs between runs.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
@@ -39,16 +36,13 @@ impl<S: Store> Trial<S> {
         Ok(known.len())
     }
 
-    /// Reads all messages that were staged, in their order within a lane. Nothing publishes them.
+    /// Reads all messages that were staged, in their order. Nothing publishes them.
     async fn staged(&self) -> Result<Vec<StagedMessage>, BoxError> {
         if !self.subject.stages {
             return Ok(Vec::new());
         }
         let outbox = self.store.register_outbox(CONSUMER).await?;
-        let lanes: Vec<_> = (0..LANES).map(|lane| LaneLook { lane, floor: 0, limit: u32::MAX >> 8 }).collect();
-        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };
-        let mut rows = self.store.read_outbox(outbox, read).await?.rows;
-        rows.sort_by_key(|row| row.id);
+        let rows = self.store.read_outbox(outbox, OutboxRead::ALL).await?.rows;
         Ok(rows.into_iter().map(|row| row.message).collect())
     }
 }

@@ -84,7 +84,7 @@ impl StoreTap for Fate {
         }
     }
 
-    fn leases_lanes(&self, outbox: OutboxId, token: Uuid) {
+    fn leases_outbox(&self, outbox: OutboxId, token: Uuid) {
         if let Some(leases) = self.leases() {
             leases.holds(outbox, token);
         }

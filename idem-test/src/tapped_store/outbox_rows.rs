@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Bell, DeadOutgoing, LaneLeases, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError,
+    Bell, DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, OutboxFound, OutboxId, OutboxRead, OutboxRows,
+    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox,
 };
 use idem_core::{Error, StagedMessage, Store};
 use uuid::Uuid;
 
-use super::lanes::{deleted, deletes, read as was_read, records};
+use super::relay::{deleted, deletes, read as was_read, records};
 use super::taking::leased;
 use super::{StoreTap, TappedStore, TappedTxn};
 
@@ -35,43 +35,33 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.within.stage_local(&mut txn.within, messages)
     }
 
-    fn outbox_lanes(&self) -> u8 {
-        self.within.outbox_lanes()
-    }
-
     fn bell(&self) -> Option<&Bell> {
         self.within.bell()
     }
 
-    async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
-        self.tap.before("renew_lanes", &[]).await?;
-        self.tap.leases_lanes(outbox, token);
-        let step = self.begins_any("lane-renewed").await;
-        let leases = self.within.renew_lanes(outbox, token, lease).await;
-        self.lanes.renewed(step, (outbox, token, lease), &leases);
-        leases
-    }
-
-    async fn take_lanes(
+    async fn lease_outbox(
         &self,
         outbox: OutboxId,
         token: Uuid,
-        lease: Duration,
-        limit: u32,
-    ) -> Result<Vec<u8>, StoreError> {
-        self.tap.before("take_lanes", &[]).await?;
-        self.tap.leases_lanes(outbox, token);
-        let step = self.begins_with("lane-taken", leased(lease)).await;
-        let lanes = self.within.take_lanes(outbox, token, lease, limit).await;
-        self.lanes.taken(step, (outbox, token, lease), &lanes);
-        lanes
-    }
-
-    async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
-        self.tap.before("give_lanes", &[]).await?;
-        self.alive().await;
-        self.lanes.given(self.tap.trace(), (outbox, token), lanes);
-        self.within.give_lanes(outbox, token, lanes).await
+        request: LeaseRequest,
+    ) -> Result<LeaseAnswer, StoreError> {
+        self.tap.before("lease_outbox", &[]).await?;
+        match request {
+            LeaseRequest::Hold(lease) => {
+                self.tap.leases_outbox(outbox, token);
+                let name = self.relays.step(token);
+                let step = self.begins_with(name, leased(lease)).await;
+                let answer = self.within.lease_outbox(outbox, token, request).await;
+                self.relays.answered((name, step), (outbox, token, lease), &answer);
+                answer
+            }
+            LeaseRequest::Release => {
+                self.alive().await;
+                self.relays.given(self.tap.trace(), (outbox, token));
+                self.within.lease_outbox(outbox, token, request).await
+            }
+            LeaseRequest::Show => self.within.lease_outbox(outbox, token, request).await,
+        }
     }
 
     async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
@@ -109,14 +99,13 @@ impl<S: Store, T: StoreTap> OutboxRows for TappedStore<S, T> {
         self.tap.before("failures_are_recorded", &[]).await
     }
 
-    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
-        self.tap.before("live_relays", &[]).await?;
-        self.within.live_relays(outbox).await
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        self.tap.before(if limit == 0 { "relay_seen" } else { "outbox_stats" }, &[]).await?;
+        self.within.outbox_stats(outbox, limit).await
     }
 
-    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        self.tap.before("outbox_stats", &[]).await?;
-        self.within.outbox_stats(outbox, limit).await
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+        self.within.unread_outboxes(patience, limit).await
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {

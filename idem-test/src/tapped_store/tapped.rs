@@ -11,7 +11,7 @@ use crate::trace::{ProcessTrace, Step, Subject};
 
 use super::calling::CallTakes;
 use super::doing::Doing;
-use super::lanes::Lanes;
+use super::relay::RelayLeases;
 use super::taking::Takes;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
@@ -73,8 +73,8 @@ pub trait StoreTap: Clone + Send + Sync + 'static {
     /// Runs when a call of this process has ended: its result was to be recorded, or its row is lost.
     fn call_has_ended(&self) {}
 
-    /// Runs before a relay takes or renews lanes under this token.
-    fn leases_lanes(&self, _outbox: OutboxId, _token: Uuid) {}
+    /// Runs before a relay takes or renews the lease of its outbox under this token.
+    fn leases_outbox(&self, _outbox: OutboxId, _token: Uuid) {}
 
     /// The trace into which the steps of this store are written, if there is one.
     fn trace(&self) -> Option<&ProcessTrace> {
@@ -103,13 +103,13 @@ pub struct TappedStore<S, T> {
     pub(super) tap: T,
     pub(super) takes: Takes,
     pub(super) called: CallTakes,
-    pub(super) lanes: Lanes,
+    pub(super) relays: RelayLeases,
 }
 
 impl<S, T> TappedStore<S, T> {
     /// Wraps a store.
     pub fn new(within: S, tap: T) -> Self {
-        Self { within, tap, takes: Takes::default(), called: CallTakes::default(), lanes: Lanes::default() }
+        Self { within, tap, takes: Takes::default(), called: CallTakes::default(), relays: RelayLeases::default() }
     }
 }
 

@@ -19,7 +19,7 @@ impl Subject {
         Self { message: Self::hex(&bytes[..bytes.len().min(6)]), ..Self::of_key(key) }
     }
 
-    /// A message of an outbox, whose lane is not known.
+    /// A message of an outbox, whose outbox is not known.
     pub(crate) fn of_outgoing(id: Uuid) -> Self {
         Self { key: String::new(), message: id.simple().to_string() }
     }

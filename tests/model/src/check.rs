@@ -38,7 +38,7 @@ impl Display for Checked {
 /// of calls, and each message of an outbox against that of relays.
 ///
 /// # Errors
-/// The lines of a key, a call or a lane are no path of the model: names it, the first line that is in no order of them, and the
+/// The lines of a key, a call or an outbox are no path of the model: names it, the first line that is in no order of them, and the
 /// steps that were possible instead. Or a line cannot be read, or is no step of the model.
 pub fn check_trace(text: &str) -> Result<Checked, String> {
     let lines = line::read(text)?;

@@ -9,7 +9,8 @@
 //! | `messages::{crash, outage, prune, operator}` | what happens to them: a process ends, a database is away, time passes, claims are pruned, an operator acts |
 //! | `patience` | how long a process waits for such a lock |
 //! | `batch` | several messages in one transaction |
-//! | `relay::{staging, lane, publish}` | the outbox: staged, published in the order of each key, deleted |
+//! | `floor` | the id from which a relay reads on, beside transactions that commit late |
+//! | `relay::{staging, lease, publish}` | the outbox: staged, published in the order of each key, deleted |
 //! | `calls::{row, provider, operator}` | calls to a provider outside of the transaction, under a key that the row keeps; replays and backups |
 //!
 //! `check` checks that what real workers and relays did is a path of the model: `--check FILE` reads a trace, of which the workers
@@ -20,14 +21,15 @@
 //! is searched: messages, and how many failures of each kind may come. `property` lists what must hold.
 //!
 //! Left out, because a smaller model says nothing about them or they have tests of their own: rows without a key, replay
-//! under another key, delivery to several handlers, batches of rows, local messages, the levels from
-//! which a relay reads, the keys that its reads leave out, destinations that hang, and every delay. A worker that waits may wait
+//! under another key, delivery to several handlers, batches of rows, local messages, the keys
+//! that a relay's reads leave out, circuit breakers, and every delay. A worker that waits may wait
 //! for ever here, so that no order of steps is left out.
 
 mod batch;
 mod calls;
 mod case;
 mod check;
+mod floor;
 mod messages;
 mod patience;
 mod property;

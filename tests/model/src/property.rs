@@ -35,7 +35,7 @@ pub(crate) enum Property {
     OthersStart,
     /// Messages of one key are handled in order; those that are staged first reach the broker in order.
     KeysInOrder,
-    /// A relay deletes only while it holds the lane.
+    /// A relay deletes only while it holds the lease.
     DeletesFenced,
     /// The provider charges once.
     ChargedOnce,

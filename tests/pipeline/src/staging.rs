@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use idem_core::store::{LaneLook, OutboxRead, OutboxRow, OutboxRows};
+use idem_core::store::{OutboxRead, OutboxRow, OutboxRows};
 use idem_core::{Batch, BoxError, Delivery, Extract, Extraction, Handler, Outbox, Outgoing, Param, State, Worker};
 use uuid::Uuid;
 
@@ -173,11 +173,7 @@ impl<W: World> Staging<W> {
     /// What is staged, in its order.
     pub(super) async fn rows(&self) -> Vec<OutboxRow> {
         let outbox = self.0.store.register_outbox("billing").await.unwrap();
-        let lanes: Vec<LaneLook> = (0..64).map(|lane| LaneLook { lane, floor: 0, limit: 20_000 }).collect();
-        let read = OutboxRead { lanes: &lanes, blocked: &[], known: &[], bytes: u64::MAX, marks: false };
-        let mut rows = self.0.store.read_outbox(outbox, read).await.unwrap().rows;
-        rows.sort_by_key(|row| row.id);
-        rows
+        self.0.store.read_outbox(outbox, OutboxRead::ALL).await.unwrap().rows
     }
 
     /// The texts of what is staged.

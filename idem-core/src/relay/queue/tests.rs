@@ -1,253 +1,173 @@
-//! Tests of the queue.
-
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use uuid::Uuid;
-
-use super::super::level::Covered;
-use super::super::room::MANY;
 use super::*;
 use crate::Outgoing;
-use crate::outbox::StagedMessage;
 
-/// A row of the outbox.
-pub(in crate::relay) fn row(id: i64, key: Option<&str>) -> OutboxRow {
-    let message = Outgoing::new("a", "");
-    let message = match key {
-        Some(key) => message.key(key),
-        None => message,
-    };
-    let message = StagedMessage::new(Uuid::nil(), message);
-    OutboxRow { id, lane: 0, message, age: Duration::ZERO, due: Duration::ZERO }
+fn row(id: i64, key: Option<&str>) -> OutboxRow {
+    sized(id, key, 1)
 }
 
-/// Reads the lane to its end.
-fn read(queue: &mut Queue, rows: Vec<OutboxRow>, now: Instant) -> usize {
-    queue.ask(false, false);
-    queue.covered(&BTreeMap::from([(0, Covered { from: 1, to: None })]));
-    queue.add(rows, now)
+fn sized(id: i64, key: Option<&str>, size: usize) -> OutboxRow {
+    let message = Outgoing::new("orders", vec![b'x'; size]);
+    let message = key.map_or(message.clone(), |key| message.key(key));
+    let message = StagedMessage::new(Uuid::from_u128(id as u128), message);
+    OutboxRow { id, message, age: Duration::ZERO, due: Duration::ZERO }
 }
 
-/// The keys that the next read leaves out, and from where on it is to read for others.
-fn asks(queue: &mut Queue) -> (Vec<Key>, Option<i64>) {
-    let asks = queue.ask(false, false);
-    (asks.keys, asks.behind.get(&0).map(|look| look.floor))
+fn add(queue: &mut Queue, ids: impl IntoIterator<Item = i64>, key: &str) -> Vec<i64> {
+    ids.into_iter().filter_map(|id| queue.add(row(id, Some(key)), Instant::now())).collect()
 }
 
-fn ids(queue: &mut Queue) -> Vec<i64> {
-    std::iter::from_fn(|| queue.next(true)).map(|entry| entry.id).collect()
+fn advance(queue: &mut Queue, ids: impl IntoIterator<Item = i64>) {
+    for id in ids {
+        queue.advance(id);
+    }
 }
 
-#[tokio::test]
-async fn of_each_key_one_message_is_ready_at_a_time() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let rows = vec![row(1, Some("k")), row(2, Some("k")), row(3, None), row(4, None), row(5, Some("l"))];
-    assert_eq!(queue.add(rows.clone(), now), 5);
-    assert_eq!(queue.add(rows, now), 0, "all are known");
-    let first = queue.next(true).unwrap();
-    assert_eq!((first.id, ids(&mut queue)), (1, vec![3, 4, 5]));
-    queue.advance(&first);
-    let second = queue.next(true).unwrap();
-    assert_eq!(second.id, 2);
-    queue.advance(&second);
-    assert!(queue.keys.keys().all(|key| *key == Key::of("l").unwrap()), "nothing is kept of a key that is done");
+/// Reads for keys, and returns from where on.
+fn keys(queue: &mut Queue) -> Option<(Vec<String>, i64)> {
+    let (keys, from, _) = queue.take_keys(|passed| passed)?;
+    Some((keys.iter().map(ToString::to_string).collect(), from))
+}
+
+fn key(text: &str) -> Vec<Key> {
+    vec![Key::of(text).unwrap()]
 }
 
 #[tokio::test]
-async fn a_delayed_message_keeps_those_behind_it() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
-    let first = queue.next(true).unwrap();
-    queue.hold(&first);
-    queue.delay(&first, now, Duration::from_secs(1));
-    assert_eq!(asks(&mut queue), (vec![Key::of("k").unwrap()], None));
-    assert_eq!(queue.add(vec![row(2, Some("k")), row(4, Some("k"))], now), 0, "their key is left out");
-    assert_eq!(ids(&mut queue), [3]);
-    queue.wake(now, 1);
-    assert_eq!(asks(&mut queue).1, None);
-    queue.wake(now + Duration::from_secs(1), 1);
-    assert_eq!(asks(&mut queue), (vec![], Some(1)), "it and those behind it are read again");
-    assert_eq!(read(&mut queue, vec![row(1, Some("k")), row(2, Some("k")), row(4, Some("k"))], now), 3);
-    let first = queue.next(true).unwrap();
-    assert_eq!((first.id, queue.next(true).is_none()), (1, true));
-    queue.advance(&first);
-    assert_eq!(ids(&mut queue), [2]);
+async fn one_message_of_a_key_goes_at_a_time_and_others_pass() {
+    let mut queue = Queue::new(1000);
+    assert_eq!(add(&mut queue, [1, 3], "k"), [1]);
+    assert_eq!(add(&mut queue, [2], "l"), [2]);
+    assert_eq!([queue.add(row(4, None), Instant::now()), queue.add(row(5, None), Instant::now())], [Some(4), Some(5)]);
+    assert_eq!((queue.advance(4), queue.advance(1)), (None, Some(3)));
+    assert_eq!((queue.advance(3), queue.known(0, 9).len()), (None, 5), "until they are deleted");
+    assert_eq!(add(&mut queue, [6], "k"), [6]);
 }
 
 #[tokio::test]
-async fn a_message_in_its_delay_is_not_overtaken_when_one_in_front_of_it_is_published() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let delayed = OutboxRow { due: Duration::from_secs(1), ..row(2, Some("k")) };
-    queue.add(vec![row(1, Some("k")), delayed, row(3, Some("k"))], now);
-    let first = queue.next(true).unwrap();
-    assert_eq!(first.id, 1);
-    queue.advance(&first);
-    queue.add(vec![row(3, Some("k"))], now);
-    assert!(queue.next(true).is_none(), "3 overtakes 2");
+async fn of_a_key_with_many_messages_some_are_kept_and_the_rest_is_read_when_half_is_gone() {
+    let mut queue = Queue::new(1000);
+    assert_eq!(add(&mut queue, 1..=300, "k"), [1]);
+    assert_eq!((queue.known(0, 999).len(), queue.left_out().len()), (MANY + 1, 1));
+    for id in 1..=50 {
+        assert_eq!((keys(&mut queue), queue.advance(id)), (None, Some(id + 1)), "{id}");
+    }
+    assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 102)));
+    queue.covered(&key("k"), Some(Some(151)));
+    assert!(add(&mut queue, 102..=151, "k").is_empty() && queue.settle(&key("k")).is_empty());
+    assert_eq!(queue.left_out().len(), 1, "there may be more");
+    advance(&mut queue, 51..=101);
+    assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 152)));
+    queue.covered(&key("k"), Some(None));
+    queue.settle(&key("k"));
+    assert!(queue.left_out().is_empty());
+    advance(&mut queue, 102..=151);
+    assert!(queue.keys.is_empty(), "a key without messages is forgotten");
 }
 
 #[tokio::test]
-async fn a_message_that_comes_late_goes_in_front_of_one_in_its_delay() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(2, Some("k")), row(3, Some("k"))], now);
-    let second = queue.next(true).unwrap();
-    queue.delay_unanswered(&second, now + Duration::from_secs(1));
-    queue.add(vec![row(1, Some("k"))], now);
-    let first = queue.next(true).unwrap();
-    assert_eq!(first.id, 1);
-    queue.delay_unanswered(&first, now + Duration::from_secs(2));
-    queue.wake(now + Duration::from_secs(1), 1);
-    assert_eq!(asks(&mut queue).1, None, "2 is behind 1");
-    queue.wake(now + Duration::from_secs(2), 1);
-    assert_eq!(asks(&mut queue).1, Some(1));
-    assert_eq!(read(&mut queue, vec![row(1, Some("k")), row(2, Some("k"))], now), 2);
-    assert_eq!(ids(&mut queue), [1]);
+async fn what_waits_for_its_next_attempt_keeps_its_key_and_only_its_id() {
+    let (mut queue, now) = (Queue::new(1000), Instant::now());
+    add(&mut queue, 1..=3, "k");
+    queue.park_refused(1, now, Duration::from_secs(1));
+    assert_eq!(queue.known(0, 9), [1]);
+    assert_eq!((queue.bytes, queue.parked, queue.behind), (0, 1, 0));
+    assert_eq!(keys(&mut queue), None, "it waits for its head");
+    assert!(add(&mut queue, [4], "k").is_empty());
+    queue.wake_due(now, 0);
+    assert!(queue.take_due(9).is_empty());
+    queue.wake_due(now + Duration::from_secs(1), 0);
+    assert_eq!(queue.take_due(9), [1]);
+    assert_eq!(queue.add(row(1, Some("k")), now), Some(1));
+    assert_eq!((queue.advance(1), keys(&mut queue)), (None, Some((vec!["k".to_owned()], 2))), "in front of 4");
 }
 
 #[tokio::test]
-async fn a_message_that_comes_late_goes_in_front_of_those_that_wait() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(2, Some("k")), row(3, Some("k"))], now);
-    let second = queue.next(true).unwrap();
-    queue.add(vec![row(1, Some("k"))], now);
-    queue.advance(&second);
-    assert_eq!(ids(&mut queue), [1]);
+async fn a_read_that_runs_brings_nothing_behind_what_was_forgotten_since() {
+    let (mut queue, now) = (Queue::new(1000), Instant::now());
+    add(&mut queue, 1..=150, "k");
+    advance(&mut queue, 1..=60);
+    assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 102)));
+    // 61 is refused while the read runs, and those behind it are forgotten.
+    queue.park_refused(61, now, Duration::ZERO);
+    queue.covered(&key("k"), Some(None));
+    assert!(add(&mut queue, 102..=150, "k").is_empty(), "62 is in front of them");
+    queue.settle(&key("k"));
+    queue.forget(61);
+    assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 62)));
 }
 
 #[tokio::test]
-async fn a_message_that_was_read_again_with_one_in_front_of_it_is_known() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(2, Some("k"))], now);
-    let second = queue.next(true).unwrap();
-    queue.hold(&second);
-    queue.add(vec![row(1, Some("k"))], now);
-    let first = queue.next(true).unwrap();
-    queue.delay_unanswered(&first, now);
-    // Its refusal is recorded only now.
-    queue.delay(&second, now, Duration::from_secs(1));
-    queue.wake(now, 1);
-    read(&mut queue, vec![row(1, Some("k")), row(2, Some("k"))], now);
-    queue.wake(now + Duration::from_secs(1), 1);
-    assert_eq!(queue.known.len(), 2);
+async fn a_message_that_is_committed_late_is_kept_in_its_place() {
+    let mut queue = Queue::new(1000);
+    add(&mut queue, 10..=200, "k");
+    assert!(add(&mut queue, [5], "k").is_empty());
+    assert_eq!((queue.advance(10), queue.known(0, 999).len()), (Some(5), MANY + 1), "the last one has made room");
+    queue.left_out_from(&key("k"), 3);
+    advance(&mut queue, std::iter::once(5).chain(11..70));
+    assert_eq!(keys(&mut queue), Some((vec!["k".to_owned()], 3)));
 }
 
 #[tokio::test]
-async fn of_a_delayed_message_only_the_id_is_kept() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let large = |id| {
-        let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", vec![0; 1000]));
-        OutboxRow { message, ..row(id, None) }
-    };
-    queue.add(vec![large(1), large(2)], now);
-    let first = queue.next(true).unwrap();
-    queue.delay(&first, now, Duration::from_secs(1));
-    assert_eq!((queue.bytes(), queue.len(), queue.delayed()), (1000, 1, 1));
-    assert_eq!(queue.add(vec![large(1)], now), 0, "it is not read again before its time");
+async fn what_was_committed_late_goes_in_front_of_a_message_that_has_waited() {
+    let (mut queue, now) = (Queue::new(1000), Instant::now());
+    add(&mut queue, [10], "k");
+    add(&mut queue, [5], "k");
+    queue.park_refused(10, now, Duration::ZERO);
+    queue.wake_due(now, 0);
+    assert_eq!((queue.take_due(9), keys(&mut queue)), (vec![], Some((vec!["k".to_owned()], 5))));
+    queue.covered(&key("k"), Some(None));
+    assert_eq!(add(&mut queue, [5, 10], "k"), [5]);
+}
+
+#[tokio::test]
+async fn the_more_is_here_the_fewer_messages_of_a_key_are_kept() {
+    let mut queue = Queue::new(200);
+    add(&mut queue, 1..=200, "k");
+    add(&mut queue, 201..=400, "l");
+    assert_eq!(queue.keys[&key("l")[0]].waiting.len(), FEW);
+    let mut queue = Queue::new(200);
+    for id in 0..80 {
+        queue.add(sized(id, Some("large"), LARGE), Instant::now());
+    }
+    assert!(queue.keys[&key("large")[0]].waiting.len() <= 33, "up to half of the bytes, and then one");
+    assert!(!queue.is_full(1000));
+}
+
+#[tokio::test]
+async fn messages_without_an_answer_are_woken_as_far_as_there_are_slots() {
+    let (mut queue, now) = (Queue::new(1000), Instant::now());
+    for id in 1..=5 {
+        queue.add(row(id, None), now);
+        assert_eq!(queue.count_try(id), 1);
+        queue.park_unanswered(id, now);
+    }
+    queue.wake_due(now, 2);
+    assert_eq!(queue.take_due(9), [1, 2]);
+    queue.add(row(1, None), now);
+    queue.ready(1, false);
+    assert_eq!((queue.next(false), queue.next(true)), (None, Some((1, true))), "it was tried before");
+}
+
+#[tokio::test]
+async fn keys_are_read_for_in_their_turn_and_together_if_nothing_is_in_front_of_the_first() {
+    let mut queue = Queue::new(10);
+    for (first, name) in [(100, "b"), (1, "a"), (200, "c")] {
+        add(&mut queue, first..first + 20, name);
+        let behind: Vec<i64> = queue.keys[&key(name)[0]].waiting.iter().copied().collect();
+        advance(&mut queue, std::iter::once(first).chain(behind));
+    }
+    let (both, from) = keys(&mut queue).unwrap();
+    assert!(both == ["b", "c"] && from > 100, "{both:?} {from}");
+    assert_eq!(keys(&mut queue).unwrap().0, ["a"]);
 }
 
 #[tokio::test]
 async fn headers_count_as_the_payload_does() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let message = Outgoing::new("a", "12345").header("tenant", vec![0; 1000]);
-    queue.add(vec![OutboxRow { message: StagedMessage::new(Uuid::nil(), message), ..row(1, None) }], now);
-    let first = queue.next(true).unwrap();
-    assert_eq!((queue.bytes(), first.size()), (1011, 1011));
-}
-
-#[tokio::test]
-async fn a_message_without_an_answer_stands_behind_others() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(1, None)], now);
-    let first = queue.next(true).unwrap();
-    queue.delay_unanswered(&first, now);
-    assert!(queue.wake(now, 0).is_empty() && queue.next_due(0).is_none(), "there is no place for it");
-    assert_eq!(queue.wake(now, 1), [(0, 1)]);
-    queue.add(vec![row(1, None), row(2, None)], now);
-    assert_eq!((queue.next(false).unwrap().id, queue.next(false).is_none()), (2, true));
-    assert_eq!(queue.next(true).unwrap().tries, 1);
-}
-
-#[tokio::test]
-async fn a_lane_that_is_lost_is_forgotten() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(1, Some("k")), row(2, Some("k")), row(3, None)], now);
-    queue.drop_lanes(&BTreeSet::from([0]));
-    assert!(queue.next(true).is_none() && queue.keys.is_empty() && queue.known.len() == 0);
-}
-
-#[tokio::test]
-async fn nothing_is_kept_of_a_message_whose_lane_is_lost_before_its_next_attempt() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.add(vec![row(1, None)], now);
-    let first = queue.next(true).unwrap();
-    queue.delay_unanswered(&first, now);
-    queue.wake(now, 1);
-    queue.add(vec![row(1, None)], now);
-    queue.drop_lanes(&BTreeSet::from([0]));
-    assert_eq!(queue.delays.tries(1), 0);
-}
-
-#[tokio::test]
-async fn of_a_key_with_many_messages_some_are_kept_and_leave_room_to_others() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let most = i64::try_from(MANY).unwrap() + 1;
-    let rows = |ids: std::ops::RangeInclusive<i64>| ids.map(|id| row(id, Some("k"))).collect::<Vec<_>>();
-    queue.add(rows(1..=3 * most), now);
-    assert_eq!((queue.len(), queue.firsts()), (MANY + 1, 1));
-    assert_eq!(asks(&mut queue), (vec![Key::of("k").unwrap()], None));
-    assert_eq!(queue.add(rows(1..=3 * most), now), 0, "they are behind one that is not kept");
-    let mut ids = 1..;
-    while !queue.goes_on() {
-        let first = queue.next(true).unwrap();
-        assert_eq!(Some(first.id), ids.next());
-        queue.advance(&first);
-        queue.forget([first.id]);
-    }
-    assert_eq!(asks(&mut queue), (vec![], Some(most + 1)), "half of them are left");
-    read(&mut queue, rows(most + 1..=3 * most), now);
-    let first = queue.next(true).unwrap();
-    assert_eq!((Some(first.id), queue.len(), queue.firsts()), (ids.next(), MANY + 1, 1));
-    queue.hold(&first);
-    assert_eq!((queue.len(), queue.firsts(), asks(&mut queue).1), (1, 1, None));
-    queue.give_up(&first);
-    assert_eq!(asks(&mut queue).1, Some(first.id), "all is read again behind it");
-}
-
-#[tokio::test]
-async fn of_a_key_with_large_messages_some_are_kept_and_leave_room_to_others() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let large = |id| {
-        let message = StagedMessage::new(Uuid::nil(), Outgoing::new("a", vec![0; 1024 * 1024]).key("k"));
-        OutboxRow { message, ..row(id, None) }
-    };
-    queue.add((1..=40).map(large).collect(), now);
-    assert_eq!((queue.len(), queue.bytes(), asks(&mut queue).0.len()), (32, 32 * 1024 * 1024, 1));
-    // Of the 31 that wait behind the first one, 15 are left.
-    for number in 1..=16 {
-        assert!(!queue.goes_on(), "{number}");
-        let first = queue.next(true).unwrap();
-        queue.advance(&first);
-        queue.forget([first.id]);
-    }
-    assert_eq!((queue.goes_on(), asks(&mut queue).1), (true, Some(33)));
-}
-
-#[tokio::test]
-async fn what_is_not_kept_in_front_of_a_message_that_fails_is_read_again() {
-    let (mut queue, now) = (Queue::default(), Instant::now());
-    let many = i64::try_from(MANY).unwrap();
-    queue.add(vec![row(many + 51, Some("k"))], now);
-    let early = queue.next(true).unwrap();
-    // A transaction commits late.
-    queue.add((1..=many + 50).map(|id| row(id, Some("k"))).collect(), now);
-    queue.delay_unanswered(&early, now);
-    for id in 1..=many {
-        let first = queue.next(true).unwrap();
-        assert_eq!((first.id, asks(&mut queue).1), (id, None));
-        queue.advance(&first);
-        queue.forget([id]);
-    }
-    queue.wake(now, 1);
-    assert_eq!(asks(&mut queue), (vec![], Some(many + 1)));
+    let mut queue = Queue::new(10);
+    let message = Outgoing::new("orders", "").header("a", vec![b'x'; 100]);
+    let message = StagedMessage::new(Uuid::nil(), message);
+    queue.add(OutboxRow { id: 1, message, age: Duration::ZERO, due: Duration::ZERO }, Instant::now());
+    assert_eq!(queue.bytes, 101);
+    queue.forget(1);
+    assert_eq!(queue.bytes, 0);
 }

@@ -149,7 +149,7 @@ impl PostgresOptions {
     ///
     /// The error for a role without these says them, with the names of the schema and of the role. With `GRANT SELECT ON ALL
     /// SEQUENCES IN SCHEMA idem_store TO worker` it also finds sequences that are behind their tables, as logical replication
-    /// leaves them.
+    /// leaves them, and a relay does not visit again what waits for a destination or was deleted under an old snapshot.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self

@@ -6,10 +6,10 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::Error;
-use crate::outbox::{Bell, LANES, StagedMessage};
+use crate::outbox::{Bell, StagedMessage};
 use crate::store::{
-    DeadOutgoing, LaneLeases, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError, number,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows,
+    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, number,
 };
 
 use super::local::Local;
@@ -23,7 +23,7 @@ impl OutboxRows for Postgres {
             for attempt in 0..2 * NUMBERS {
                 // Twice each: another process may insert it after the statement has looked for it.
                 let id = number(&[name], attempt / 2);
-                let query = self.query(outbox_sql::REGISTER).bind(name).bind(i32::from(LANES) - 1).bind(id);
+                let query = self.query(outbox_sql::REGISTER).bind(name).bind(id);
                 if let Some(row) = self.ask(query).await?.first() {
                     return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
                 }
@@ -47,7 +47,7 @@ impl OutboxRows for Postgres {
         match connections >= FOR_A_RELAY {
             true => Ok(()),
             false => Err(Error::Config(format!(
-                "a relay needs a store with at least 4 connections, so that its leases are renewed while it reads, and this \
+                "a relay needs a store with at least 4 connections, so that its lease is renewed while it reads, and this \
                  one has {connections}: give the store `.connections(4)` or more"
             ))),
         }
@@ -58,34 +58,21 @@ impl OutboxRows for Postgres {
         Ok(())
     }
 
-    fn outbox_lanes(&self) -> u8 {
-        LANES
-    }
-
     fn bell(&self) -> Option<&Bell> {
         Some(&self.0.bell)
     }
 
-    async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
-        self.renew(outbox, token, lease).await
-    }
-
-    async fn take_lanes(
+    async fn lease_outbox(
         &self,
         outbox: OutboxId,
         token: Uuid,
-        lease: Duration,
-        limit: u32,
-    ) -> Result<Vec<u8>, StoreError> {
-        self.take_free(outbox, token, lease, limit).await
-    }
-
-    async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
-        self.give(outbox, token, lanes).await
+        request: LeaseRequest,
+    ) -> Result<LeaseAnswer, StoreError> {
+        self.lease(outbox, token, request).await
     }
 
     async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        self.read_lanes(outbox, read).await
+        self.read(outbox, read).await
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -101,12 +88,12 @@ impl OutboxRows for Postgres {
         self.record(outbox, token, failures).await
     }
 
-    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
-        self.alive(outbox).await
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        self.fill_level(outbox, limit).await
     }
 
-    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        self.level(outbox, limit).await
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+        self.unread(patience, limit).await
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {

@@ -139,7 +139,10 @@ impl StoreOutbox<Postgres> {
         }
         match rows {
             0 => Err(Error::database("could not stage messages", UNKNOWN)),
-            rows if rows == staged.len() as i64 => Ok(()),
+            rows if rows == staged.len() as i64 => {
+                self.look_for_relay(outbox);
+                Ok(())
+            }
             _ => Err(Error::database("could not stage messages", "a trigger of outbox_messages has refused a row")),
         }
     }

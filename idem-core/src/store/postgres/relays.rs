@@ -1,109 +1,129 @@
 //! The statements of relays, and of operators of the outbox.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres as Pg, Row as _};
 use uuid::Uuid;
 
-use crate::outbox::{LANES, StagedMessage, envelope};
+use crate::Key;
+use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError, error_text,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow,
+    OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
 };
 
 use super::rows::{duration, secs, time};
 use super::{Postgres, outbox_sql};
 
-fn lanes(lanes: impl IntoIterator<Item = u8>) -> Vec<i16> {
-    lanes.into_iter().map(i16::from).collect()
+/// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
+/// that an old snapshot keeps, and those of relays run between them.
+const COUNTED: i64 = 1_000_000;
+const QUICK: Duration = Duration::from_millis(100);
+
+fn bounded(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn lane(number: i16) -> u8 {
-    u8::try_from(number).unwrap_or_default()
-}
-
-fn count(number: i64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Binds the lanes, ids and message ids of rows.
+/// Binds the ids and message ids of rows.
 fn named<'q>(
     query: Query<'q, Pg, PgArguments>,
     rows: impl Iterator<Item = RowRef> + Clone,
 ) -> Query<'q, Pg, PgArguments> {
-    let query = query.bind(lanes(rows.clone().map(|row| row.lane)));
     let query = query.bind(rows.clone().map(|row| row.id).collect::<Vec<_>>());
     query.bind(rows.map(|row| row.message_id).collect::<Vec<_>>())
 }
 
 /// Decodes the columns that waiting and dead messages have in common.
 fn message(row: &PgRow) -> Result<StagedMessage, sqlx::Error> {
-    let envelope: &str = row.try_get(6)?;
-    let message = envelope::open(row.try_get(4)?, row.try_get(5)?, envelope.as_bytes(), row.try_get(7)?);
-    let attempts = u32::try_from(row.try_get::<i32, _>(3)?).unwrap_or(0);
-    Ok(StagedMessage::new(row.try_get(2)?, message)
-        .with_staged_at(time(row.try_get(8)?))
+    let envelope: &str = row.try_get(5)?;
+    let message = envelope::open(row.try_get(3)?, row.try_get(4)?, envelope.as_bytes(), row.try_get(6)?);
+    let attempts = u32::try_from(row.try_get::<i32, _>(2)?).unwrap_or(0);
+    Ok(StagedMessage::new(row.try_get(1)?, message)
+        .with_staged_at(time(row.try_get(7)?))
         .with_attempt(attempts.saturating_add(1)))
 }
 
-/// How many lanes one statement counts. Each statement then ends in time although rows were deleted that an old snapshot
-/// keeps, and those of relays run between them.
-const GROUP: u8 = LANES / 4;
-
 impl Postgres {
-    pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
-        let query = self.query(outbox_sql::ALIVE).bind(outbox.number).bind(token).bind(secs(lease));
-        let rows = self.ask(query).await?;
-        let Some(row) = rows.first() else { return Ok(LaneLeases::default()) };
-        let held: Vec<i16> = row.try_get(0)?;
-        Ok(LaneLeases { held: held.into_iter().map(lane).collect(), relays: count(row.try_get(1)?) })
-    }
-
-    pub(super) async fn take_free(
+    pub(super) async fn lease(
         &self,
         outbox: OutboxId,
         token: Uuid,
-        lease: Duration,
-        limit: u32,
-    ) -> Result<Vec<u8>, StoreError> {
-        let query =
-            self.query(outbox_sql::TAKE).bind(outbox.number).bind(token).bind(secs(lease)).bind(i64::from(limit));
-        let rows = self.ask(query).await?;
-        Ok(rows.iter().map(|row| row.try_get(0).map(lane)).collect::<Result<_, _>>()?)
+        request: LeaseRequest,
+    ) -> Result<LeaseAnswer, StoreError> {
+        let rows = match request {
+            LeaseRequest::Release => {
+                self.ask(self.query(outbox_sql::RELEASE).bind(outbox.number).bind(token)).await?;
+                return Ok(LeaseAnswer::Held);
+            }
+            LeaseRequest::Show => {
+                let shown = self.ask(self.query(outbox_sql::SHOW).bind(outbox.number)).await?;
+                return Ok(if shown.is_empty() { LeaseAnswer::Unknown } else { LeaseAnswer::Held });
+            }
+            LeaseRequest::Hold(lease) => {
+                let query = self.query(outbox_sql::LEASE).bind(outbox.number).bind(token).bind(secs(lease));
+                self.ask(query).await?
+            }
+        };
+        let (is_known, is_held) = match rows.first() {
+            Some(row) => (row.try_get(0)?, row.try_get(1)?),
+            None => (false, false),
+        };
+        Ok(match (is_known, is_held) {
+            (_, true) => LeaseAnswer::Held,
+            (true, false) => LeaseAnswer::Other,
+            (false, false) => LeaseAnswer::Unknown,
+        })
     }
 
-    pub(super) async fn give(&self, outbox: OutboxId, token: Uuid, which: Option<&[u8]>) -> Result<(), StoreError> {
-        let which = which.map(|which| lanes(which.iter().copied()));
-        self.ask(self.query(outbox_sql::GIVE).bind(outbox.number).bind(token).bind(which)).await.map(drop)
-    }
-
-    pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        let OutboxRead { lanes: asked, blocked, known, bytes, marks } = read;
-        let query = self.query(&outbox_sql::read()).bind(outbox.number).bind(lanes(asked.iter().map(|look| look.lane)));
-        let query = query.bind(asked.iter().map(|look| look.floor).collect::<Vec<_>>());
-        let query = query.bind(asked.iter().map(|look| i64::from(look.limit)).collect::<Vec<_>>());
-        let query = query.bind(blocked.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
-        let query = query.bind(i64::try_from(bytes).unwrap_or(i64::MAX)).bind(known).bind(marks);
+    pub(super) async fn read(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
+        let table = self.outbox_messages();
+        let condition = match filter {
+            OutboxFilter::Except { .. } => outbox_sql::EXCEPT,
+            OutboxFilter::Keys(_) => outbox_sql::OF_KEYS,
+            OutboxFilter::Destination(_) => outbox_sql::TO_DESTINATION,
+            OutboxFilter::Ids(_) => outbox_sql::BY_ID,
+        };
+        let query = self.query(&outbox_sql::read(condition)).bind(outbox.number).bind(from).bind(to).bind(known);
+        let query = query.bind(i64::from(limit)).bind(bounded(bytes)).bind(&table);
+        let keys = |keys: &[Key]| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>();
+        let query = match filter {
+            OutboxFilter::Except { keys: except, destinations } => query.bind(keys(except)).bind(destinations),
+            OutboxFilter::Keys(only) => query.bind(keys(only)),
+            OutboxFilter::Destination(to) => query.bind(to),
+            OutboxFilter::Ids(ids) => query.bind(ids),
+        };
         let rows = self.ask_long(query).await?;
-        let Some(first) = rows.first() else { return Ok(OutboxFound::default()) };
-        let (open, mark) = (first.try_get(11)?, first.try_get(12)?);
+        let Some(first) = rows.first() else { return Err(StoreError::Unavailable("a read had no answer".into())) };
+        let place = first.try_get::<Option<i64>, _>(13)?.unwrap_or_default();
+        let snapshot = OutboxSnapshot { open: first.try_get(11)?, end: first.try_get(12)?, table: place };
         let row = |row: &PgRow| {
             Ok(OutboxRow {
                 id: row.try_get(0)?,
-                lane: lane(row.try_get(1)?),
                 message: message(row)?,
-                age: duration(row.try_get(9)?),
-                due: duration(row.try_get::<Option<i64>, _>(10)?.unwrap_or(0)),
+                age: duration(row.try_get(8)?),
+                due: duration(row.try_get::<Option<i64>, _>(9)?.unwrap_or(0)),
             })
         };
         // Without a message there is one row, which has none.
         let some = |row: &&PgRow| !matches!(row.try_get::<Option<i64>, _>(0), Ok(None));
-        let cut = rows.iter().filter(|row| matches!(row.try_get(13), Ok(true)));
-        let cut = cut.map(|row| row.try_get(1).map(lane)).collect::<Result<_, _>>()?;
-        let rows = rows.iter().filter(some).map(row).collect::<Result<_, sqlx::Error>>()?;
-        Ok(OutboxFound { rows, cut, open, mark, highest: 0 })
+        let is_part = rows.last().is_some_and(|last| matches!(last.try_get(10), Ok(true)));
+        let rows = rows.iter().filter(some).map(row).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        let is_cut = is_part || rows.len() >= limit as usize;
+        let mark = if marks { Some(self.mark(&table).await?) } else { None };
+        Ok(OutboxFound { rows, is_cut, snapshot: Some(snapshot), mark })
+    }
+
+    fn outbox_messages(&self) -> String {
+        format!("{}.outbox_messages", self.0.quoted)
+    }
+
+    async fn mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
+        let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
+        let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
+        Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })
     }
 
     pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -127,28 +147,46 @@ impl Postgres {
         self.ask(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
     }
 
-    pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let bounded = |limit| i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut stats = OutboxStats { relays: self.alive(outbox).await?, ..OutboxStats::default() };
+    pub(super) async fn fill_level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        let mut stats = OutboxStats::default();
+        if let Some(row) = self.ask(self.query(outbox_sql::SEEN).bind(outbox.number)).await?.first() {
+            stats.relay_seen = row.try_get::<Option<i64>, _>(0)?.map(duration);
+        }
+        if limit == 0 {
+            return Ok(stats);
+        }
         let query = self.query(outbox_sql::DEAD).bind(outbox.number).bind(bounded(limit));
         if let Some(row) = self.ask_long(query).await?.first() {
             stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
         }
-        for first in (0..LANES).step_by(GROUP.into()) {
-            let (lanes, left) = ((i16::from(first), i16::from(first + GROUP - 1)), limit.saturating_sub(stats.waiting));
-            let query = self.query(outbox_sql::WAITING).bind(outbox.number);
-            let query = query.bind(lanes.0).bind(lanes.1).bind(bounded(left));
-            if let Some(row) = self.ask_long(query).await?.first() {
+        let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.outbox_messages())).await?;
+        let highest = highest.first().map_or(Ok(None), |row| row.try_get::<Option<i64>, _>(0))?.unwrap_or(0);
+        let (mut from, mut range) = (0, COUNTED);
+        while stats.waiting < limit {
+            let to = if from + range < highest { from + range } else { i64::MAX };
+            let query = self.query(outbox_sql::WAITING).bind(outbox.number).bind(from).bind(to);
+            let began = Instant::now();
+            let rows = self.ask_long(query.bind(bounded(limit - stats.waiting))).await?;
+            if let Some(row) = rows.first() {
                 stats.waiting += row.try_get::<i64, _>(0)?.unsigned_abs();
-                stats.oldest = stats.oldest.max(row.try_get::<Option<i64>, _>(1)?.map(duration));
+                stats.oldest = stats.oldest.or(row.try_get::<Option<i64>, _>(1)?.map(duration));
             }
+            if to == i64::MAX {
+                break;
+            }
+            from = to + 1;
+            range = if began.elapsed() < QUICK { range.saturating_mul(2) } else { COUNTED };
         }
         Ok(stats)
     }
 
-    pub(super) async fn alive(&self, outbox: OutboxId) -> Result<u32, StoreError> {
-        let rows = self.ask(self.query(outbox_sql::LIVE).bind(outbox.number)).await?;
-        Ok(rows.first().map_or(Ok(0), |row| row.try_get(0).map(count))?)
+    pub(super) async fn unread(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+        let query = self.query(outbox_sql::UNREAD).bind(secs(patience)).bind(bounded(limit));
+        let unread = |row: &PgRow| {
+            let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
+            Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
+        };
+        Ok(self.ask_long(query).await?.iter().map(unread).collect::<Result<_, sqlx::Error>>()?)
     }
 
     pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
@@ -157,9 +195,9 @@ impl Postgres {
             Ok(DeadOutgoing {
                 id: row.try_get(0)?,
                 message: message(row)?,
-                attempts: u32::try_from(row.try_get::<i32, _>(3)?).unwrap_or(0),
-                error: row.try_get(9)?,
-                died_at: time(row.try_get(10)?),
+                attempts: u32::try_from(row.try_get::<i32, _>(2)?).unwrap_or(0),
+                error: row.try_get(8)?,
+                died_at: time(row.try_get(9)?),
             })
         };
         Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)

@@ -4,7 +4,7 @@ use sqlx::Postgres as Pg;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 
-use crate::outbox::{StagedMessage, envelope, lane};
+use crate::outbox::{StagedMessage, envelope};
 use crate::store::OutboxId;
 
 use super::quote::bytes;
@@ -17,15 +17,13 @@ pub(super) struct Staged {
 
 /// A row to be inserted.
 struct NewRow {
-    lane: i16,
     message: StagedMessage,
     envelope: Vec<u8>,
 }
 
 impl NewRow {
     fn new(message: StagedMessage) -> Self {
-        let lane = lane(message.message(), message.id()).into();
-        Self { lane, envelope: envelope::seal(message.message()), message }
+        Self { envelope: envelope::seal(message.message()), message }
     }
 
     fn key(&self) -> &[u8] {
@@ -65,9 +63,9 @@ impl Staged {
     pub(super) fn calls(&self) -> impl Iterator<Item = String> {
         let outbox = self.outbox.number;
         self.rows.iter().map(move |row| {
-            let (lane, id, payload) = (row.lane, row.message.id(), bytes(row.message.payload()));
+            let (id, payload) = (row.message.id(), bytes(row.message.payload()));
             let [to, key, envelope] = [row.message.to().as_bytes(), row.key(), &row.envelope].map(bytes);
-            format!("EXECUTE idem_stage({outbox}, {lane}, '{id}', {to}, {key}, {envelope}, {payload})")
+            format!("EXECUTE idem_stage({outbox}, '{id}', {to}, {key}, {envelope}, {payload})")
         })
     }
 
@@ -77,8 +75,7 @@ impl Staged {
             rows.iter().map(column).collect()
         }
         let rows = &self.rows;
-        let query = query.bind(self.outbox.number).bind(all(rows, |row| row.lane));
-        let query = query.bind(all(rows, |row| row.message.id()));
+        let query = query.bind(self.outbox.number).bind(all(rows, |row| row.message.id()));
         let query = query.bind(all(rows, |row| row.message.to().as_bytes().to_vec()));
         let query = query.bind(all(rows, |row| row.key().to_vec())).bind(all(rows, |row| row.envelope.clone()));
         query.bind(all(rows, |row| row.message.payload().to_vec()))

@@ -84,10 +84,10 @@ async fn sequences(connection: &mut Connection, schema: &str) -> Result<Result<(
         let (of, name) = (format!("{schema_name}.{table}"), literal(&format!("{schema_name}.{table}")));
         let last = "SELECT coalesce(pg_catalog.pg_sequence_last_value(sequence::regclass), 0)";
         let behind = match *table {
-            // Its primary key begins with outbox and lane. Above the last value it has no row, also none that was deleted.
+            // Its primary key begins with the outbox. Above the last value it has no row, also none that was deleted.
             "outbox_messages" => format!(
-                "EXISTS (SELECT FROM {schema_name}.outboxes AS o, generate_series(0, 63) AS lane (lane), LATERAL (
-                     SELECT FROM {of} AS m WHERE m.outbox_id = o.id AND m.lane = lane.lane AND m.id > ({last}) LIMIT 1) AS above)"
+                "EXISTS (SELECT FROM {schema_name}.outboxes AS o, LATERAL (
+                     SELECT FROM {of} AS m WHERE m.outbox_id = o.id AND m.id > ({last}) LIMIT 1) AS above)"
             ),
             _ => format!("EXISTS (SELECT FROM {of} WHERE id > ({last}))"),
         };

@@ -6,12 +6,12 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::outbox_sql::NewRow;
-use super::{Sqlite, Txn, relays};
+use super::{Sqlite, Txn};
 use crate::Error;
 use crate::outbox::{Bell, StagedMessage};
 use crate::store::{
-    DeadOutgoing, LaneLeases, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows, OutboxStats, Page,
-    PublishFailure, RowRef, StoreError, number,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFound, OutboxId, OutboxRead, OutboxRows,
+    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, number,
 };
 
 const REGISTER: &str = r#"
@@ -41,12 +41,7 @@ impl OutboxRows for Sqlite {
     async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
         let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
         let mut connection = self.file.writer().await.map_err(failed)?;
-        let registered = async {
-            let outbox = intern(self, connection.raw(), name).await?;
-            relays::make_lane(self, connection.raw(), outbox).await?;
-            Ok(outbox)
-        };
-        let outbox = registered.await.map_err(|error| failed(self.file.fault(error)))?;
+        let outbox = intern(self, connection.raw(), name).await.map_err(|error| failed(self.file.fault(error)))?;
         connection.give_back();
         Ok(outbox)
     }
@@ -65,26 +60,17 @@ impl OutboxRows for Sqlite {
         Some(&self.bell)
     }
 
-    async fn renew_lanes(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
-        self.renew(outbox, token, lease).await
-    }
-
-    async fn take_lanes(
+    async fn lease_outbox(
         &self,
         outbox: OutboxId,
         token: Uuid,
-        lease: Duration,
-        limit: u32,
-    ) -> Result<Vec<u8>, StoreError> {
-        self.take_free(outbox, token, lease, limit).await
-    }
-
-    async fn give_lanes(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
-        self.give(outbox, token, lanes).await
+        request: LeaseRequest,
+    ) -> Result<LeaseAnswer, StoreError> {
+        self.lease(outbox, token, request).await
     }
 
     async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        self.read_lanes(outbox, read).await
+        self.read(outbox, read).await
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -100,12 +86,12 @@ impl OutboxRows for Sqlite {
         self.record(outbox, token, failures).await
     }
 
-    async fn live_relays(&self, outbox: OutboxId) -> Result<u32, StoreError> {
-        self.alive(outbox).await
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        self.fill_level(outbox, limit).await
     }
 
-    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        self.level(outbox, limit).await
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+        self.unread(patience, limit).await
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {

@@ -7,11 +7,8 @@ use super::handle::Sqlite;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::OutboxId;
 
-/// An outbox has one lane, because the file has one writer.
-pub(super) const LANE: i64 = 0;
-
 const STAGE: &str = r#"
-INSERT INTO "idem_outbox_messages" (outbox_id, lane, message_id, created_at, destination, key, envelope, payload)
+INSERT INTO "idem_outbox_messages" (outbox_id, message_id, created_at, destination, key, envelope, payload)
 VALUES "#;
 
 /// How many rows one statement inserts: SQLite binds at most 32,766 values.
@@ -31,13 +28,13 @@ pub(super) async fn insert(
 ) -> Result<(), sqlx::Error> {
     // Many with one statement, so that none of them or all are inserted, even if the caller's future is dropped.
     for rows in rows.chunks(AT_ONCE) {
-        let values = vec!["(?, ?, ?, {now}, ?, ?, ?, ?)"; rows.len()].join(", ");
+        let values = vec!["(?, ?, {now}, ?, ?, ?, ?)"; rows.len()].join(", ");
         let mut query = sqlx::query(store.prefix.sql(&format!("{STAGE}{values}")));
         // Each of another length is another text.
         query = query.persistent(rows.len() == 1);
         for NewRow { outbox, message } in rows {
             let id: Uuid = message.id();
-            query = query.bind(outbox.number).bind(LANE).bind(id).bind(message.to());
+            query = query.bind(outbox.number).bind(id).bind(message.to());
             query = query.bind(message.key().map_or(&[][..], |key| key.as_bytes()));
             query = query.bind(envelope::seal(message.message())).bind(message.payload().as_ref());
         }

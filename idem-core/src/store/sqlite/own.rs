@@ -113,6 +113,8 @@ impl StoreOutbox<Sqlite> {
         check_transaction(connection.is_in_transaction())?;
         let messages = checked(messages, self.store.bell.limit(outbox))?;
         let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
-        outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)
+        outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)?;
+        self.look_for_relay(outbox);
+        Ok(())
     }
 }

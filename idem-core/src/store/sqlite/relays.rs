@@ -8,16 +8,16 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use uuid::Uuid;
 
 use super::Sqlite;
-use super::outbox_sql::LANE;
 use super::relays_sql::{
-    ALIVE, BURY, DEAD, DELETE, DISCARD, FREE, GIVE, GONE, HIGHEST, LEAVE, READ, RELAYS, RENEW, REPLAY, RETRY, STATS,
-    TAKE,
+    BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, RELEASE, REPLAY, RETRY,
+    SHOW, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, millis, time};
+use crate::Key;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LaneLeases, OutboxFound, OutboxId, OutboxRead, OutboxRow, OutboxStats, Page, PublishFailure, RowRef,
-    StoreError, error_text,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow,
+    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
 };
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
@@ -25,10 +25,6 @@ use crate::store::{
 const AT_ONCE: u64 = 8 * 1024 * 1024;
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
-
-fn lane(row: &SqliteRow) -> Result<u8, sqlx::Error> {
-    Ok(u8::try_from(row.try_get::<i64, _>("lane")?).unwrap_or_default())
-}
 
 fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
     let message = envelope::open(
@@ -49,82 +45,69 @@ impl Sqlite {
     }
 
     fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
-        self.of(text, outbox).bind(token).bind(row.lane).bind(row.id).bind(row.message_id)
+        self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
     }
 
-    pub(super) async fn renew(&self, outbox: OutboxId, token: Uuid, lease: Duration) -> Result<LaneLeases, StoreError> {
-        let lease = millis(lease);
-        self.in_transaction(async |store, txn| {
-            store.of(GONE, outbox).execute(txn.connection()).await?;
-            store.of(ALIVE, outbox).bind(token).bind(lease).execute(txn.connection()).await?;
-            let held = store.of(RENEW, outbox).bind(token).bind(lease).fetch_all(txn.connection()).await?;
-            let relays = store.of(RELAYS, outbox).fetch_one(txn.connection()).await?.try_get(0)?;
-            Ok(LaneLeases { held: held.iter().map(lane).collect::<Result<_, _>>()?, relays })
-        })
-        .await
-    }
-
-    pub(super) async fn take_free(
+    pub(super) async fn lease(
         &self,
         outbox: OutboxId,
         token: Uuid,
-        lease: Duration,
-        limit: u32,
-    ) -> Result<Vec<u8>, StoreError> {
+        request: LeaseRequest,
+    ) -> Result<LeaseAnswer, StoreError> {
+        let LeaseRequest::Hold(lease) = request else {
+            let changed = match request {
+                LeaseRequest::Release => self.change(self.of(RELEASE, outbox).bind(token)).await?.max(1),
+                _ => self.change(self.of(SHOW, outbox)).await?,
+            };
+            return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
+        };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        if self.count(FREE, outbox).await? == 0 {
-            return Ok(Vec::new());
-        }
-        let mut connection = self.file.writer().await?;
-        let query = self.of(TAKE, outbox).bind(token).bind(millis(lease)).bind(limit);
-        let rows = query.fetch_all(connection.raw()).await.map_err(|error| self.file.fault(error))?;
-        connection.give_back();
-        rows.iter().map(lane).collect::<Result<_, _>>().map_err(|error| self.file.fault(error))
-    }
-
-    pub(super) async fn give(&self, outbox: OutboxId, token: Uuid, lanes: Option<&[u8]>) -> Result<(), StoreError> {
-        let which = lanes.map(|lanes| format!("{lanes:?}"));
-        self.in_transaction(async |store, txn| {
-            if which.is_none() {
-                store.of(LEAVE, outbox).bind(token).execute(txn.connection()).await?;
-            }
-            store.of(GIVE, outbox).bind(token).bind(which).execute(txn.connection()).await?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// The file has one writer, so ids are in the order of commits, and no row appears below a floor.
-    pub(super) async fn read_lanes(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        let OutboxRead { lanes, blocked, known, bytes, .. } = read;
-        let bytes = bytes.min(AT_ONCE);
-        let known = format!("{known:?}");
-        let blocked = blocked.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes())));
-        let blocked = format!("[{}]", blocked.collect::<Vec<_>>().join(","));
         let mut reader = self.file.reader().await?;
-        let (mut found, mut cut, mut highest) = (Vec::new(), Vec::new(), 0);
-        for look in lanes {
-            // Before the rows: what is committed between the two is above it, and found.
-            let query = self.of(HIGHEST, outbox).bind(look.lane);
-            let last = query.fetch_optional(&mut reader.connection).await;
-            let last: Result<i64, _> = last.and_then(|row| row.map_or(Ok(0), |row| row.try_get("id")));
-            highest = last.map_err(|error| self.file.fault(error))?.max(highest);
-            let query =
-                self.of(READ, outbox).bind(look.lane).bind(look.floor).bind(look.limit).bind(&blocked).bind(&known);
-            let mut rows = query.fetch(&mut reader.connection);
-            let mut size = 0_u64;
-            // One after another, because a row is as large as its payload and its headers.
-            while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
-                size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
-                if size > bytes && found.last().is_some_and(|last: &OutboxRow| last.lane == look.lane) {
-                    cut.push(look.lane);
-                    break;
-                }
-                found.push(outbox_row(&row).map_err(|error| self.file.fault(error))?);
+        let ask = async { self.of(FREE, outbox).bind(token).fetch_one(&mut reader.connection).await?.try_get(0) };
+        let found: Option<i64> = ask.await.map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        match found {
+            None => Ok(LeaseAnswer::Unknown),
+            Some(1) => Ok(LeaseAnswer::Other),
+            Some(_) => {
+                let held = self.change(self.of(LEASE, outbox).bind(token).bind(millis(lease))).await?;
+                Ok(if held > 0 { LeaseAnswer::Held } else { LeaseAnswer::Other })
             }
         }
+    }
+
+    /// The file has one writer, so ids are in the order of commits, and no row appears in front of one that was read.
+    pub(super) async fn read(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+        let OutboxRead { from, to, filter, known, limit, bytes, .. } = read;
+        let bytes = bytes.min(AT_ONCE);
+        let (condition, first, second) = match filter {
+            OutboxFilter::Except { keys, destinations } => (EXCEPT, in_hex(keys), json(destinations)),
+            OutboxFilter::Keys(keys) => (OF_KEYS, in_hex(keys), String::new()),
+            OutboxFilter::Destination(to) => (TO_DESTINATION, to.to_owned(), String::new()),
+            OutboxFilter::Ids(ids) => (BY_ID, json(ids), String::new()),
+        };
+        let text = format!("{READ}{condition}{IN_ORDER}");
+        let mut reader = self.file.reader().await?;
+        // Before the messages: what is committed between the two is above it, and found.
+        let last = self.of(HIGHEST, outbox).fetch_one(&mut reader.connection).await;
+        let highest = last.and_then(|row| row.try_get(0)).map_err(|error| self.file.fault(error))?;
+        let query = self.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
+        let query = if condition == EXCEPT { query.bind(second) } else { query };
+        let mut rows = query.fetch(&mut reader.connection);
+        let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
+        // One after another, because a row is as large as its payload and its headers.
+        while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
+            size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
+            is_cut = size > bytes && !found.is_empty();
+            if is_cut {
+                break;
+            }
+            found.push(outbox_row(&row).map_err(|error| self.file.fault(error))?);
+        }
+        drop(rows);
         reader.give_back();
-        Ok(OutboxFound { rows: found, cut, mark: Some(0), highest, open: Vec::new() })
+        is_cut |= found.len() >= limit as usize;
+        Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
     }
 
     pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -168,31 +151,32 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn alive(&self, outbox: OutboxId) -> Result<u32, StoreError> {
-        self.count(RELAYS, outbox).await
-    }
-
-    /// Returns the number that a statement reads, without the writer.
-    async fn count(&self, text: &str, outbox: OutboxId) -> Result<u32, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let read = async { self.of(text, outbox).fetch_one(&mut reader.connection).await?.try_get(0) };
-        let count = read.await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(count)
-    }
-
-    pub(super) async fn level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+    pub(super) async fn fill_level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {
             let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
             let row = query.fetch_one(&mut reader.connection).await?;
             let count = |at: usize| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
-            let oldest = row.try_get::<Option<i64>, _>(1)?.map(duration);
-            Ok(OutboxStats { waiting: count(0)?, oldest, dead: count(2)?, relays: row.try_get(3)? })
+            let age = |at: usize| row.try_get::<Option<i64>, _>(at).map(|age| age.map(duration));
+            Ok(OutboxStats { waiting: count(0)?, oldest: age(1)?, dead: count(2)?, relay_seen: age(3)? })
         };
         let stats = read.await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
         Ok(stats)
+    }
+
+    pub(super) async fn unread(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+        let mut reader = self.file.reader().await?;
+        let query = sqlx::query(self.prefix.sql(UNREAD)).bind(millis(patience));
+        let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let unread = |row: &SqliteRow| {
+            let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
+            Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
+        };
+        let rows = query.fetch_all(&mut reader.connection).await;
+        let rows = rows.and_then(|rows| rows.iter().map(unread).collect()).map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(rows)
     }
 
     pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
@@ -229,22 +213,18 @@ impl Sqlite {
 fn outbox_row(row: &SqliteRow) -> Result<OutboxRow, sqlx::Error> {
     Ok(OutboxRow {
         id: row.try_get("id")?,
-        lane: lane(row)?,
         message: message(row)?,
         age: duration(row.try_get("age")?),
         due: duration(row.try_get("due")?),
     })
 }
 
-/// The lane of an outbox, which is made with it.
-pub(super) const LANES: &str = r#"
-INSERT INTO "idem_outbox_lanes" (outbox_id, lane) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
+/// Returns keys as a JSON array of what `hex()` makes of them.
+fn in_hex(keys: &[Key]) -> String {
+    json(&keys.iter().map(|key| hex::encode_upper(key.as_bytes())).collect::<Vec<_>>())
+}
 
-/// Creates the lane of an outbox.
-pub(super) async fn make_lane(
-    store: &Sqlite,
-    connection: &mut sqlx::SqliteConnection,
-    outbox: OutboxId,
-) -> Result<(), sqlx::Error> {
-    store.of(LANES, outbox).bind(LANE).execute(connection).await.map(drop)
+/// Returns a JSON array. Strings and numbers always have one.
+fn json<T: serde::Serialize>(values: &[T]) -> String {
+    serde_json::to_string(values).unwrap_or_default()
 }

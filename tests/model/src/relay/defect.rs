@@ -21,7 +21,7 @@ impl Defect {
     pub(crate) const ALL: &'static [(Self, &'static str, Property)] = &[
         (Self::DeleteBeforeConfirm, "a message is deleted before its confirm", Property::NothingLost),
         (Self::ReturnedIsConfirmed, "a message that the broker returns counts as confirmed", Property::NothingLost),
-        (Self::DeleteWithoutToken, "a delete does not check the token of the lane", Property::DeletesFenced),
+        (Self::DeleteWithoutToken, "a delete does not check the token of the lease", Property::DeletesFenced),
         (Self::Cursor, "a relay reads behind the last id, not all that is left", Property::Progress),
         (
             Self::StagedInOwnTransaction,

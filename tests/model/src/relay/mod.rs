@@ -1,7 +1,7 @@
-//! The outbox: handlers stage messages, and two relays publish them from one lane.
+//! The outbox: handlers stage messages, and two relays publish them, one at a time.
 
 mod defect;
-mod lane;
+mod lease;
 mod publish;
 mod staging;
 mod state;
@@ -16,7 +16,7 @@ pub(crate) use world::{World, of, worlds};
 use crate::property::Property;
 use crate::search::{Model, Reach};
 
-use state::{Lane, MESSAGES, RELAYS, Relay, Row, State};
+use state::{Lease, MESSAGES, RELAYS, Relay, Row, State};
 use steps::Steps;
 use world::Broker;
 
@@ -35,7 +35,7 @@ impl Model for World {
     fn first(&self) -> State {
         State {
             rows: [Row::Unwritten; MESSAGES],
-            lane: Lane::Free,
+            lease: Lease::Free,
             relays: [Relay::default(); RELAYS],
             flying: [[false; MESSAGES]; RELAYS],
             arrived: [None; MESSAGES],
@@ -52,8 +52,8 @@ impl Model for World {
             publish::due(&mut steps, message);
         }
         for relay in 0..RELAYS {
-            lane::steps(&mut steps, relay);
-            lane::failures(&mut steps, relay);
+            lease::steps(&mut steps, relay);
+            lease::failures(&mut steps, relay);
             publish::read(&mut steps, relay);
             for message in staging::all(&steps) {
                 publish::steps(&mut steps, relay, message);

@@ -1,9 +1,9 @@
 //! A relay reads all that is left, publishes, and deletes what is confirmed.
 
 use super::defect::Defect;
-use super::lane::NAMES;
+use super::lease::NAMES;
 use super::staging::all;
-use super::state::{Known, Lane, Relay, Row, State};
+use super::state::{Known, Lease, Relay, Row, State};
 use super::steps::Steps;
 use super::world::Broker;
 
@@ -57,7 +57,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, relay: usize, message: usize) {
 /// the key is on its way or waits for its next attempt. One that is confirmed may still have to be deleted.
 fn may_publish(steps: &Steps<'_>, relay: usize, message: usize) -> bool {
     let (world, state) = (steps.world, steps.state);
-    let leased = matches!(state.lane, Lane::Leased(holder) if usize::from(holder) == relay);
+    let leased = matches!(state.lease, Lease::Leased(holder) if usize::from(holder) == relay);
     let first = world.before(message).all(|before| match state.relays[relay].known[before] {
         Known::Unread | Known::Confirmed => true,
         Known::Waits => world.has(Defect::RefusedKeyNotBlocked),
@@ -66,7 +66,7 @@ fn may_publish(steps: &Steps<'_>, relay: usize, message: usize) -> bool {
     leased && (first || world.has(Defect::LaterOfKeyOvertakes))
 }
 
-/// Deletes a confirmed message, by the token of the lane. Without it, the message belongs to another relay.
+/// Deletes a confirmed message, by the token of the lease. Without it, the message belongs to another relay.
 fn delete(steps: &mut Steps<'_>, relay: usize, message: usize) {
     let (world, state) = (steps.world, steps.state);
     let number = u8::try_from(message).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The state of the world: the outbox, its lane, two relays and a broker.
+//! The state of the world: the outbox, its lease, two relays and a broker.
 
 /// How many messages a world has at most.
 pub(super) const MESSAGES: usize = 3;
@@ -10,8 +10,8 @@ pub(super) const RELAYS: usize = 2;
 pub(crate) struct State {
     /// The messages of the outbox, in the order of their ids.
     pub(super) rows: [Row; MESSAGES],
-    /// The lease of the lane that all of them are in.
-    pub(super) lane: Lane,
+    /// The lease of the outbox.
+    pub(super) lease: Lease,
     /// The relays.
     pub(super) relays: [Relay; RELAYS],
     /// The messages of each relay that are on their way to the broker. They outlive the relay.
@@ -20,7 +20,7 @@ pub(crate) struct State {
     pub(super) arrived: [Option<u8>; MESSAGES],
     /// Which messages the broker has refused before.
     pub(super) refused: [bool; MESSAGES],
-    /// Whether a relay that did not hold the lane has deleted a row.
+    /// Whether a relay that did not hold the lease has deleted a row.
     pub(super) unfenced: bool,
     /// The failures that may still come.
     pub(super) left: Left,
@@ -45,9 +45,9 @@ pub(super) enum Row {
     RolledBack,
 }
 
-/// The lease of the lane.
+/// The lease of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Lane {
+pub(super) enum Lease {
     /// Nobody has it, or its relay is gone. A lease ends by itself, so that time is not a step.
     Free,
     /// This relay has it.
@@ -59,7 +59,7 @@ pub(super) enum Lane {
 /// The memory of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Relay {
-    /// Whether it believes to hold the lane.
+    /// Whether it believes to hold the lease.
     pub(super) holds: bool,
     /// Its knowledge of each message.
     pub(super) known: [Known; MESSAGES],
@@ -96,7 +96,7 @@ pub(super) struct Left {
     pub(super) losses: u8,
     /// A handler's transaction is rolled back.
     pub(super) rollbacks: u8,
-    /// A relay gives its lane back: it ends, or it has more than its share.
+    /// A relay gives its lease back, because it ends.
     pub(super) returns: u8,
 }
 
@@ -106,9 +106,9 @@ impl State {
         self.arrived.iter().flatten().any(|arrived| usize::from(*arrived) == message)
     }
 
-    /// Whether this relay holds the lane, by its token. A lease that is over keeps its token until another relay has
-    /// taken the lane.
+    /// Whether this relay holds the lease, by its token. A lease that is over keeps its token until another relay has
+    /// taken the lease.
     pub(super) fn has_token(&self, relay: usize) -> bool {
-        matches!(self.lane, Lane::Leased(holder) | Lane::Expired(holder) if usize::from(holder) == relay)
+        matches!(self.lease, Lease::Leased(holder) | Lease::Expired(holder) if usize::from(holder) == relay)
     }
 }

@@ -1,4 +1,4 @@
-//! Traces of real processes: whether the lines of a key, of a call or of a lane are a path of the model.
+//! Traces of real processes: whether the lines of a key, of a call or of an outbox are a path of the model.
 //!
 //! | module | contents |
 //! |---|---|

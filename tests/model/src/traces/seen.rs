@@ -86,13 +86,13 @@ pub(crate) enum Seen {
     CallReplayed,
     /// An operator discarded a row that died in its call phase.
     CallDiscarded,
-    /// The lane was leased. `lease`: from now on.
-    LaneTaken,
-    /// The lease of the lane was renewed. `lease`: from now on.
-    LaneRenewed,
-    /// The lane was given back.
-    LaneGiven,
-    /// The message was read. `id`: its place in the lane. `order`: its key.
+    /// The lease was taken. `lease`: from now on.
+    LeaseTaken,
+    /// It was renewed. `lease`: from now on.
+    LeaseRenewed,
+    /// It was given back.
+    LeaseGiven,
+    /// The message was read. `id`: its place in the outbox. `order`: its key.
     Read,
     /// The message was sent to the broker.
     Published,
@@ -146,9 +146,9 @@ const NAMES: &[(&str, Seen)] = &[
     ("resolved", Seen::Resolved),
     ("call-replayed", Seen::CallReplayed),
     ("call-discarded", Seen::CallDiscarded),
-    ("lane-taken", Seen::LaneTaken),
-    ("lane-renewed", Seen::LaneRenewed),
-    ("lane-given", Seen::LaneGiven),
+    ("lease-taken", Seen::LeaseTaken),
+    ("lease-renewed", Seen::LeaseRenewed),
+    ("lease-given", Seen::LeaseGiven),
     ("read", Seen::Read),
     ("published", Seen::Published),
     ("confirmed", Seen::Confirmed),
@@ -184,10 +184,10 @@ impl Seen {
         calls || records || asks || matches!(self, Self::Resolved | Self::CallReplayed | Self::CallDiscarded)
     }
 
-    /// Whether it is a step of a relay, about a lane or a message of the outbox.
+    /// Whether it is a step of a relay, about a lease or a message of the outbox.
     fn is_of_relay(self) -> bool {
-        let lane = matches!(self, Self::LaneTaken | Self::LaneRenewed | Self::LaneGiven);
+        let lease = matches!(self, Self::LeaseTaken | Self::LeaseRenewed | Self::LeaseGiven);
         let broker = matches!(self, Self::Published | Self::Confirmed | Self::Refused | Self::Unconfirmed);
-        lane || broker || matches!(self, Self::Read | Self::Deleted | Self::RefusalRecorded)
+        lease || broker || matches!(self, Self::Read | Self::Deleted | Self::RefusalRecorded)
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Values {
     pub(crate) reply: Option<String>,
     /// How an operator resolved a call: by an answer or by another call.
     pub(crate) by: Option<String>,
-    /// The place of a message of the outbox in its lane.
+    /// The place of a message in its outbox.
     pub(crate) id: Option<i64>,
     /// The key in whose order a message of the outbox leaves.
     pub(crate) order: Option<String>,

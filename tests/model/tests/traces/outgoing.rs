@@ -43,7 +43,7 @@ fn without(trace: &str, step: &str) -> String {
 async fn a_trace_without_a_step_of_a_relay_is_refused() {
     let trace = shortly_relayed(SqliteWorld::make().await.unwrap()).await;
     accepted(&trace);
-    for step in ["lane-taken", "read", "published", "confirmed"] {
+    for step in ["lease-taken", "read", "published", "confirmed"] {
         refused(&without(&trace, step), &format!("{step} is missing"));
     }
 }

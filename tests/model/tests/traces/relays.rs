@@ -16,7 +16,7 @@ use uuid::Uuid;
 /// The name of the outbox.
 const OUTBOX: &str = "orders";
 
-/// How long a relay leases a lane.
+/// How long a relay has a lease.
 const LEASE: Duration = Duration::from_millis(600);
 
 /// An outbox, its broker, and the trace of its relays.

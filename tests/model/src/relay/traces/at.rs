@@ -2,8 +2,8 @@
 
 use super::queue::{LEFT, Queue};
 use super::table::KILLED;
-use crate::relay::lane::NAMES;
-use crate::relay::state::{Known, Lane, MESSAGES, RELAYS, Relay, State};
+use crate::relay::lease::NAMES;
+use crate::relay::state::{Known, Lease, MESSAGES, RELAYS, Relay, State};
 use crate::search::Model;
 use crate::traces::done::Done;
 
@@ -12,13 +12,13 @@ use crate::traces::done::Done;
 pub(super) struct At {
     pub(super) state: State,
     pub(super) done: Done,
-    /// The process that each relay of the model stands for, while it has the lane or a message is on its way.
+    /// The process that each relay of the model stands for, while it has the lease or a message is on its way.
     pub(super) relays: [Option<usize>; RELAYS],
-    /// The messages that each relay has read since it has taken the lane.
+    /// The messages that each relay has read since it has taken the lease.
     pub(super) read: [[bool; MESSAGES]; RELAYS],
     /// Until when each relay may publish, at the latest.
     pub(super) until: [u64; RELAYS],
-    /// When the lease of the lane ends, at the earliest.
+    /// When the lease ends, at the earliest.
     pub(super) leased: u64,
 }
 
@@ -69,7 +69,7 @@ impl At {
         self.state.relays[relay] == Relay::default() && !self.state.flying[relay].contains(&true)
     }
 
-    /// Whether this relay is the one that takes the lane: both are equal while they have no work.
+    /// Whether this relay is the one that takes the lease: both are equal while they have no work.
     pub(super) fn is_next(&self, relay: usize) -> bool {
         (0..RELAYS).find(|relay| self.is_idle(*relay)) == Some(relay)
     }
@@ -85,9 +85,9 @@ impl At {
         Some(bound)
     }
 
-    /// The relay of a process that has leased the lane.
+    /// The relay of a process that has the lease.
     pub(super) fn leases(&self, process: usize) -> Option<usize> {
-        let Lane::Leased(relay) = self.state.lane else { return None };
+        let Lease::Leased(relay) = self.state.lease else { return None };
         Some(usize::from(relay)).filter(|relay| self.relays[*relay] == Some(process))
     }
 

@@ -23,9 +23,9 @@ pub(super) fn fits(queue: &Queue, at: &At, line: usize, (step, relay): (Step, Op
         && !is_late(at, of, relay)
 }
 
-/// Whether a line takes the lane during the lease of another relay.
+/// Whether a line takes the lease during the lease of another relay.
 pub(super) fn is_early(at: &At, line: &Line) -> bool {
-    line.step == Seen::LaneTaken && line.end.is_some_and(|end| end + CUT < at.leased)
+    line.step == Seen::LeaseTaken && line.end.is_some_and(|end| end + CUT < at.leased)
 }
 
 /// Whether a line publishes after the lease of its relay.
@@ -35,7 +35,7 @@ pub(super) fn is_late(at: &At, line: &Line, relay: Option<usize>) -> bool {
 
 /// Notes the lease that a line begins or ends. It begins no earlier than the line does, and no later than it ends.
 pub(super) fn note(next: &mut At, line: &Line, relay: Option<usize>) {
-    if line.step == Seen::LaneGiven {
+    if line.step == Seen::LeaseGiven {
         next.leased = 0;
     }
     let Some((lease, relay)) = line.values.lease.zip(relay) else { return };

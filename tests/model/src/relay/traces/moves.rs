@@ -4,7 +4,7 @@ use super::at::At;
 use super::fits::{fits, note};
 use super::queue::Queue;
 use super::table::{self, ARRIVES, PAUSED, TAKES};
-use crate::relay::lane::NAMES;
+use crate::relay::lease::NAMES;
 use crate::relay::state::{Known, RELAYS, State};
 use crate::search::Model;
 use crate::step::Step;
@@ -17,7 +17,7 @@ pub(super) fn moves(queue: &Queue, at: &At, reach: &mut dyn FnMut(At)) {
         let process = queue.process_of[line];
         match of.step {
             // A lease that goes on is no state of the model.
-            Seen::LaneTaken | Seen::LaneRenewed => {
+            Seen::LeaseTaken | Seen::LeaseRenewed => {
                 if let Some(relay) = at.leases(process) {
                     let mut next = at.clone();
                     note(&mut next, of, Some(relay));
@@ -48,7 +48,7 @@ pub(super) fn moves(queue: &Queue, at: &At, reach: &mut dyn FnMut(At)) {
 /// Whether a step writes nothing here, and may be needed.
 fn is_free(queue: &Queue, at: &At, step: Step, after: &State) -> bool {
     match step.what {
-        PAUSED => at.done.undone(&queue.lines).any(|(_, of)| of.step == Seen::LaneTaken),
+        PAUSED => at.done.undone(&queue.lines).any(|(_, of)| of.step == Seen::LeaseTaken),
         what if ARRIVES.contains(&what) => relay_of(at, step, after).is_none_or(|relay| !waits(at, relay, step)),
         _ => true,
     }

@@ -54,6 +54,6 @@ impl Path for Queue {
         }
         let is_of = |relay: usize| at.relays[relay] == Some(self.process_of[line]);
         let late = (0..RELAYS).any(|relay| is_of(relay) && is_late(at, of, Some(relay)));
-        late.then_some("The lease of the lane was over.")
+        late.then_some("The lease was over.")
     }
 }

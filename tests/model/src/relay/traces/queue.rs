@@ -19,7 +19,7 @@ pub(super) struct Queue {
     pub(super) process_of: Vec<usize>,
     /// The names of the processes.
     pub(super) processes: Vec<String>,
-    /// The message of each line, unless it is about the lane.
+    /// The message of each line, unless it is about the lease.
     pub(super) message_of: Vec<Option<u8>>,
     /// The names of the messages.
     pub(super) messages: Vec<String>,
@@ -28,16 +28,16 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// The lines of these messages, of their lane until the last of these, and of the ends of the processes.
+    /// The lines of these messages, of their lease until the last of these, and of the ends of the processes.
     pub(super) fn new(lines: &[Line], staged: &Staged<'_>) -> Self {
         let is_of = |line: &&Line| staged.messages.contains(&line.message.as_str());
         let last = lines.iter().filter(is_of).map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
-        // A lane whose take had no answer may be any.
-        let is_of_lane = |line: &&Line| {
-            let is_lane = line.message.is_empty() && (line.key.is_empty() || Some(line.key.as_str()) == staged.lane);
-            is_lane && line.begin <= last
+        // A lease whose take had no answer may be any.
+        let is_of_lease = |line: &&Line| {
+            let is_lease = line.message.is_empty() && (line.key.is_empty() || Some(line.key.as_str()) == staged.outbox);
+            is_lease && line.begin <= last
         };
-        let own: Vec<Line> = lines.iter().filter(|line| is_of(line) || is_of_lane(line)).cloned().collect();
+        let own: Vec<Line> = lines.iter().filter(|line| is_of(line) || is_of_lease(line)).cloned().collect();
         let mut processes = Vec::new();
         let process_of = own.iter().map(|line| number(&mut processes, &line.process)).collect();
         let place = |line: &Line| staged.messages.iter().position(|message| *message == line.message);

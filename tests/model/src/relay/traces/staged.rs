@@ -9,8 +9,8 @@ use crate::traces::seen::Seen;
 pub(super) struct Staged<'a> {
     /// The key, for a report.
     pub(super) key: &'a str,
-    /// The lane; `None`: no relay has read the message.
-    pub(super) lane: Option<&'a str>,
+    /// The outbox; `None`: no relay has read the message.
+    pub(super) outbox: Option<&'a str>,
     /// One message, or two.
     pub(super) messages: Vec<&'a str>,
 }
@@ -26,14 +26,14 @@ pub(super) fn queues(lines: &[Line]) -> Vec<Staged<'_>> {
             keys.entry((line.key.as_str(), order)).or_default().insert((id, line.message.as_str()));
         }
     }
-    let alone = |message| Staged { key: "", lane: None, messages: vec![message] };
+    let alone = |message| Staged { key: "", outbox: None, messages: vec![message] };
     let mut queues: Vec<Staged<'_>> = unread.into_iter().map(alone).collect();
-    for ((lane, key), messages) in keys {
+    for ((outbox, key), messages) in keys {
         let mut messages: Vec<&str> = messages.into_iter().map(|(_, message)| message).collect();
         while !messages.is_empty() {
             // Messages without a key have no order.
             let two = if key.is_empty() { 1 } else { messages.len().min(2) };
-            queues.push(Staged { key, lane: Some(lane), messages: messages[..two].to_vec() });
+            queues.push(Staged { key, outbox: Some(outbox), messages: messages[..two].to_vec() });
             messages.remove(0);
         }
     }

@@ -5,8 +5,8 @@ use crate::traces::shown::{self, Shown, Table};
 
 use Shown::{Free, Line, Never};
 
-/// A relay takes a lane.
-pub(super) const TAKES: &str = "takes the lane";
+/// A relay takes the lease.
+pub(super) const TAKES: &str = "takes the lease";
 /// A lease ends although its relay lives.
 pub(super) const PAUSED: &str = "is paused for longer than its lease";
 /// The process of a relay ends.
@@ -21,11 +21,11 @@ const TABLE: &Table = &[
     ("stages _", &[Free]),
     ("commits its transaction with _", &[Free]),
     ("fails, and its transaction with _ is rolled back", &[Never]),
-    // lane
-    (TAKES, &[Line(Seen::LaneTaken)]),
-    ("renews its lease, which nobody has taken", &[Line(Seen::LaneRenewed)]),
-    ("gives the lane back", &[Line(Seen::LaneGiven)]),
-    ("notices that it has lost the lane", &[Free]),
+    // lease
+    (TAKES, &[Line(Seen::LeaseTaken)]),
+    ("renews its lease, which nobody has taken", &[Line(Seen::LeaseRenewed)]),
+    ("gives the lease back", &[Line(Seen::LeaseGiven)]),
+    ("notices that it has lost the lease", &[Free]),
     (PAUSED, &[Free]),
     // The end of a process is that of all its work, and so more than one step.
     (KILLED, &[Never]),

@@ -5,7 +5,7 @@ use crate::check::check_trace;
 use crate::relay::{Defect, of, worlds};
 use crate::traces::writer::{Writer, all_steps_have_entries, names};
 
-const TAKEN: [&str; 1] = ["p lane-taken/-@l lease=600"];
+const TAKEN: [&str; 1] = ["p lease-taken/-@l lease=600"];
 const READ: [&str; 1] = ["p read/a@l id=1 order=6b"];
 const BEHIND: [&str; 1] = ["p read/b@l id=2 order=6b"];
 const SENT: [&str; 2] = ["p published/a@-", "p confirmed/a@-"];
@@ -13,7 +13,7 @@ const SENT_BEHIND: [&str; 2] = ["p published/b@-", "p confirmed/b@-"];
 const DELETED: [&str; 1] = ["p deleted/a@l"];
 /// Another relay, once the lease is over.
 const OTHER: [&str; 5] =
-    ["+1", "q lane-taken/-@l lease=600", "q read/a@l id=1 order=6b", "q published/a@-", "q confirmed/a@-"];
+    ["+1", "q lease-taken/-@l lease=600", "q read/a@l id=1 order=6b", "q published/a@-", "q confirmed/a@-"];
 
 #[track_caller]
 fn accepted(parts: &[&[&str]]) {
@@ -48,19 +48,19 @@ fn another_relay_goes_on_when_a_lease_is_over() {
     let end = ["q deleted/a@l"];
     accepted(&[&TAKEN, &READ, &SENT, &["p? died"], &OTHER, &end]);
     accepted(&[&TAKEN, &READ, &SENT[..1], &["p? died"], &OTHER, &end]);
-    accepted(&[&TAKEN, &READ, &SENT, &["p? deleted/a@l", "p? died", "+1", "q lane-taken/-@l lease=600"]]);
+    accepted(&[&TAKEN, &READ, &SENT, &["p? deleted/a@l", "p? died", "+1", "q lease-taken/-@l lease=600"]]);
     // One that lives does nothing any more.
     accepted(&[&TAKEN, &READ, &SENT[..1], &OTHER, &["p unconfirmed/a@-"], &end]);
-    accepted(&[&TAKEN, &READ, &SENT, &DELETED, &["p? lane-given/-@l", "q lane-taken/-@l lease=600"]]);
+    accepted(&[&TAKEN, &READ, &SENT, &DELETED, &["p? lease-given/-@l", "q lease-taken/-@l lease=600"]]);
     // A take without an answer.
-    accepted(&[&["p? lane-taken/-@- lease=600", "p lane-renewed/-@l lease=600"], &READ, &SENT, &DELETED]);
+    accepted(&[&["p? lease-taken/-@- lease=600", "p lease-renewed/-@l lease=600"], &READ, &SENT, &DELETED]);
 }
 
 #[test]
 fn a_lease_goes_on_when_it_is_renewed() {
-    accepted(&[&TAKEN, &READ, &["p lane-renewed/-@l lease=3600"], &["+1"], &SENT, &DELETED]);
+    accepted(&[&TAKEN, &READ, &["p lease-renewed/-@l lease=3600"], &["+1"], &SENT, &DELETED]);
     // Nobody else has taken it meanwhile.
-    accepted(&[&TAKEN, &READ, &["+1", "p lane-renewed/-@l lease=600"], &SENT, &DELETED]);
+    accepted(&[&TAKEN, &READ, &["+1", "p lease-renewed/-@l lease=600"], &SENT, &DELETED]);
 }
 
 #[test]
@@ -79,21 +79,21 @@ fn a_delete_before_the_confirm_is_refused() {
     refused(&[&TAKEN, &READ, &["p published/a@-", "p unconfirmed/a@-"], &DELETED], "p deleted a");
     refused(&[&TAKEN, &READ, &["p published/a@-", "p refused/a@-"], &DELETED], "p deleted a");
     refused(&[&TAKEN, &READ, &DELETED], "p deleted a");
-    // By a relay that has lost the lane.
+    // By a relay that has lost the lease.
     refused(&[&TAKEN, &READ, &SENT, &OTHER, &DELETED], "p deleted a");
 }
 
 #[test]
 fn what_is_published_after_the_lease_is_refused() {
     let refusal = refused(&[&TAKEN, &READ, &["+1"], &SENT], "p published a");
-    names(&refusal, &["The lease of the lane was over."]);
+    names(&refusal, &["The lease was over."]);
     refused(&[&TAKEN, &READ, &OTHER, &SENT], "p published a");
 }
 
 #[test]
-fn a_lane_that_is_taken_during_a_lease_is_refused() {
+fn a_lease_that_is_taken_during_a_lease_is_refused() {
     for end in [&["p? died"][..], &[]] {
-        let refusal = refused(&[&TAKEN, &READ, &SENT, end, &OTHER[1..]], "q lane-taken  lease=600");
+        let refusal = refused(&[&TAKEN, &READ, &SENT, end, &OTHER[1..]], "q lease-taken  lease=600");
         names(&refusal, &["The lease of another relay was not over."]);
     }
 }

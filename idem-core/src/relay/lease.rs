@@ -1,0 +1,107 @@
+//! The lease of an outbox: how a relay gets it, and until when it may publish.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::Store;
+use crate::runtime::{Health, jittered};
+use crate::store::{LeaseAnswer, LeaseRequest, OutboxId};
+
+/// How often a relay that stands by asks for the lease.
+const ASK: Duration = Duration::from_secs(1);
+
+/// How often the lease is renewed at least.
+const RENEWED: Duration = Duration::from_secs(5);
+
+/// A lease, by the clock of this process: measured from before it was asked for.
+#[derive(Debug)]
+pub(super) struct Lease {
+    length: Duration,
+    /// `None`: it has ended. It is held under its token until another relay takes it.
+    until: Option<Instant>,
+}
+
+impl Lease {
+    pub(super) fn new(length: Duration, began: Instant) -> Self {
+        Self { length, until: began.checked_add(length) }
+    }
+
+    /// Records a renewal that was asked for at this time.
+    pub(super) fn renewed(&mut self, began: Instant) {
+        *self = Self::new(self.length, began);
+    }
+
+    /// Returns whether so much is left of it that a message may be published.
+    pub(super) fn is_safe(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now + self.length / 3 < until)
+    }
+
+    /// Returns whether it has ended, once.
+    pub(super) fn ends(&mut self, now: Instant) -> bool {
+        self.until.take_if(|until| *until <= now).is_some()
+    }
+
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// When it is renewed, if the last renewal was asked for at this time.
+    pub(super) fn next(&self, began: Instant) -> Instant {
+        began + RENEWED.min(self.length / 3)
+    }
+}
+
+/// Waits until this relay gets the lease under this token, and returns it, with the outbox: that may have been registered again.
+/// Cancel safe: a lease that was taken by then ends by
+/// itself, or is given back.
+pub(super) async fn stand_by<S: Store>(
+    store: &S,
+    (name, outbox, token): (&str, OutboxId, Uuid),
+    length: Duration,
+    health: &Health,
+) -> (Lease, OutboxId) {
+    let mut outbox = outbox;
+    loop {
+        let began = Instant::now();
+        let answer = store.lease_outbox(outbox, token, LeaseRequest::Hold(length)).await;
+        health.set_database(answer.is_ok());
+        match answer {
+            Ok(LeaseAnswer::Held) => return (Lease::new(length, began), outbox),
+            Ok(LeaseAnswer::Other) => {}
+            Ok(LeaseAnswer::Unknown) => match store.register_outbox(name).await {
+                Ok(registered) => outbox = registered,
+                Err(error) => tracing::warn!(%error, "the relay could not register its outbox; it tries again"),
+            },
+            Err(fault) => {
+                let error = crate::error::text(&fault);
+                tracing::warn!(error, "the relay could not ask for the lease of its outbox; it tries again");
+            }
+        }
+        sleep(jittered(ASK.min(length / 3))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failover_takes_at_most_ten_seconds() {
+        let lease = super::super::builder::RelaySettings::default().lease;
+        assert!(lease + 2 * ASK <= Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_published_in_the_last_third_of_a_lease() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut lease = Lease::new(9 * second, now);
+        assert!(lease.is_safe(now + Duration::from_millis(5999)) && !lease.is_safe(now + 6 * second));
+        assert!(!lease.ends(now + 8 * second) && lease.ends(now + 9 * second) && !lease.ends(now + 9 * second), "once");
+        assert!(!lease.is_safe(now));
+        lease.renewed(now + 10 * second);
+        assert!(lease.is_safe(now + 10 * second));
+        assert_eq!(lease.next(now), now + 3 * second);
+    }
+}

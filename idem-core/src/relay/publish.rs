@@ -1,0 +1,201 @@
+//! Publishing: one call of the sink, and what its answer means for the message, its key, its destination and the broker.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, timeout};
+
+use crate::outbox::{Sink, SinkError, StagedMessage};
+use crate::panic_text::panic_text;
+use crate::store::PublishFailure;
+use crate::{Error, Store};
+
+use super::circuit::wait_unanswered;
+use super::tenure::{End, Tenure};
+
+/// With fewer slots than these, none could be kept for others.
+const FEW: usize = 4;
+
+/// A client may give up before the relay does. That counts as no answer if it took so long, or half of the timeout.
+const LONG: Duration = Duration::from_secs(5);
+
+/// At how many different messages in a row a sink panics before it counts as broken.
+const PANICS: usize = 5;
+
+/// The end of a call of the sink.
+#[derive(Debug)]
+pub(super) struct Published {
+    id: i64,
+    began: Instant,
+    answer: Answer,
+}
+
+/// The answer of a sink.
+#[derive(Debug)]
+enum Answer {
+    Confirmed,
+    Refused(String),
+    Away(String),
+    /// There was no answer in time.
+    Late(String),
+    /// The sink panicked.
+    Panicked(String),
+}
+
+/// Publishes one message, for at most this long.
+pub(super) fn publish<K: Sink>(
+    sink: &K,
+    (id, message): (i64, Arc<StagedMessage>),
+    limit: Duration,
+) -> BoxFuture<'_, Published> {
+    Box::pin(async move {
+        let began = Instant::now();
+        let answer = match timeout(limit, AssertUnwindSafe(sink.publish(&message)).catch_unwind()).await {
+            Ok(Ok(Ok(()))) => Answer::Confirmed,
+            Ok(Ok(Err(SinkError::Message(error)))) => Answer::Refused(crate::error::text(error.as_ref())),
+            Ok(Ok(Err(SinkError::Broker(error)))) => Answer::Away(crate::error::text(error.as_ref())),
+            Ok(Err(panic)) => Answer::Panicked(panic_text(panic.as_ref()).to_owned()),
+            Err(_) => Answer::Late(format!("it did not confirm a message within {limit:?}")),
+        };
+        Published { id, began, answer }
+    })
+}
+
+/// The messages at which a sink has panicked since it last answered.
+#[derive(Debug, Default)]
+pub(super) struct Panics(HashSet<i64>);
+
+impl Panics {
+    /// Records a panic. Returns whether the sink is broken, rather than this message one that it cannot publish.
+    fn panicked(&mut self, id: i64) -> bool {
+        self.0.insert(id);
+        self.0.len() >= PANICS
+    }
+}
+
+/// A message whose failure has to be recorded.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    pub(super) id: i64,
+    pub(super) failure: PublishFailure,
+}
+
+impl<S: Store, K: Sink> Tenure<'_, S, K> {
+    /// Applies the answer to a message.
+    pub(super) fn published(&mut self, Published { id, began, answer }: Published) {
+        let was_slow = self.flying.remove(&id).unwrap_or(false);
+        self.slow -= usize::from(was_slow);
+        let now = Instant::now();
+        let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { return };
+        let to = message.to();
+        self.circuits.ended(to, id);
+        match answer {
+            Answer::Confirmed => {
+                self.answered(now);
+                if let Some((fresh, tried)) = self.circuits.confirm(to) {
+                    tracing::info!(to, "a destination answers again");
+                    self.queue.wake(fresh);
+                    tried.into_iter().for_each(|id| self.queue.park_unanswered(id, now));
+                }
+                self.health.progress();
+                self.metrics.published.increment(1);
+                if let Some(staged) = self.queue.get(id).and_then(|row| row.staged) {
+                    self.metrics.lag.record(now.duration_since(staged));
+                }
+                self.confirmed.extend(self.queue.reference(id));
+                let next = self.queue.advance(id);
+                self.place(next);
+            }
+            Answer::Refused(error) => {
+                self.answered(now);
+                self.refused(id, &message, error, now);
+            }
+            Answer::Away(error) => {
+                let long = LONG.min(self.settings.publish_timeout / 2);
+                let is_late = now.duration_since(began) >= long && self.settings.concurrency >= FEW;
+                self.unanswered((id, to, error), is_late, (began, now), was_slow);
+            }
+            Answer::Late(error) => self.unanswered((id, to, error), true, (began, now), was_slow),
+            Answer::Panicked(text) if self.panics.panicked(id) => {
+                self.end.get_or_insert(End::Defect(Error::Panicked { task: "publishing", text }));
+            }
+            Answer::Panicked(text) => self.refused(id, &message, format!("the sink panicked: {text}"), now),
+        }
+    }
+
+    /// Records that the broker answers.
+    fn answered(&mut self, now: Instant) {
+        self.panics.0.clear();
+        if self.broker.confirm(now) {
+            tracing::info!("the broker answers again");
+        }
+        self.health.set_broker(true);
+    }
+
+    /// Lets a message wait that was not confirmed, and charges nothing. `is_late`: there was no answer in time.
+    fn unanswered(
+        &mut self,
+        (id, to, error): (i64, &str, String),
+        is_late: bool,
+        times: (Instant, Instant),
+        was_slow: bool,
+    ) {
+        let (is_away, is_new) = self.broker.fail(is_late, times);
+        if is_new {
+            tracing::warn!(error, "the broker is away: the relay tries again, and no message is charged");
+            self.health.set_broker(false);
+        }
+        if !is_late && is_away {
+            return self.queue.put_back(id, was_slow);
+        }
+        let is_first = self.queue.get(id).is_some_and(|row| row.tries == 0);
+        // One that was tried before may never get an answer, and says nothing of its destination.
+        if is_first || self.circuits.is_open(to) {
+            let is_new = self.circuits.fail(to, is_late && self.settings.concurrency >= FEW, times);
+            if is_new {
+                tracing::warn!(to, error, "a destination does not confirm: it is tried with one message at a time");
+            }
+        }
+        let tries = if is_late { self.queue.count_try(id) } else { 0 };
+        match self.circuits.is_open(to) {
+            true => self.park_for(to.to_owned(), id, tries),
+            false => self.queue.park_unanswered(id, times.1 + wait_unanswered(tries)),
+        }
+    }
+
+    /// Lets a message wait until its destination answers.
+    pub(super) fn park_for(&mut self, to: String, id: i64, tries: u32) {
+        let is_keyed =
+            self.queue.get(id).and_then(|row| row.message.as_ref()).is_some_and(|message| message.key().is_some());
+        match self.circuits.park(&to, id, (is_keyed, tries)) {
+            true => self.queue.park(id),
+            false => self.queue.remove(id),
+        }
+    }
+
+    /// Charges a message that the broker has refused. Its key waits until that is recorded, and until its next attempt.
+    fn refused(&mut self, id: i64, message: &StagedMessage, error: String, now: Instant) {
+        let attempt = message.attempt();
+        let next = self.settings.retry.after(attempt);
+        let (message_id, to) = (message.id(), message.to());
+        match next {
+            Some(due) => {
+                self.metrics.refused.increment(1);
+                tracing::warn!(id = %message_id, to, attempt, ?due, error, "the broker has refused a message; it is tried again");
+            }
+            None => {
+                self.metrics.given_up.increment(1);
+                tracing::error!(id = %message_id, to, attempt, error, "a message of the outbox is a dead letter");
+            }
+        }
+        let Some(row) = self.queue.reference(id) else { return };
+        self.failures.push(Failed { id, failure: PublishFailure { row, attempts: attempt, next, error } });
+        // Until it is recorded, it is parked without a time.
+        self.queue.park(id);
+        self.next.record = self.next.record.min(now);
+    }
+}

@@ -1,0 +1,418 @@
+//! The tenure of an active relay: what it knows and does between the begin and the end of its lease.
+//!
+//! It is one task with one state. It publishes, reads, deletes what is confirmed and records what was refused, all beside each other,
+//! each kind of statement once at a time. With the tenure all that it knows is dropped, and its calls with it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::outbox::{Bell, Sink};
+use crate::runtime::{Health, jittered};
+use crate::store::{LeaseAnswer, LeaseRequest, OutboxFound, OutboxId, RowRef, StoreError};
+use crate::telemetry::RelayMetrics;
+use crate::{Error, Store};
+
+use super::builder::RelaySettings;
+use super::circuit::{Broker, Circuits};
+use super::floor::Floor;
+use super::lease::Lease;
+use super::publish::{Failed, Panics, Published, publish};
+use super::queue::Queue;
+use super::reads::{Ask, WALK, read};
+
+/// How many messages are kept in memory: so many for each that may be published at a time, and at least so many.
+const EACH: usize = 20;
+const AT_LEAST: usize = 1000;
+
+/// The most rows that one DELETE names.
+const DELETED: usize = 1000;
+
+/// How long to wait after a statement has failed.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The parts of a relay that its tenures share.
+pub(super) struct Parts<'a, S, K> {
+    pub(super) store: &'a S,
+    pub(super) sink: &'a K,
+    pub(super) settings: &'a RelaySettings,
+    pub(super) health: &'a Health,
+    pub(super) metrics: &'a RelayMetrics,
+}
+
+/// How a tenure ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The relay is stopped.
+    Stopped,
+    /// Another relay has the lease.
+    Lost,
+    /// The database or the table is another one.
+    Replaced,
+    /// The sink is broken.
+    Defect(Error),
+}
+
+/// The end of a statement.
+pub(super) enum Done {
+    Read { ask: Ask, began: Instant, found: Result<OutboxFound, StoreError> },
+    Deleted { rows: Vec<RowRef>, deleted: Result<u64, StoreError> },
+    Recorded { failures: Vec<Failed>, recorded: Result<(), StoreError> },
+    Leased { began: Instant, answer: Result<LeaseAnswer, StoreError> },
+}
+
+/// The tenure of an active relay.
+pub(super) struct Tenure<'a, S, K> {
+    store: &'a S,
+    sink: &'a K,
+    outbox: OutboxId,
+    token: Uuid,
+    pub(super) settings: &'a RelaySettings,
+    pub(super) health: &'a Health,
+    pub(super) metrics: &'a RelayMetrics,
+    lease: Lease,
+    pub(super) floor: Floor,
+    pub(super) queue: Queue,
+    pub(super) circuits: Circuits,
+    pub(super) broker: Broker,
+    pub(super) panics: Panics,
+    /// The calls of the sink, the messages that they are for, with whether each has a slot of the slow ones, and how many have.
+    publishing: FuturesUnordered<BoxFuture<'a, Published>>,
+    pub(super) flying: HashMap<i64, bool>,
+    pub(super) slow: usize,
+    statements: FuturesUnordered<BoxFuture<'a, Done>>,
+    busy: Busy,
+    pub(super) next: Next,
+    /// The kind of read that was last.
+    pub(super) turn: usize,
+    /// Confirmed and not deleted; refused and not recorded.
+    pub(super) confirmed: Vec<RowRef>,
+    pub(super) failures: Vec<Failed>,
+    draining: bool,
+    pub(super) end: Option<End>,
+}
+
+/// The statements that run at present.
+#[derive(Debug, Default)]
+struct Busy {
+    reading: bool,
+    deleting: bool,
+    recording: bool,
+    leasing: bool,
+}
+
+/// When each kind of statement runs next.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// From the floor, and the earliest time of such a read.
+    pub(super) read: Instant,
+    pub(super) early: Instant,
+    /// Below it.
+    pub(super) walk: Instant,
+    delete: Instant,
+    pub(super) record: Instant,
+    renew: Instant,
+}
+
+impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
+    pub(super) fn new(parts: &Parts<'a, S, K>, outbox: OutboxId, token: Uuid, lease: Lease) -> Self {
+        let Parts { store, sink, settings, health, metrics } = *parts;
+        let now = Instant::now();
+        let next = Next { read: now, early: now, walk: now + WALK, delete: now, record: now, renew: lease.next(now) };
+        Self {
+            store,
+            sink,
+            outbox,
+            token,
+            settings,
+            health,
+            metrics,
+            lease,
+            floor: Floor::new(),
+            queue: Queue::new(settings.concurrency.saturating_mul(EACH).max(AT_LEAST)),
+            circuits: Circuits::default(),
+            broker: Broker::default(),
+            panics: Panics::default(),
+            publishing: FuturesUnordered::new(),
+            flying: HashMap::new(),
+            slow: 0,
+            statements: FuturesUnordered::new(),
+            busy: Busy::default(),
+            next,
+            turn: 0,
+            confirmed: Vec::new(),
+            failures: Vec::new(),
+            draining: false,
+            end: None,
+        }
+    }
+
+    /// Publishes until it is stopped, the lease is lost, or the sink is broken.
+    pub(super) async fn run(&mut self, stop: &CancellationToken) -> End {
+        let mut bell = self.store.bell().map(Bell::listen);
+        loop {
+            if let Some(end) = self.end.take() {
+                return end;
+            }
+            let now = Instant::now();
+            self.start(now);
+            let rung = async {
+                match &mut bell {
+                    // The sender lives in the store, so waiting cannot fail.
+                    Some(bell) => drop(bell.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            let next = self.next(now);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return End::Stopped,
+                Some(done) = self.statements.next() => self.apply(done),
+                Some(published) = self.publishing.next() => self.published(published),
+                () = rung => self.read_soon(),
+                // The lease is renewed then. It comes behind the sink, which may have used up what tokio allows a task in a turn.
+                () = unconstrained(sleep_until(next)) => {}
+            }
+            // All that has ended by now, before anything is started.
+            while let Some(Some(published)) = self.publishing.next().now_or_never() {
+                self.published(published);
+            }
+        }
+    }
+
+    /// Waits for the confirms of what is published, and writes what they say.
+    pub(super) async fn drain(&mut self) {
+        self.draining = true;
+        let end = Instant::now() + self.settings.shutdown_timeout;
+        loop {
+            let now = Instant::now();
+            self.start(now);
+            let is_idle = !self.busy.deleting && !self.busy.recording && !self.busy.leasing && self.flying.is_empty();
+            if is_idle && self.confirmed.is_empty() && self.failures.is_empty() {
+                return;
+            }
+            let next = self.next(now).min(end);
+            tokio::select! {
+                Some(done) = self.statements.next() => self.apply(done),
+                Some(published) = self.publishing.next() => self.published(published),
+                () = sleep_until(next) => {}
+            }
+            if Instant::now() >= end {
+                tracing::warn!("the shutdown timeout has elapsed: what is not confirmed is published again");
+                return;
+            }
+        }
+    }
+
+    /// Starts all that can be started now.
+    fn start(&mut self, now: Instant) {
+        if self.lease.ends(now) {
+            self.expire();
+        }
+        self.write(now);
+        if !self.busy.leasing && now >= self.next.renew {
+            self.busy.leasing = true;
+            let (store, outbox, token) = (self.store, self.outbox, self.token);
+            let request = LeaseRequest::Hold(self.settings.lease);
+            let lease =
+                async move { Done::Leased { began: now, answer: store.lease_outbox(outbox, token, request).await } };
+            self.statements.push(Box::pin(lease));
+        }
+        if self.draining {
+            return;
+        }
+        self.publish(now);
+        if !self.busy.reading
+            && let Some(ask) = self.next_read(now)
+        {
+            self.busy.reading = true;
+            self.statements.push(read(self.store, self.outbox, ask));
+        }
+    }
+
+    /// Publishes what is ready, as far as there are slots.
+    fn publish(&mut self, now: Instant) {
+        if !self.lease.is_safe(now) {
+            return;
+        }
+        let most = self.broker.slots(self.settings.concurrency, now);
+        let quarter = (most / 4).max(1);
+        self.queue.wake_due(now, quarter.saturating_sub(self.slow));
+        while most > 0
+            && let Some(probe) = self.circuits.next_probe(now, quarter)
+        {
+            self.queue.wake([probe]);
+        }
+        while self.flying.len() < most
+            && let Some((id, is_slow)) = self.queue.next(self.slow < quarter)
+        {
+            let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { continue };
+            if self.waits(message.to(), id) {
+                continue;
+            }
+            self.flying.insert(id, is_slow);
+            self.slow += usize::from(is_slow);
+            self.publishing.push(publish(self.sink, (id, message), self.settings.publish_timeout));
+        }
+    }
+
+    /// Lets a message wait if the circuit of its destination is open, unless it is the probe.
+    fn waits(&mut self, to: &str, id: i64) -> bool {
+        let waits = self.circuits.is_open(to) && !self.circuits.is_probe(to, id);
+        if waits {
+            let tries = self.queue.get(id).map_or(0, |row| row.tries);
+            self.park_for(to.to_owned(), id, tries);
+        }
+        waits
+    }
+
+    /// Makes a message ready, or lets it wait for its destination.
+    pub(super) fn place(&mut self, next: Option<i64>) {
+        let Some(id) = next else { return };
+        let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) else { return };
+        if !self.waits(message.to(), id) {
+            self.queue.ready(id, self.circuits.is_slow(message.to()));
+        }
+    }
+
+    /// Deletes what is confirmed, and records what was refused.
+    fn write(&mut self, now: Instant) {
+        let (store, outbox, token) = (self.store, self.outbox, self.token);
+        if !self.busy.deleting && !self.confirmed.is_empty() && now >= self.next.delete {
+            let rest = self.confirmed.split_off(self.confirmed.len().min(DELETED));
+            let rows = std::mem::replace(&mut self.confirmed, rest);
+            self.busy.deleting = true;
+            self.statements.push(Box::pin(async move {
+                let deleted = store.delete_published(outbox, token, &rows).await;
+                Done::Deleted { rows, deleted }
+            }));
+        }
+        if !self.busy.recording && !self.failures.is_empty() && now >= self.next.record {
+            let failures = std::mem::take(&mut self.failures);
+            self.busy.recording = true;
+            self.statements.push(Box::pin(async move {
+                let rows: Vec<_> = failures.iter().map(|failed| failed.failure.clone()).collect();
+                let recorded = store.record_failures(outbox, token, &rows).await;
+                Done::Recorded { failures, recorded }
+            }));
+        }
+    }
+
+    /// Stops publishing, because the lease has ended. Confirmed messages are still deleted under its token, unless another relay has
+    /// taken the lease.
+    fn expire(&mut self) {
+        tracing::warn!("the lease of the relay has ended: the database could not be reached in time");
+        self.publishing = FuturesUnordered::new();
+        self.slow = 0;
+        for (id, is_slow) in std::mem::take(&mut self.flying) {
+            if let Some(message) = self.queue.get(id).and_then(|row| row.message.clone()) {
+                self.circuits.ended(message.to(), id);
+            }
+            self.queue.put_back(id, is_slow);
+        }
+    }
+
+    /// Applies the end of a statement.
+    fn apply(&mut self, done: Done) {
+        match done {
+            Done::Read { ask, began, found } => {
+                self.busy.reading = false;
+                self.read_ended(ask, began, found);
+            }
+            Done::Deleted { rows, deleted } => {
+                self.busy.deleting = false;
+                match self.answered_by_database("delete published messages", deleted) {
+                    Some(deleted) => {
+                        if deleted < rows.len() as u64 {
+                            // The lease may be lost, or the ids may have been given again.
+                            self.next.renew = Instant::now();
+                            self.floor.failed();
+                        }
+                        rows.into_iter().for_each(|row| self.queue.remove(row.id));
+                    }
+                    None => {
+                        self.confirmed.extend(rows);
+                        self.next.delete = self.again();
+                    }
+                }
+            }
+            Done::Recorded { failures, recorded } => {
+                self.busy.recording = false;
+                match self.answered_by_database("record refused messages", recorded) {
+                    Some(()) => failures.into_iter().for_each(|failed| self.recorded(failed)),
+                    None => {
+                        self.failures.extend(failures);
+                        self.next.record = self.again();
+                    }
+                }
+            }
+            Done::Leased { began, answer } => {
+                self.busy.leasing = false;
+                match self.answered_by_database("renew its lease", answer) {
+                    Some(LeaseAnswer::Held) => {
+                        self.lease.renewed(began);
+                        self.next.renew = self.lease.next(began);
+                    }
+                    Some(LeaseAnswer::Other) => self.end = Some(End::Lost),
+                    Some(LeaseAnswer::Unknown) => self.end = Some(End::Replaced),
+                    None => self.next.renew = self.again(),
+                }
+            }
+        }
+    }
+
+    fn recorded(&mut self, Failed { id, failure }: Failed) {
+        match failure.next {
+            Some(due) => self.queue.park_refused(id, Instant::now(), due),
+            None => {
+                let next = self.queue.forget(id);
+                self.place(next);
+            }
+        }
+    }
+
+    /// Logs a failure of the database, and reports it to the health. A server that has failed over may have lost what was read.
+    pub(super) fn answered_by_database<T>(&mut self, what: &str, answer: Result<T, StoreError>) -> Option<T> {
+        self.health.set_database(answer.is_ok());
+        if answer.is_err() {
+            self.floor.failed();
+        }
+        answer
+            .map_err(|fault| {
+                let error = crate::error::text(&fault);
+                tracing::warn!(error, "the relay could not {what}; it tries again");
+            })
+            .ok()
+    }
+
+    /// When something can be started next, if nothing happens before. All that can be started at `now` is.
+    fn next(&self, now: Instant) -> Instant {
+        let when = |wanted: bool, time: Instant| wanted.then_some(time);
+        let may_read = !self.busy.reading && !self.draining && !self.is_full();
+        let times = [
+            self.broker.until().filter(|until| *until > now),
+            self.queue.next_due(now),
+            self.circuits.next_due(now),
+            self.lease.until(),
+            when(!self.busy.leasing, self.next.renew),
+            when(may_read, self.next.read.min(self.next.walk)),
+            when(!self.busy.deleting && !self.confirmed.is_empty(), self.next.delete),
+            when(!self.busy.recording && !self.failures.is_empty(), self.next.record),
+        ];
+        let next = times.into_iter().flatten().min();
+        // Anything that was forgotten here is found then.
+        next.unwrap_or(now + AGAIN).clamp(now + Duration::from_millis(1), now + AGAIN)
+    }
+
+    /// When a statement that has failed is tried again.
+    pub(super) fn again(&self) -> Instant {
+        Instant::now() + jittered(AGAIN.min(self.settings.lease / 10))
+    }
+}
