@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::common::relay;
-use crate::common::{LONG, World, loss, next, subscribe_options, texts};
+use crate::common::{LONG, World, loss, next, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, Settled, Source};
 use idem_kafka::{Kafka, Topic};
 use rdkafka::admin::AdminOptions;

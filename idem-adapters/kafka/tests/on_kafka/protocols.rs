@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::{LONG, World, loss, next, subscribe_options, texts};
+use crate::common::{LONG, World, loss, next, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, Settled, Source};
 use idem_kafka::{GroupProtocol, Kafka, Topic};
 use tokio::time::timeout;

@@ -4,7 +4,8 @@
 use std::time::{Duration, SystemTime};
 
 use crate::common::login::{Secure, token};
-use crate::common::{LONG, World, next, options, subscribe_options, texts};
+use crate::common::{LONG, World, next, options, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, Error, Source};
 use idem_kafka::{Credentials, Kafka, Options, Token};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crate::common;
+use crate::common::LONG;
 use crate::common::relay;
-use crate::common::{LONG, texts};
 use futures_util::future::join_all;
 use idem_conformance::Proxy;
 use idem_conformance::sink::World;
+use idem_conformance::texts;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_kafka::{Kafka, Producer, Topic};
 use rdkafka::consumer::{BaseConsumer, Consumer};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::common::{LONG, World, next, options, subscribe_options, texts};
+use crate::common::{LONG, World, next, options, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, DeliveryOrder, Error, Source, SubscribeOptions};
 use idem_kafka::Kafka;
 use tokio::io::AsyncReadExt;

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use crate::common::relay::{pass, places};
-use crate::common::{World, next, options, subscribe_options, texts};
+use crate::common::{World, next, options, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Error, Source};
 use idem_kafka::Kafka;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};

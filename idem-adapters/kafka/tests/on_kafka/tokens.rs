@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{World, next, options, subscribe_options, texts};
+use crate::common::{World, next, options, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, Error, Source};
 use idem_kafka::{Credentials, Kafka};
 

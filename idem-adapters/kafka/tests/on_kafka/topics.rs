@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::common::{LONG, World, loss, next, options, subscribe_options, texts};
+use crate::common::{LONG, World, loss, next, options, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, DeliveryOrder, Error, ReplayWindow, Source};
 use idem_kafka::{Start, Topic};
 use rdkafka::admin::AdminOptions;

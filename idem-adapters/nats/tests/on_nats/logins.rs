@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use crate::common;
 use crate::common::server::Server;
-use crate::common::{subscribe_options, texts};
+use crate::common::subscribe_options;
+use idem_conformance::texts;
 use idem_core::{Error, Source};
 use idem_nats::{Credentials, Nats, Options};
 use nkeys::KeyPair;

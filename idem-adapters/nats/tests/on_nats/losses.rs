@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::common::server::Server;
-use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
+use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options};
 use idem_conformance::Proxy;
+use idem_conformance::texts;
 use idem_core::{Acker, Settled, Source};
 use idem_nats::Start;
 use tokio::time::timeout;

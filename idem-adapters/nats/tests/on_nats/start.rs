@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::common;
 use crate::common::server::Server;
-use crate::common::{World, next, refusal, subscribe_options, texts, url};
+use crate::common::{World, next, refusal, subscribe_options, url};
 use async_nats::jetstream::stream::RetentionPolicy;
 use idem_conformance::authority;
+use idem_conformance::texts;
 use idem_core::{Acker, DeliveryOrder, Error, ReplayWindow, Source, SubscribeOptions};
 use idem_nats::{Nats, Start};
 use tokio::io::AsyncReadExt;

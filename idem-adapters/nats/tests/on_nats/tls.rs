@@ -2,7 +2,8 @@
 
 use crate::common;
 use crate::common::server::Server;
-use crate::common::{subscribe_options, texts, url};
+use crate::common::{subscribe_options, url};
+use idem_conformance::texts;
 use idem_core::{Error, Source};
 use idem_nats::Nats;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};

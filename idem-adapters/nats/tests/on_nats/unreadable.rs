@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::common::raw::{UNREADABLE, publish_raw, publish_unreadable};
-use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
+use crate::common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options};
 use futures_util::future::join_all;
 use idem_conformance::Proxy;
+use idem_conformance::texts;
 use idem_core::{Acker, Settled, Source};
 use idem_nats::Nats;
 use tokio::time::timeout;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::relay::Relay;
-use crate::common::{World, loss, next, subscribe_options, texts};
+use crate::common::{World, loss, next, subscribe_options};
 use idem_conformance::authority;
+use idem_conformance::texts;
 use idem_core::{Acker, Error, Settled, Source};
 use idem_rabbitmq::{Credentials, RabbitMq};
 

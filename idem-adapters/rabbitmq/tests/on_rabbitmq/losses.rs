@@ -2,7 +2,8 @@
 
 use crate::common;
 use crate::common::relay::Relay;
-use crate::common::{World, loss, next, subscribe_options, texts};
+use crate::common::{World, loss, next, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, Settled, Source};
 use idem_rabbitmq::RabbitMq;
 

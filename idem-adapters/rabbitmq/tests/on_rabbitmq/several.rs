@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::relay::Relay;
-use crate::common::{World, loss, next, subscribe_options, texts};
+use crate::common::{World, loss, next, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, DeliveryOrder, Error, Source};
 use idem_rabbitmq::{Queue, RabbitMq};
 use lapin::types::AMQPValue;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::common;
-use crate::common::{World, next, subscribe_options, texts, url};
+use crate::common::{World, next, subscribe_options, url};
 use idem_conformance::authority;
+use idem_conformance::texts;
 use idem_core::{DeliveryOrder, Error, ReplayWindow, Source, SubscribeOptions};
 use idem_rabbitmq::RabbitMq;
 use lapin::options::QueueDeclareOptions;

@@ -2,8 +2,9 @@
 
 use crate::common;
 use crate::common::certificates::{Authority, Certificate, authority as ca, named, run_out, server};
-use crate::common::{subscribe_options, texts, url};
+use crate::common::{subscribe_options, url};
 use idem_conformance::authority;
+use idem_conformance::texts;
 use idem_core::{Error, Source};
 use idem_rabbitmq::RabbitMq;
 use idem_services::Secure;

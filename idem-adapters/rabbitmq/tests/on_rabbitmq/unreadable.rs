@@ -3,7 +3,8 @@
 use crate::common;
 use crate::common::raw::{BAD_ID, Raw};
 use crate::common::relay::Relay;
-use crate::common::{World, loss, next, subscribe_options, texts};
+use crate::common::{World, loss, next, subscribe_options};
+use idem_conformance::texts;
 use idem_core::{Acker, DeliveryOrder, Settled, Source, SubscribeOptions};
 use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::ExchangeKind;

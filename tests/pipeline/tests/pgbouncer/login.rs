@@ -17,8 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 async fn behind(connect_query: &str) -> Option<(PgBouncerWorld<true>, Postgres)> {
     // As if the pooler had passed on the settings of the login.
     let world = PgBouncerWorld::of_sessions(&format!("SET idem.started = on; {connect_query}")).await?;
-    let mut setup = Setup::default();
-    setup.connections = Some(2);
+    let setup = Setup { connections: Some(2), ..Setup::default() };
     let store = world.undeclared(setup).connect().await.unwrap();
     Some((world, store))
 }

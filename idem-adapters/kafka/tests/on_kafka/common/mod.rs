@@ -5,8 +5,6 @@
 pub(crate) mod login;
 pub(crate) mod relay;
 
-pub(crate) use idem_conformance::texts;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 

@@ -5,8 +5,6 @@
 pub(crate) mod raw;
 pub(crate) mod server;
 
-pub(crate) use idem_conformance::texts;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 

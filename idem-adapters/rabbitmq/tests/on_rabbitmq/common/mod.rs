@@ -6,8 +6,6 @@ pub(crate) mod certificates;
 pub(crate) mod raw;
 pub(crate) mod relay;
 
-pub(crate) use idem_conformance::texts;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
