@@ -163,7 +163,7 @@ impl Floor {
             return Verdict::Replaced;
         }
         let is_open = |number: &i64| *number >= snapshot.end || snapshot.open.contains(number);
-        let ended = self.remembered.iter().filter(|(number, _)| !is_open(*number)).map(|(_, floor)| *floor).min();
+        let ended = self.remembered.iter().filter(|(number, _)| !is_open(number)).map(|(_, floor)| *floor).min();
         if let Some(floor) = ended {
             self.remembered.retain(|number, _| is_open(number));
             self.floor = self.floor.min(floor);

@@ -127,7 +127,7 @@ impl Queue {
                 // A message that commits late may be in front of those that are kept.
                 let last = of_key.waiting.last().copied().filter(|last| *last > id && !of_key.is_parked);
                 of_key.pass(last.unwrap_or(id));
-                let Some(last) = last else { return None };
+                let last = last?;
                 of_key.waiting.remove(&last);
                 self.behind -= 1;
                 self.remove(last);

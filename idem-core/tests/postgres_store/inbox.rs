@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{DueRows, InboxRows, RowKind, RowResult, TakeLimit, Transactions};
+use idem_core::store::{DueRows, InboxRows, LookBack, RowKind, RowResult, TakeLimit, Transactions};
 use idem_core::{Error, Fingerprint, Inbox, Key};
 
 use crate::world::{DEADLINE, LEASE, World, world};

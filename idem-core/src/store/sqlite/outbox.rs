@@ -70,7 +70,7 @@ impl OutboxRows for Sqlite {
     }
 
     async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
-        self.read(outbox, read).await
+        self.read_rows(outbox, read).await
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {

@@ -77,7 +77,7 @@ impl Sqlite {
     }
 
     /// The file has one writer, so ids are in the order of commits, and no row appears in front of one that was read.
-    pub(super) async fn read(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    pub(super) async fn read_rows(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { from, to, filter, known, limit, bytes, .. } = read;
         let bytes = bytes.min(AT_ONCE);
         let (condition, first, second) = match filter {
