@@ -209,7 +209,8 @@ pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) ->
     span
 }
 
-#[cfg(all(test, feature = "opentelemetry"))]
+#[cfg(test)]
+#[cfg(feature = "opentelemetry")]
 mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -227,7 +228,7 @@ mod tests {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
         let trace = "0af7651916cd43dd8448eb211c80319c";
         let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
-        crate::logged::with_subscriber(tracing_subscriber::registry().with(layer), || {
+        crate::log_of_tests::with_subscriber(tracing_subscriber::registry().with(layer), || {
             drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
         });
         let spans = exporter.get_finished_spans().unwrap();
@@ -244,7 +245,7 @@ mod tests {
         let delivery = Delivery::new("orders", "{}").with_headers(producer);
         let own = [("traceparent", "own"), ("tracestate", "own")].map(|header| Headers::from_iter([header]));
         let (mut headers, mut kept) = (Headers::new(), own.clone());
-        crate::logged::with_traces(|| {
+        crate::log_of_tests::with_traces(|| {
             span("rabbitmq", "billing", &delivery).in_scope(|| {
                 carry_on(&mut headers);
                 kept.iter_mut().for_each(carry_on);
