@@ -53,7 +53,7 @@ impl<S: Store> Pipeline<S> {
         let Some((handler, key)) = &ticket.claim else { return };
         tracing::warn!(
             consumer = self.consumer,
-            handler = self.routes.get(*handler).map(|route| route.handler.name()),
+            handler = self.routes.get(*handler).map(|route| route.handler.facts().name),
             %key,
             transaction = ticket.number,
             "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
