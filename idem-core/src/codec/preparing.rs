@@ -1,11 +1,11 @@
 //! A codec's preparation, whose failure affects only its message.
 
 use super::PrepareError;
-use crate::caught::Caught;
+use crate::caught::caught;
 
 /// Runs a preparation. A panic in it is the fault of its message; a panic while it is dropped is only logged.
 pub(crate) async fn preparing(work: impl Future<Output = Result<(), PrepareError>> + Send) -> Result<(), PrepareError> {
-    Caught::new("the preparation of a codec", work).await.unwrap_or_else(|panic| {
+    caught("the preparation of a codec", work).await.unwrap_or_else(|panic| {
         Err(PrepareError::undecodable(format!("the preparation of the codec panicked: {panic}")))
     })
 }
