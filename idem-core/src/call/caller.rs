@@ -82,9 +82,7 @@ impl<S: Store> Calls<S> {
             () = draining.cancelled() => return None,
         }
         let mut slots = vec![first];
-        while let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            slots.push(slot);
-        }
+        slots.extend(std::iter::from_fn(|| self.slots.clone().try_acquire_owned().ok()));
         Some(slots)
     }
 
