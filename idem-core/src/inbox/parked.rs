@@ -57,7 +57,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
     async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
-        let due = match self.unless_draining(self.prepare_codec_of(row, turn)).await {
+        let due = match self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await {
             Some(Prepared::Never(error)) => {
                 let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
                 let written = self.record_parked(row, &result, None).await;
@@ -82,7 +82,7 @@ impl<S: Store> Pipeline<S> {
         self.refund_start(row).await;
         let result = failure.result();
         for tries in 1.. {
-            if self.unless_draining(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
+            if self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
                 break;
             }
             match self.record_parked(row, &result, Some(tries + 1)).await {
@@ -100,7 +100,7 @@ impl<S: Store> Pipeline<S> {
     async fn record_early_commit_later(&self, row: &Row, failure: &Failure, left_by: &Ticket) -> Option<Outcome> {
         let mut tries = 0;
         loop {
-            let drains = self.unless_draining(tokio::time::sleep(refused_wait(tries))).await.is_none();
+            let drains = self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries))).await.is_none();
             match self.record_early_commit(&row.delivery, &row.identity, failure, left_by).await {
                 Ok(outcome) => return Some(outcome),
                 Err(_) if drains => return None,
@@ -131,14 +131,6 @@ impl<S: Store> Pipeline<S> {
             Some(route) => self.prepare(turn, route, &row.delivery, Some((row.id, None))).await,
             // The run of the row reports the reason.
             None => Prepared::Done,
-        }
-    }
-
-    /// Returns `None` if the worker drains first.
-    async fn unless_draining<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            done = work => Some(done),
-            () = self.draining.cancelled() => None,
         }
     }
 }

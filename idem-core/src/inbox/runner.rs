@@ -146,10 +146,7 @@ impl<S: Store> Pipeline<S> {
             }
             self.outage.over().await;
         };
-        tokio::select! {
-            () = rest => {}
-            () = self.draining.cancelled() => {}
-        }
+        self.draining.run_until_cancelled(rest).await;
     }
 }
 

@@ -28,10 +28,7 @@ impl Outage {
                     tracing::debug!(error = crate::error::text(&fault), "tried again");
                 }
             }
-            tokio::select! {
-                () = self.pause(tries) => {}
-                () = stop.cancelled() => return None,
-            }
+            stop.run_until_cancelled(self.pause(tries)).await?;
         }
         None
     }
