@@ -71,4 +71,4 @@ pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, Carried, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, Isolated};
-pub(crate) use waits::{busy_wait, hold_wait, jittered, refused_wait};
+pub(crate) use waits::{busy_wait, growing_waits, hold_wait, jittered, refused_wait};
