@@ -23,7 +23,8 @@ pub(crate) struct Meters {
     conflict: Counter,
     scheduled: Counter,
     dead: Counter,
-    held: Counter,
+    /// Tries of messages that end without an outcome.
+    pub(crate) held: Counter,
     /// From BEGIN to the response of the claim; of a batch once for each handler.
     pub(crate) claim: Histogram,
     /// The handler.
@@ -32,7 +33,8 @@ pub(crate) struct Meters {
     pub(crate) commit: Histogram,
     /// From the time at which an inbox row was due to the start of its run.
     pub(crate) inbox_wait: Histogram,
-    duplicate_age: Histogram,
+    /// From the commit of a message to the delivery of its copy.
+    pub(crate) duplicate_age: Histogram,
 }
 
 impl Meters {
@@ -67,14 +69,6 @@ impl Meters {
             Outcome::Dead { .. } => &self.dead,
         }
         .increment(1);
-    }
-
-    pub(crate) fn held(&self) {
-        self.held.increment(1);
-    }
-
-    pub(crate) fn duplicate_age(&self, age: Duration) {
-        self.duplicate_age.record(age);
     }
 }
 

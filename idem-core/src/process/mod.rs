@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
             Progress::Hold(why) => Until::After(self.in_vain(&mut delivery, &mut carried, why)),
         };
         if matches!(until, Until::After(_) | Until::Prepared) {
-            self.meters(&delivery).held();
+            self.meters(&delivery).held.increment(1);
         }
         carried.was_parked = true;
         Some(Parked { delivery, acker, carried, until })
