@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::slice;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::StreamExt;
 
 use crate::execute::Failure;
 use crate::runtime::{ParkedRow, Pipeline, Prepared, Preparing, RowUntil, Written, refused_wait};
@@ -31,16 +31,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Keeps the rows that wait here, until no more rows run and none is left.
     pub(super) async fn keep_parked_rows(&self) {
-        let (mut waits, mut open) = (FuturesUnordered::new(), true);
-        while open || !waits.is_empty() {
-            tokio::select! {
-                parked = self.parked_rows.next(), if open => match parked {
-                    Some(ParkedRow { row, until }) => waits.push(self.keep_row(row, until)),
-                    None => open = false,
-                },
-                Some(()) = waits.next() => {}
-            }
-        }
+        let keep = |ParkedRow { row, until }| self.keep_row(row, until);
+        self.parked_rows.queue().for_each_concurrent(None, keep).await;
     }
 
     async fn keep_row(&self, row: Row, until: RowUntil) {
