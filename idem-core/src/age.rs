@@ -24,12 +24,13 @@ impl<S: Store> Routes<S> {
         // 1970 records a history, and no claim was pruned: see `Claims::record_history`.
         let through = pruned_through.filter(|through| *through > SystemTime::UNIX_EPOCH)?;
         let published = delivery.published_at()?;
-        if self.is_natural(handler) {
+        let route = self.get(handler);
+        if route.is_some_and(|route| route.handler.facts().is_natural) {
             return None;
         }
         // Because of clock skew, a message can look as if it was processed before it was published, by at most the
         // margin.
-        let margin = margin(self.get(handler).and_then(|route| route.retention));
+        let margin = margin(route.and_then(|route| route.retention));
         if published.duration_since(through).is_ok_and(|later| later > margin) {
             return None;
         }
@@ -81,7 +82,7 @@ pub(crate) fn check<S: Store>(source: &impl Source, routes: &Routes<S>) -> Resul
             shown(retention)
         ))),
         ReplayWindow::Unlimited => {
-            let has = |natural: bool| routes.with_retention().any(|route| route.handler.is_natural() == natural);
+            let has = |natural: bool| routes.with_retention().any(|route| route.handler.facts().is_natural == natural);
             for (_, late) in [(false, TOO_OLD), (true, STAGED)].into_iter().filter(|(natural, _)| has(*natural)) {
                 tracing::warn!(
                     source = source.name(),

@@ -1,43 +1,16 @@
-//! A wrapper that catches panics in a future of user code: codecs, callbacks, observers. `execute/handle.rs` catches those of handlers.
+//! Catches panics of user code: codecs, callbacks, calls. `execute/handle.rs` catches those of handlers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
 
 use crate::panic_text::panic_text;
 
-/// The future of user code. A panic in it is returned as its text; a panic while it is dropped is only logged.
-pub(crate) struct Caught<'a, T> {
-    work: Option<Pin<Box<dyn Future<Output = T> + Send + 'a>>>,
-    /// The name of the work, for the log.
-    what: &'static str,
-}
-
-impl<'a, T> Caught<'a, T> {
-    pub(crate) fn new(what: &'static str, work: impl Future<Output = T> + Send + 'a) -> Self {
-        Self { work: Some(Box::pin(work)), what }
-    }
-}
-
-impl<T> Future for Caught<'_, T> {
-    type Output = Result<T, String>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(work) = &mut self.work else { return Poll::Pending };
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-            Ok(polled) => polled.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic_text(panic.as_ref()))),
-        }
-    }
-}
-
-impl<T> Drop for Caught<'_, T> {
-    fn drop(&mut self) {
-        let work = self.work.take();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(work))) {
-            tracing::warn!(panic = panic_text(panic.as_ref()), "{} panicked as it was dropped", self.what);
-        }
-    }
+/// Does work of user code. Returns a panic in it as its text; a panic while it is dropped, also before its end, is only
+/// logged.
+pub(crate) async fn caught<T>(what: &'static str, work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = scopeguard::guard(Box::pin(work), move |work| dropped(what, work));
+    AssertUnwindSafe(&mut *work).catch_unwind().await.map_err(|panic| panic_text(panic.as_ref()))
 }
 
 /// Drops a value of user code. A panic of its `Drop` is only logged.
@@ -61,16 +34,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_returned_as_its_text() {
-        let caught = Caught::<()>::new("a test", async { panic!("no such table") }).await;
+        let caught = caught::<()>("a test", async { panic!("no such table") }).await;
         assert_eq!(caught, Err("no such table".to_owned()));
     }
 
     #[tokio::test]
     async fn a_panic_as_it_is_dropped_harms_nobody() {
-        let mut work = Caught::<()>::new("a test", async {
+        let mut work = Box::pin(caught::<()>("a test", async {
             let _bomb = Bomb;
             std::future::pending().await
-        });
+        }));
         assert!(futures_util::poll!(&mut work).is_pending());
         drop(work);
         dropped("a value", Bomb);

@@ -4,7 +4,6 @@ mod decode;
 mod error;
 mod found;
 mod json;
-mod preparing;
 #[cfg(feature = "protobuf")]
 mod protobuf;
 
@@ -14,5 +13,5 @@ pub use json::Json;
 #[cfg(feature = "protobuf")]
 pub use protobuf::Protobuf;
 
+pub(crate) use error::preparing;
 pub(crate) use found::without_mark;
-pub(crate) use preparing::preparing;

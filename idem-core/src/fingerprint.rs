@@ -88,7 +88,7 @@ impl Fingerprint {
         whole.optional(unreadable.and(delivery.position()).map(str::as_bytes));
         whole.optional((!delivery.is_tombstone()).then_some(delivery.payload()));
         // Last, because their number is not hashed.
-        for (name, value) in delivery.headers().iter().filter(|(name, _)| !delivery.is_volatile(name)) {
+        for (name, value) in delivery.headers().iter().filter(|(name, _)| !delivery.volatile.contains(name)) {
             whole.part(name.as_bytes());
             whole.part(value);
         }

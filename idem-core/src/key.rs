@@ -170,37 +170,19 @@ impl<P: KeyPart + ?Sized> KeyPart for &P {
     }
 }
 
-impl KeyPart for str {
-    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-        key.append(self.as_bytes())
-    }
+/// Text and bytes are written as they are.
+macro_rules! text_or_bytes {
+    ($($part:ty)*) => {$(
+        impl KeyPart for $part {
+            fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+                key.append(self.as_ref())
+            }
+        }
+    )*};
 }
-
-impl KeyPart for String {
-    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-        key.append(self.as_bytes())
-    }
-}
-
-impl KeyPart for [u8] {
-    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-        key.append(self)
-    }
-}
-
-impl KeyPart for Vec<u8> {
-    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-        key.append(self)
-    }
-}
+text_or_bytes!(str String [u8] Vec<u8> bytes::Bytes);
 
 impl<const N: usize> KeyPart for [u8; N] {
-    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-        key.append(self)
-    }
-}
-
-impl KeyPart for bytes::Bytes {
     fn write(&self, key: &mut Key) -> Result<(), KeyError> {
         key.append(self)
     }

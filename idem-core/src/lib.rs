@@ -29,7 +29,7 @@ mod key;
 mod lag;
 mod local;
 #[cfg(test)]
-mod logged;
+mod log_of_tests;
 mod outbox;
 mod outcome;
 mod panic_text;

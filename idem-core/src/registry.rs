@@ -3,6 +3,7 @@
 mod job;
 
 use std::any::{Any, TypeId};
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -21,37 +22,40 @@ use crate::{
 pub(crate) use job::Job;
 use job::{Joined, Ready};
 
-/// The parts of a handler's key that a broker may not provide.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Needs {
-    pub(crate) position: bool,
-    pub(crate) partition_key: bool,
-    pub(crate) cloud_event: bool,
+/// The properties of a handler, which are the same for all its messages.
+pub(crate) struct Facts {
+    pub(crate) name: &'static str,
+    /// The names that it had before.
+    pub(crate) formerly: Vec<&'static str>,
+    pub(crate) event: Option<&'static str>,
+    /// Its own limits, which replace the worker's.
+    pub(crate) limits: HandlerLimits,
+    /// Whether its key needs these parts of a delivery, which a broker may not provide.
+    pub(crate) needs_position: bool,
+    pub(crate) needs_partition_key: bool,
+    pub(crate) needs_cloud_event: bool,
+    /// Whether it says `natural`: what it writes is idempotent by itself. Whether its messages run without claims depends
+    /// on the worker too: see `Route::is_unclaimed`.
+    pub(crate) is_natural: bool,
+    /// Whether it stages messages.
+    pub(crate) stages: bool,
+    pub(crate) takes_batch: bool,
+    /// The limits of the external call that is made before it runs, if there is one.
+    pub(crate) external: Option<CallLimits>,
+    /// Whether that call takes the message of the handler.
+    pub(crate) call_fits: bool,
+    /// Whether a parameter is about an external call.
+    pub(crate) needs_call: bool,
+    /// How many external calls its parameters ask for.
+    pub(crate) calls: usize,
 }
 
 /// A handler as seen by the pipeline.
 pub(crate) trait Registered<S: Store>: Send + Sync {
-    fn name(&self) -> &'static str;
-    /// The names that it had before.
-    fn formerly(&self) -> Vec<&'static str>;
-    fn event(&self) -> Option<&'static str>;
-    /// Its own limits, which replace the worker's.
-    fn limits(&self) -> HandlerLimits;
-    /// The parts of its key that a broker may not provide.
-    fn needs(&self) -> Needs;
-
-    /// Returns whether the handler says `natural`: what it writes is idempotent by itself. Whether its messages run without
-    /// claims depends on the worker too: see `Route::is_unclaimed`.
-    fn is_natural(&self) -> bool;
-
-    /// Returns whether the handler stages messages.
-    fn stages(&self) -> bool;
+    fn facts(&self) -> &Facts;
 
     /// Returns the fingerprint, which tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
-
-    /// Returns whether the handler takes a batch.
-    fn takes_batch(&self) -> bool;
 
     /// Joins many jobs into one, for a batch handler. `None` if it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
@@ -61,18 +65,6 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
 
     /// Decodes the message and returns its key; `None` if that needs a fact that the delivery does not have.
     fn key_if_known(&self, delivery: &Delivery) -> Result<Option<Key>, NoJob>;
-
-    /// Returns the limits of the external call that is made before the handler runs, if there is one.
-    fn external(&self) -> Option<CallLimits>;
-
-    /// Returns whether a parameter is about an external call.
-    fn needs_call(&self) -> bool;
-
-    /// Returns how many external calls its parameters ask for.
-    fn calls(&self) -> usize;
-
-    /// Returns whether the external call takes the message of the handler.
-    fn call_fits(&self) -> bool;
 
     /// Decodes the message of a delivery with this key, and begins its external call, or, with `asks`, the question what became
     /// of it. The inner error is that of an extractor.
@@ -112,12 +104,38 @@ impl Unfit {
     }
 }
 
-/// Binds a handler type to the state of its worker, to a codec, and to its own limits.
+/// Binds a handler type to the state of its worker and to a codec.
 pub(crate) struct Bound<H, St, C> {
-    pub(crate) state: Arc<St>,
-    pub(crate) codec: Arc<C>,
-    pub(crate) limits: HandlerLimits,
-    pub(crate) handler: std::marker::PhantomData<fn() -> H>,
+    state: Arc<St>,
+    codec: Arc<C>,
+    facts: Facts,
+    handler: PhantomData<fn() -> H>,
+}
+
+impl<H: Handler, St, C> Bound<H, St, C>
+where
+    H::Params: Extract<St>,
+{
+    pub(crate) fn new(state: Arc<St>, codec: Arc<C>, limits: HandlerLimits) -> Self {
+        let call = H::Params::external();
+        let facts = Facts {
+            name: H::NAME,
+            formerly: [H::FORMERLY, limits.formerly].concat(),
+            event: H::EVENT,
+            limits,
+            needs_position: H::NEEDS_POSITION,
+            needs_partition_key: H::NEEDS_PARTITION_KEY,
+            needs_cloud_event: H::NEEDS_CLOUD_EVENT,
+            is_natural: H::NATURAL,
+            stages: H::Params::STAGES,
+            takes_batch: H::Input::TAKES_BATCH,
+            call_fits: call.as_ref().is_none_or(|call| call.message == TypeId::of::<H::Message>()),
+            external: call.map(|call| call.limits),
+            needs_call: H::Params::NEEDS_CALL,
+            calls: H::Params::CALLS,
+        };
+        Self { state, codec, facts, handler: PhantomData }
+    }
 }
 
 impl<S, H, St, C> Registered<S> for Bound<H, St, C>
@@ -128,24 +146,8 @@ where
     St: Send + Sync,
     C: Codec<H::Message>,
 {
-    fn name(&self) -> &'static str {
-        H::NAME
-    }
-
-    fn formerly(&self) -> Vec<&'static str> {
-        [H::FORMERLY, self.limits.formerly].concat()
-    }
-
-    fn event(&self) -> Option<&'static str> {
-        H::EVENT
-    }
-
-    fn limits(&self) -> HandlerLimits {
-        self.limits
-    }
-
-    fn takes_batch(&self) -> bool {
-        H::Input::TAKES_BATCH
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>> {
@@ -169,36 +171,8 @@ where
         Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first?, outbox: staged }))
     }
 
-    fn is_natural(&self) -> bool {
-        H::NATURAL
-    }
-
-    fn stages(&self) -> bool {
-        H::Params::STAGES
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { position: H::NEEDS_POSITION, partition_key: H::NEEDS_PARTITION_KEY, cloud_event: H::NEEDS_CLOUD_EVENT }
-    }
-
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
         caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery).by(H::RECIPE)))
-    }
-
-    fn external(&self) -> Option<CallLimits> {
-        H::Params::external().map(|call| call.limits)
-    }
-
-    fn needs_call(&self) -> bool {
-        H::Params::NEEDS_CALL
-    }
-
-    fn calls(&self) -> usize {
-        H::Params::CALLS
-    }
-
-    fn call_fits(&self) -> bool {
-        H::Params::external().is_none_or(|call| call.message == TypeId::of::<H::Message>())
     }
 
     fn begin_call(&self, delivery: &Delivery, key: &Key, asks: bool) -> Result<Result<Calling, BoxError>, NoJob> {

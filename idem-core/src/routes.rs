@@ -96,7 +96,7 @@ impl<S: Store> Routes<S> {
         // Asked twice for each delivery, and most workers have one handler, which takes all of them.
         if let [only] = &self.routes[..]
             && !only.is_local_only
-            && only.handler.event().is_none()
+            && only.handler.facts().event.is_none()
         {
             return Ok(only);
         }
@@ -113,14 +113,14 @@ impl<S: Store> Routes<S> {
     /// Returns all handlers that name this delivery's event type or subject, or else all that name none.
     pub(crate) fn takers(&self, delivery: &Delivery) -> impl Iterator<Item = &Route<S>> {
         let (_, event) = self.named_by(delivery);
-        let takes = move |route: &&Route<S>| match (&self.route_by, route.handler.event(), event) {
+        let takes = move |route: &&Route<S>| match (&self.route_by, route.handler.facts().event, event) {
             (RouteBy::Subject, Some(pattern), Some(subject)) => subject::matches(pattern, subject),
             (_, Some(wanted), Some(event)) => wanted == event,
             _ => false,
         };
         let routes = || self.routes.iter().filter(|route| !route.is_local_only);
         let any = routes().any(|route| takes(&route));
-        routes().filter(move |route| if any { takes(route) } else { route.handler.event().is_none() })
+        routes().filter(move |route| if any { takes(route) } else { route.handler.facts().event.is_none() })
     }
 
     /// Returns whether several handlers take this delivery.
@@ -169,13 +169,8 @@ impl<S: Store> Routes<S> {
 
     /// The handlers whose retention counts.
     pub(crate) fn with_retention(&self) -> impl Iterator<Item = &Route<S>> {
-        let counts = |route: &&Route<S>| !route.handler.is_natural() || route.handler.stages();
+        let counts = |route: &&Route<S>| !route.handler.facts().is_natural || route.handler.facts().stages;
         self.routes.iter().filter(counts).filter(|route| route.retention.is_some())
-    }
-
-    /// Returns whether this handler may run its messages again.
-    pub(crate) fn is_natural(&self, handler: HandlerId) -> bool {
-        self.get(handler).is_some_and(|route| route.handler.is_natural())
     }
 
     /// Returns whether a first delivery of this handler runs without a claim.
@@ -206,9 +201,14 @@ impl<S: Store> Routes<S> {
         self.routes.iter().find(|route| route.id == id)
     }
 
+    /// The names of all handlers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.routes.iter().map(|route| route.handler.facts().name)
+    }
+
     /// Returns the handler with this name.
     pub(crate) fn named(&self, name: &str) -> Option<&Route<S>> {
-        self.routes.iter().find(|route| route.handler.name() == name)
+        self.routes.iter().find(|route| route.handler.facts().name == name)
     }
 
     pub(crate) fn meters(&self, id: HandlerId) -> &Meters {

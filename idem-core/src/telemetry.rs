@@ -23,7 +23,8 @@ pub(crate) struct Meters {
     conflict: Counter,
     scheduled: Counter,
     dead: Counter,
-    held: Counter,
+    /// Tries of messages that end without an outcome.
+    pub(crate) held: Counter,
     /// From BEGIN to the response of the claim; of a batch once for each handler.
     pub(crate) claim: Histogram,
     /// The handler.
@@ -32,7 +33,8 @@ pub(crate) struct Meters {
     pub(crate) commit: Histogram,
     /// From the time at which an inbox row was due to the start of its run.
     pub(crate) inbox_wait: Histogram,
-    duplicate_age: Histogram,
+    /// From the commit of a message to the delivery of its copy.
+    pub(crate) duplicate_age: Histogram,
 }
 
 impl Meters {
@@ -67,14 +69,6 @@ impl Meters {
             Outcome::Dead { .. } => &self.dead,
         }
         .increment(1);
-    }
-
-    pub(crate) fn held(&self) {
-        self.held.increment(1);
-    }
-
-    pub(crate) fn duplicate_age(&self, age: Duration) {
-        self.duplicate_age.record(age);
     }
 }
 
@@ -209,7 +203,8 @@ pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) ->
     span
 }
 
-#[cfg(all(test, feature = "opentelemetry"))]
+#[cfg(test)]
+#[cfg(feature = "opentelemetry")]
 mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -227,7 +222,7 @@ mod tests {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
         let trace = "0af7651916cd43dd8448eb211c80319c";
         let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
-        crate::logged::with_subscriber(tracing_subscriber::registry().with(layer), || {
+        crate::log_of_tests::with_subscriber(tracing_subscriber::registry().with(layer), || {
             drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
         });
         let spans = exporter.get_finished_spans().unwrap();
@@ -244,7 +239,7 @@ mod tests {
         let delivery = Delivery::new("orders", "{}").with_headers(producer);
         let own = [("traceparent", "own"), ("tracestate", "own")].map(|header| Headers::from_iter([header]));
         let (mut headers, mut kept) = (Headers::new(), own.clone());
-        crate::logged::with_traces(|| {
+        crate::log_of_tests::with_traces(|| {
             span("rabbitmq", "billing", &delivery).in_scope(|| {
                 carry_on(&mut headers);
                 kept.iter_mut().for_each(carry_on);

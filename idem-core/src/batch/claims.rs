@@ -65,5 +65,5 @@ impl<S: Store> Pipeline<S> {
 /// handler runs COMMIT, all messages without claims run again. A handler that then finds its own writes could leave out
 /// what it has staged in the first run, which that COMMIT has not written.
 pub(super) fn may_share<S: Store>(route: &Route<S>) -> bool {
-    !(route.is_unclaimed && route.handler.stages())
+    !(route.is_unclaimed && route.handler.facts().stages)
 }

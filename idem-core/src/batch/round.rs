@@ -177,8 +177,11 @@ impl<S: Store> Pipeline<S> {
             let Some(_user_code) = running.user_code() else {
                 return Err(Failed { unhandled: Some(Unhandled::PutOff), places: before, is_first_to_end: false });
             };
-            let span =
-                if route.handler.takes_batch() { Span::none() } else { self.call_span(route, messages[places[0]]) };
+            let span = if route.handler.facts().takes_batch {
+                Span::none()
+            } else {
+                self.call_span(route, messages[places[0]])
+            };
             let began = Instant::now();
             let outbox = job.outbox().cloned();
             let mut handled = self.handle(route, job, txn, began).instrument(span.clone()).await;
@@ -199,7 +202,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the span in which the handler is called for one message. The ack of the message has another one.
     fn call_span(&self, route: &Route<S>, (identity, delivery): (&Identity, &Delivery)) -> Span {
         let span = telemetry::span(self.system, &self.consumer, delivery);
-        span.record("idem.handler", route.handler.name());
+        span.record("idem.handler", route.handler.facts().name);
         span.record("idem.key", tracing::field::display(&identity.key));
         span
     }
@@ -271,7 +274,7 @@ fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> Vec<Call<'a,
     for place in order {
         let route = items[place].route;
         let Some(job) = items[place].job.take() else { continue };
-        if !route.handler.takes_batch() {
+        if !route.handler.facts().takes_batch {
             calls.push(Call { places: vec![place], route, job });
             continue;
         }

@@ -73,18 +73,10 @@ impl<S: Store> Calls<S> {
     /// Waits for a free slot, and while a suspect has the process to itself. Returns `None` if the worker drains.
     async fn free(&self) -> Option<Vec<OwnedSemaphorePermit>> {
         let draining = &self.pipeline.draining;
-        let first = tokio::select! {
-            slot = self.slots.clone().acquire_owned() => slot.ok()?,
-            () = draining.cancelled() => return None,
-        };
-        tokio::select! {
-            beside = self.pipeline.suspect_lock.direct() => drop(beside),
-            () = draining.cancelled() => return None,
-        }
+        let first = draining.run_until_cancelled(self.slots.clone().acquire_owned()).await?.ok()?;
+        drop(draining.run_until_cancelled(self.pipeline.suspect_lock.direct()).await?);
         let mut slots = vec![first];
-        while let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            slots.push(slot);
-        }
+        slots.extend(std::iter::from_fn(|| self.slots.clone().try_acquire_owned().ok()));
         Some(slots)
     }
 

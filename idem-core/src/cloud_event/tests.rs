@@ -2,7 +2,6 @@
 
 use super::event::REQUIRED;
 use super::*;
-use crate::Delivery;
 use crate::Headers;
 use crate::Key;
 

@@ -121,11 +121,6 @@ impl Delivery {
         self.partition_key.as_deref()
     }
 
-    /// Returns whether the broker changes the header with this name from one delivery to the next.
-    pub(crate) fn is_volatile(&self, name: &str) -> bool {
-        self.volatile.contains(&name)
-    }
-
     /// A description of the part that cannot be represented, if any.
     pub fn unrepresentable(&self) -> Option<&str> {
         self.rare().unrepresentable.as_deref()

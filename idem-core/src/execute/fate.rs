@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::Store;
 use crate::runtime::Pipeline;
 use crate::store::{CommitResult, Fate, StoreError, Ticket};
@@ -53,7 +55,7 @@ impl<S: Store> Pipeline<S> {
         let Some((handler, key)) = &ticket.claim else { return };
         tracing::warn!(
             consumer = self.consumer,
-            handler = self.routes.get(*handler).map(|route| route.handler.name()),
+            handler = self.routes.get(*handler).map(|route| route.handler.facts().name),
             %key,
             transaction = ticket.number,
             "a message was cut off, and the worker ends before the database has said how its transaction ended: if the handler had \
@@ -65,11 +67,12 @@ impl<S: Store> Pipeline<S> {
     /// written. Returns `None` if that is not known after the grace period of a drain, because the transaction still
     /// runs or the database does not answer.
     async fn fate(&self, ticket: &Ticket) -> Option<Fate> {
+        let never = CancellationToken::new();
         let ended = async {
             let mut wait = Duration::from_millis(5);
             loop {
-                match self.outage.persist(|| self.store.fate(ticket)).await {
-                    Fate::Running => {}
+                match self.outage.insist(&never, || self.store.fate(ticket)).await {
+                    Some(Fate::Running) => {}
                     fate => return fate,
                 }
                 tokio::time::sleep(wait).await;
@@ -82,7 +85,7 @@ impl<S: Store> Pipeline<S> {
         };
         tokio::select! {
             biased;
-            fate = ended => Some(fate),
+            fate = ended => fate,
             () = grace => None,
         }
     }

@@ -56,7 +56,7 @@ impl<S: Store> Pipeline<S> {
         dropped("a handler", run);
         // A task that the handler has spawned may outlive it.
         if let Some(outbox) = outbox {
-            outbox.end(route.handler.name());
+            outbox.end(route.handler.facts().name);
         }
         handled
     }

@@ -30,7 +30,7 @@ impl<S: Store> Pipeline<S> {
             .with_content_type(message.content_type)
             .with_headers(message.headers);
         if self.routes.route_by == RouteBy::EventType {
-            delivery.event_type = route.handler.event().map(ToOwned::to_owned);
+            delivery.event_type = route.handler.facts().event.map(ToOwned::to_owned);
         }
         self.recognize(&mut delivery);
         self.limit(&delivery).map_err(|unfit| refused(&unfit.error))?;

@@ -44,12 +44,12 @@ impl<S: Store> Pipeline<S> {
         incoming: (&Identity, &Delivery),
         outbox: &Outbox,
     ) -> Result<(), BoxError> {
-        let incoming = (!route.handler.takes_batch()).then_some(incoming);
+        let incoming = (!route.handler.facts().takes_batch).then_some(incoming);
         let messages = outbox.take();
         if messages.is_empty() {
             return Ok(());
         }
-        let (consumer, handler) = (self.consumer.as_str(), route.handler.name());
+        let (consumer, handler) = (self.consumer.as_str(), route.handler.facts().name);
         let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
         let key = incoming.map(|(identity, _)| &identity.key);
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };

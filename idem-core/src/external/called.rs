@@ -10,10 +10,9 @@ use serde_json::error::Category;
 use crate::store::CallAnswer;
 use crate::{BoxError, Extract, Extraction, Param, permanent};
 
-use super::call::External;
+use super::call::{External, Found};
 use super::erased::{CallLimits, CallReply, Calling, ErasedCall};
 use super::error::CallError;
-use super::found::Found;
 
 /// The answer of the call that was made for a handler with `#[idempotent(.., call = charge)]`.
 ///

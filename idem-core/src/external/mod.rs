@@ -2,9 +2,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `call` | the trait of a call |
+//! | `call` | the trait of a call, and what the other system knows of one |
 //! | `outbound_key` | the key under which the other system knows a call |
-//! | `error`, `found` | how a call failed, and what the other system knows of one |
+//! | `error` | how a call failed |
 //! | `called` | the answer, as a parameter of the handler |
 //! | `erased` | a call without its types |
 //! | `tapped` | a call that a test runs |
@@ -13,16 +13,14 @@ mod call;
 mod called;
 mod erased;
 mod error;
-mod found;
 mod outbound_key;
 mod tapped;
 
-pub use call::External;
+pub use call::{External, Found};
 pub use called::{Called, CalledBy};
 pub use erased::ErasedCall;
 pub(crate) use erased::{CallLimits, CallReply, Calling, ONCE, without_kind};
 pub use error::CallError;
 pub(crate) use error::Doubt;
-pub use found::Found;
 pub use outbound_key::OutboundKey;
 pub use tapped::CallTap;

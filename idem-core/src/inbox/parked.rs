@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::slice;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::StreamExt;
 
 use crate::execute::Failure;
 use crate::runtime::{ParkedRow, Pipeline, Prepared, Preparing, RowUntil, Written, refused_wait};
@@ -31,16 +31,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Keeps the rows that wait here, until no more rows run and none is left.
     pub(super) async fn keep_parked_rows(&self) {
-        let (mut waits, mut open) = (FuturesUnordered::new(), true);
-        while open || !waits.is_empty() {
-            tokio::select! {
-                parked = self.parked_rows.next(), if open => match parked {
-                    Some(ParkedRow { row, until }) => waits.push(self.keep_row(row, until)),
-                    None => open = false,
-                },
-                Some(()) = waits.next() => {}
-            }
-        }
+        let keep = |ParkedRow { row, until }| self.keep_row(row, until);
+        self.parked_rows.queue().for_each_concurrent(None, keep).await;
     }
 
     async fn keep_row(&self, row: Row, until: RowUntil) {
@@ -57,7 +49,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
     async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
-        let due = match self.unless_draining(self.prepare_codec_of(row, turn)).await {
+        let due = match self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await {
             Some(Prepared::Never(error)) => {
                 let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
                 let written = self.record_parked(row, &result, None).await;
@@ -82,7 +74,7 @@ impl<S: Store> Pipeline<S> {
         self.refund_start(row).await;
         let result = failure.result();
         for tries in 1.. {
-            if self.unless_draining(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
+            if self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries - 1))).await.is_none() {
                 break;
             }
             match self.record_parked(row, &result, Some(tries + 1)).await {
@@ -100,7 +92,7 @@ impl<S: Store> Pipeline<S> {
     async fn record_early_commit_later(&self, row: &Row, failure: &Failure, left_by: &Ticket) -> Option<Outcome> {
         let mut tries = 0;
         loop {
-            let drains = self.unless_draining(tokio::time::sleep(refused_wait(tries))).await.is_none();
+            let drains = self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries))).await.is_none();
             match self.record_early_commit(&row.delivery, &row.identity, failure, left_by).await {
                 Ok(outcome) => return Some(outcome),
                 Err(_) if drains => return None,
@@ -131,14 +123,6 @@ impl<S: Store> Pipeline<S> {
             Some(route) => self.prepare(turn, route, &row.delivery, Some((row.id, None))).await,
             // The run of the row reports the reason.
             None => Prepared::Done,
-        }
-    }
-
-    /// Returns `None` if the worker drains first.
-    async fn unless_draining<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            done = work => Some(done),
-            () = self.draining.cancelled() => None,
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tracing::{Instrument, Span};
-use uuid::Uuid;
 
 use crate::execute::Failure;
 use crate::runtime::{Pipeline, Progress, Written, jittered, warn_of_refusal};
@@ -76,13 +75,6 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn snooze(&self, row: &Row, due: Duration) -> Option<Outcome> {
         self.record_result(row, &RowResult::GivenBack { due }).await;
         None
-    }
-
-    /// Moves a row to its call phase: its handler makes an external call first, and the row has no answer. `provider_key`: its key,
-    /// unless it has one.
-    pub(super) async fn leave_to_call(&self, row: &Row, provider_key: Uuid) {
-        self.record_result(row, &RowResult::LeftToCall { provider_key }).await;
-        self.wake_inbox();
     }
 
     /// Gives back a row whose external call another version of the service has made: a handler without that call would ignore

@@ -47,7 +47,10 @@ impl<S: Store> Pipeline<S> {
     async fn left(&self, route: &Route<S>, row: &Row) -> Option<Option<Outcome>> {
         match &route.external {
             Some(call) if row.answer.is_none() => {
-                self.leave_to_call(row, call.first_provider_key(&row.identity, &row.delivery)).await;
+                // The row takes it if it has none yet.
+                let provider_key = call.first_provider_key(&row.identity, &row.delivery);
+                self.record_result(row, &RowResult::LeftToCall { provider_key }).await;
+                self.wake_inbox();
             }
             Some(call) if !call.limits.is_of(row) => {
                 return Some(self.reject(row, Reason::Permanent, of_another(row, &call.limits)).await);
@@ -71,7 +74,8 @@ impl<S: Store> Pipeline<S> {
             let Some(decoded) = running.user_code().map(again) else { return self.snooze(row, Duration::ZERO).await };
             let job = match decoded {
                 Ok(job) => job,
-                Err(why) => return self.without_job(row, why).await,
+                Err(NoJob::Unfit(unfit)) => return self.reject(row, unfit.reason, unfit.error).await,
+                Err(NoJob::Unprepared | NoJob::Several) => return self.leave_to_prepare_row(row).await,
             };
             // All connections may be in use for longer than the lease. From the start on, the row is locked.
             let held = self.leases.hold(slice::from_ref(row));
@@ -161,14 +165,6 @@ impl<S: Store> Pipeline<S> {
             self.health.progress();
             Outcome::Processed
         })
-    }
-
-    /// Handles a row that can never run as it is, or cannot run yet.
-    async fn without_job(&self, row: &Row, why: NoJob) -> Option<Outcome> {
-        match why {
-            NoJob::Unfit(unfit) => self.reject(row, unfit.reason, unfit.error).await,
-            NoJob::Unprepared | NoJob::Several => self.leave_to_prepare_row(row).await,
-        }
     }
 }
 

@@ -99,9 +99,7 @@ impl<S: Store> Runner<S> {
         }
         let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
         let mut slots = vec![first];
-        while let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            slots.push(slot);
-        }
+        slots.extend(std::iter::from_fn(|| self.slots.clone().try_acquire_owned().ok()));
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process; in an outage as `Running` says.
         let permit = self.pipeline.suspect_lock.inbox().await;
@@ -148,10 +146,7 @@ impl<S: Store> Pipeline<S> {
             }
             self.outage.over().await;
         };
-        tokio::select! {
-            () = rest => {}
-            () = self.draining.cancelled() => {}
-        }
+        self.draining.run_until_cancelled(rest).await;
     }
 }
 

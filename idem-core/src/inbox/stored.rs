@@ -116,7 +116,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Err(_) => {}
             }
-            part.iter().for_each(|item| self.routes.meters(item.message.identity.handler).held());
+            part.iter().for_each(|item| self.routes.meters(item.message.identity.handler).held.increment(1));
             let ackers = part.iter_mut().map(|item| &mut item.acker).collect();
             extended_all(ackers, self.pause(holds)).await;
         }

@@ -182,7 +182,7 @@ mod tests {
         outbox.publish("a", &1).unwrap();
         let kept = outbox.clone();
         outbox.end("outlived");
-        let log = crate::logged::text(|| {
+        let log = crate::log_of_tests::text(|| {
             for _ in 0..2 {
                 let why = kept.publish("b", &2).unwrap_err().to_string();
                 assert!(why.contains("the handler \"outlived\" has ended"), "{why}");

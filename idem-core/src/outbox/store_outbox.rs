@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_message_of_an_application_goes_on_with_its_trace() {
         let stage = || checked([Outgoing::new("orders", "payload")], None).unwrap().remove(0);
-        let staged = crate::logged::with_traces(|| tracing::info_span!("request").in_scope(stage));
+        let staged = crate::log_of_tests::with_traces(|| tracing::info_span!("request").in_scope(stage));
         assert!(staged.headers().get_str("traceparent").is_some(), "{staged:?}");
         assert!(stage().headers().is_empty(), "there is no trace");
     }
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn the_context_of_the_trace_counts_for_the_size_of_a_message() {
         let stage = || checked([Outgoing::new("orders", "payload")], Some(7));
-        let refused = crate::logged::with_traces(|| tracing::info_span!("request").in_scope(stage));
+        let refused = crate::log_of_tests::with_traces(|| tracing::info_span!("request").in_scope(stage));
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("73 bytes") && error.contains("takes 7"), "{error}");
         assert_eq!(stage().unwrap().len(), 1, "there is no trace");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{Arrival, Pipeline, Unwinding, jittered, kept};
+use crate::runtime::{Arrival, Pipeline, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -18,8 +18,8 @@ impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
     pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
         let Parked { mut delivery, mut acker, carried, until } = parked;
-        // Declared after `carried`, and so dropped before it.
-        let _unwinding = Unwinding(&self.draining);
+        // As in `process`: a panic drains the worker before `carried` is dropped.
+        let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let can_run = match until {
             Until::Turn => {
                 let turn = async {

@@ -29,7 +29,7 @@ use crate::park::{Parked, Until};
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Carried, Direct, HoldReason, Permit, Pipeline, Progress, Running, Unwinding, extended};
+use crate::runtime::{Carried, Direct, HoldReason, Permit, Pipeline, Progress, Running, extended};
 use crate::store::Identity;
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
@@ -57,8 +57,9 @@ impl<S: Store> Pipeline<S> {
         mut acker: A,
         mut carried: Carried,
     ) -> Option<Parked<A>> {
-        // Declared after `carried`, and so dropped before it.
-        let _unwinding = Unwinding(&self.draining);
+        // A panic drains the worker before `carried` is dropped, which is declared earlier: the next delivery of an ordering
+        // key must not start while this one is unsettled.
+        let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         if !acker.is_live() {
             tracing::debug!("the delivery was lost; the broker redelivers it");
             return None;
@@ -103,7 +104,7 @@ impl<S: Store> Pipeline<S> {
             Progress::Hold(why) => Until::After(self.in_vain(&mut delivery, &mut carried, why)),
         };
         if matches!(until, Until::After(_) | Until::Prepared) {
-            self.meters(&delivery).held();
+            self.meters(&delivery).held.increment(1);
         }
         carried.was_parked = true;
         Some(Parked { delivery, acker, carried, until })

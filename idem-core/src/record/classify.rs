@@ -81,7 +81,7 @@ impl Classified {
             Self::TooOld(_) => Some(Outcome::Dead { reason: Reason::TooOld }),
             Self::Conflict(_) => Some(Outcome::Dead { reason: Reason::Conflict }),
             Self::Duplicate(age) => {
-                age.iter().for_each(|age| meters.duplicate_age(*age));
+                age.iter().for_each(|age| meters.duplicate_age.record(*age));
                 Some(Outcome::Duplicate)
             }
         }

@@ -15,7 +15,7 @@ impl<S: Store> Pipeline<S> {
             return Progress::Hold(HoldReason::Again);
         }
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| {
-            Span::current().record("idem.handler", route.handler.name());
+            Span::current().record("idem.handler", route.handler.facts().name);
             route.id
         });
         let identity = claimless(handler, delivery);

@@ -1,5 +1,7 @@
 //! The dead letter of a message whose handler ran COMMIT, and so has committed its claim.
 
+use tokio_util::sync::CancellationToken;
+
 use crate::execute::Failure;
 use crate::runtime::{Pipeline, refused};
 use crate::store::{Identity, NewRow, StoreError, Ticket};
@@ -22,7 +24,9 @@ impl<S: Store> Pipeline<S> {
         left_by: &Ticket,
     ) -> Result<Outcome, BoxError> {
         let write = || self.write_early_commit(delivery, identity, charge, left_by);
-        if let Err(error) = self.outage.persist(|| async { refused(write().await) }).await {
+        let never = CancellationToken::new();
+        let written = self.outage.insist(&never, || async { refused(write().await) }).await;
+        if let Some(Err(error)) = written {
             // Until it is written, only the log has it.
             tracing::error!(
                 source = delivery.source(),

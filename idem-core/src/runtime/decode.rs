@@ -44,7 +44,7 @@ impl<S: Store> Pipeline<S> {
         let job = route.handler.decode(delivery, &mut key)?;
         if telemetry::is_heard() {
             let span = Span::current();
-            span.record("idem.handler", route.handler.name());
+            span.record("idem.handler", route.handler.facts().name);
             span.record("idem.key", tracing::field::display(&key));
         }
         let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery)? };

@@ -48,15 +48,3 @@ impl Defect {
         self.first.lock().take()
     }
 }
-
-/// Drains the worker if this is dropped by a panic, before anything declared earlier is dropped: the next delivery of
-/// an ordering key must not start while the previous one is unsettled.
-pub(crate) struct Unwinding<'a>(pub(crate) &'a CancellationToken);
-
-impl Drop for Unwinding<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.cancel();
-        }
-    }
-}

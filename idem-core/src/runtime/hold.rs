@@ -38,10 +38,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Waits for the end of an outage, or if there is none for a while, longer from try to try. The drain ends the wait.
     pub(crate) async fn pause(&self, tries: usize) {
-        tokio::select! {
-            () = self.outage.pause(tries) => {}
-            () = self.draining.cancelled() => {}
-        }
+        self.draining.run_until_cancelled(self.outage.pause(tries)).await;
     }
 
     /// Abandons a transaction after a failure. If the database answers, the transaction is rolled back and its

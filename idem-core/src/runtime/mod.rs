@@ -52,7 +52,7 @@ pub use suspect_lock::SuspectLock;
 
 pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
-pub(crate) use defect::{Defect, Unwinding};
+pub(crate) use defect::Defect;
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use key_tickets::KeyTickets;
@@ -71,4 +71,4 @@ pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, Carried, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, Isolated};
-pub(crate) use waits::{busy_wait, hold_wait, jittered, refused_wait};
+pub(crate) use waits::{busy_wait, growing_waits, hold_wait, jittered, refused_wait};

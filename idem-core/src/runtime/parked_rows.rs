@@ -52,9 +52,9 @@ impl ParkedRows {
         drop(self.queue.0.try_send(ParkedRow { row, until }));
     }
 
-    /// Waits for a row. Returns `None` once no more rows run, and none is left. Cancel safe.
-    pub(crate) async fn next(&self) -> Option<ParkedRow> {
-        self.queue.1.recv().await.ok()
+    /// Returns the queue of the rows, which ends once no more rows run, and none is left.
+    pub(crate) fn queue(&self) -> Receiver<ParkedRow> {
+        self.queue.1.clone()
     }
 
     /// Ends the wait for further rows, since no more rows run.

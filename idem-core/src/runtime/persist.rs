@@ -13,7 +13,8 @@ use super::pipeline::Pipeline;
 use super::waits::hold_wait;
 
 impl Outage {
-    /// Repeats a statement until the database has answered it. Returns `None` if `stop` comes first.
+    /// Repeats a statement until the database has answered it. Returns `None` if `stop` comes first. With a token that nobody
+    /// cancels, only the abort of the worker's tasks, after the shutdown timeout, ends it earlier.
     pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         stop: &CancellationToken,
@@ -22,33 +23,14 @@ impl Outage {
         for tries in 0.. {
             match write().await {
                 Ok(answer) => return Some(answer),
-                Err(fault) => self.try_again(&fault),
+                Err(fault) => {
+                    self.report(&fault);
+                    tracing::debug!(error = crate::error::text(&fault), "tried again");
+                }
             }
-            tokio::select! {
-                () = self.pause(tries) => {}
-                () = stop.cancelled() => return None,
-            }
+            stop.run_until_cancelled(self.pause(tries)).await?;
         }
         None
-    }
-
-    /// Repeats a write that must not be left undone until the database has answered it. Only the abort of the worker's
-    /// tasks, after the shutdown timeout, ends it earlier.
-    pub(crate) async fn persist<T, F: Future<Output = Result<T, StoreError>>>(&self, write: impl Fn() -> F) -> T {
-        let mut tries = 0;
-        loop {
-            match write().await {
-                Ok(answer) => return answer,
-                Err(fault) => self.try_again(&fault),
-            }
-            self.pause(tries).await;
-            tries += 1;
-        }
-    }
-
-    fn try_again(&self, fault: &StoreError) {
-        self.report(fault);
-        tracing::debug!(error = crate::error::text(fault), "tried again");
     }
 
     /// Waits for the end of an outage, or if there is none for a while, longer from try to try. Cancel safe.

@@ -63,7 +63,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the turn to prepare for a row, or the time after which it is tried again: another message of its handler prepares
     /// or has failed to, or its own codec has prepared just now and has forgotten the result.
     pub(crate) fn turn_to_prepare(&self, row: &Row) -> Result<Preparing, Duration> {
-        self.routes.meters(row.identity.handler).held();
+        self.routes.meters(row.identity.handler).held.increment(1);
         if self.preparations.asked_by(row.id) {
             warn_of_unprepared(&row.delivery, 1, FORGOTTEN);
             return Err(jittered(FORGETFUL));

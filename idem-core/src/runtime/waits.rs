@@ -8,7 +8,8 @@ const SHORT: Duration = Duration::from_secs(2);
 const BUSY: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
-fn waits(first: Duration, longest: Duration) -> ExponentialBackoff {
+/// Delays that grow from the first one to at most the longest one, each with a jitter.
+pub(crate) fn growing_waits(first: Duration, longest: Duration) -> ExponentialBackoff {
     // The jitter adds up to 100 percent.
     let waits = ExponentialBuilder::default().with_min_delay(first).with_max_delay(longest / 2);
     waits.with_jitter().without_max_times().build()
@@ -16,7 +17,7 @@ fn waits(first: Duration, longest: Duration) -> ExponentialBackoff {
 
 /// Short delays first, because most outages are a lost connection; then up to two seconds.
 pub(super) fn short() -> impl Iterator<Item = Duration> {
-    waits(Duration::from_millis(50), SHORT)
+    growing_waits(Duration::from_millis(50), SHORT)
 }
 
 /// Returns the delay before the next try of a held delivery: longer with each hold, up to two seconds.
@@ -27,13 +28,13 @@ pub(crate) fn hold_wait(holds: usize) -> Duration {
 /// Returns the delay before the next try of a delivery whose claim another transaction holds: up to ten seconds, because
 /// that transaction may run for as long as a handler, and each try waits for it in a lane for up to a second.
 pub(crate) fn busy_wait(holds: usize) -> Duration {
-    waits(Duration::from_millis(50), BUSY).nth(holds.min(16)).unwrap_or(BUSY)
+    growing_waits(Duration::from_millis(50), BUSY).nth(holds.min(16)).unwrap_or(BUSY)
 }
 
 /// Returns the delay before the next try of a message that the database refuses although it works for others: up to one
 /// minute, because an operator has to fix something first.
 pub(crate) fn refused_wait(tries: usize) -> Duration {
-    waits(Duration::from_millis(100), LONG).nth(tries.min(16)).unwrap_or(LONG)
+    growing_waits(Duration::from_millis(100), LONG).nth(tries.min(16)).unwrap_or(LONG)
 }
 
 /// The delays after which work goes on with a database that answers but has refused work. If it refuses again soon, the delays

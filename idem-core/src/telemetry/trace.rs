@@ -60,5 +60,6 @@ impl opentelemetry::propagation::Injector for Carrier<'_> {
     }
 }
 
-#[cfg(all(test, feature = "opentelemetry"))]
+#[cfg(test)]
+#[cfg(feature = "opentelemetry")]
 mod tests;

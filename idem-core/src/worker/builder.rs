@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::handler_options::HandlerLimits;
 use crate::registry::{Bound, Registered};
 use crate::runtime::{Health, Settings, SuspectLock};
 use crate::{Codec, Error, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, Source, Store};
@@ -170,7 +169,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     {
         let Self { mut parts, state, codec, .. } = self;
         let (chosen, limits) = options.into_parts();
-        parts.handlers.push(bound::<H, S, St, _>(state.clone(), chosen.or_of_worker(&codec), limits));
+        let codec_of_handler = chosen.or_of_worker(&codec);
+        parts.handlers.push(Arc::new(Bound::<H, St, _>::new(state.clone(), codec_of_handler, limits)));
         Worker { parts, state, codec, stage: PhantomData }
     }
 
@@ -217,15 +217,4 @@ impl<S, Src, St, C, Stage> std::fmt::Debug for Worker<S, Src, St, C, Stage> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").field("consumer", &self.parts.consumer).finish_non_exhaustive()
     }
-}
-
-fn bound<H, S, St, C>(state: Arc<St>, codec: Arc<C>, limits: HandlerLimits) -> Arc<dyn Registered<S>>
-where
-    H: Handler,
-    S: Store + HasConnection<H::Connection>,
-    H::Params: Extract<St>,
-    St: Send + Sync + 'static,
-    C: Codec<H::Message>,
-{
-    Arc::new(Bound::<H, St, C> { state, codec, limits, handler: PhantomData })
 }

@@ -1,29 +1,28 @@
 //! Checks before the start of the external calls of a worker's handlers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Error;
 use crate::external::{CallLimits, ONCE};
-use crate::registry::Registered;
-use crate::{Error, Store};
+use crate::registry::Facts;
 
 /// The longest timeout of a call: a day.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Checks that each handler's external call can be made and repeated.
-pub(super) fn check<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+pub(super) fn check(handlers: &[&Facts]) -> Result<(), Error> {
     handlers.iter().try_for_each(|handler| {
-        let flaw = match handler.external() {
-            None if handler.needs_call() => Some(
+        let flaw = match &handler.external {
+            None if handler.needs_call => Some(
                 "takes the key of an external call, and makes none: name the call, `#[idempotent(.., call = ..)]`"
                     .to_owned(),
             ),
             None => None,
-            Some(limits) => flaw_of_name(limits.name).or_else(|| flaw(handler.as_ref(), &limits)),
+            Some(limits) => flaw_of_name(limits.name).or_else(|| flaw(handler, limits)),
         };
         match flaw {
             None => Ok(()),
-            Some(flaw) => Err(Error::Config(format!("the handler {:?} {flaw}", handler.name()))),
+            Some(flaw) => Err(Error::Config(format!("the handler {:?} {flaw}", handler.name))),
         }
     })
 }
@@ -39,26 +38,26 @@ fn flaw_of_name(name: &str) -> Option<String> {
 }
 
 /// Returns what is wrong with a call and its handler.
-fn flaw<S: Store>(handler: &dyn Registered<S>, limits: &CallLimits) -> Option<String> {
+fn flaw(handler: &Facts, limits: &CallLimits) -> Option<String> {
     let CallLimits { name, timeout, key_life, writes, takes_key, .. } = limits;
-    if handler.is_natural() {
+    if handler.is_natural {
         return Some(format!(
             "is natural and makes the call `{name}`: a copy of a message would call again. Remove `natural`"
         ));
     }
-    if handler.calls() > 1 {
+    if handler.calls > 1 {
         return Some(format!(
             "makes {} calls, of which the first is `{name}`: a handler makes one, and the others would never be made. Let it hand \
              over to another handler for each, `outbox.local::<..>(..)`",
-            handler.calls()
+            handler.calls
         ));
     }
-    if handler.takes_batch() {
+    if handler.takes_batch {
         return Some(format!(
             "takes a batch and makes the call `{name}`, which is made for one message: let it take one message"
         ));
     }
-    if !handler.call_fits() {
+    if !handler.call_fits {
         return Some(format!("makes the call `{name}`, which takes another message"));
     }
     if *writes {

@@ -126,7 +126,7 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
 /// and rows belong to that one, and the worker ends.
 async fn register_again<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, defect, .. } = pipeline;
-    let names: Vec<&str> = [""].into_iter().chain(routes.routes.iter().map(|route| route.handler.name())).collect();
+    let names: Vec<&str> = [""].into_iter().chain(routes.names()).collect();
     let before: Vec<_> = [routes.nobody].into_iter().chain(routes.routes.iter().map(|route| route.id)).collect();
     match store.register(consumer, &names).await {
         Ok(now) if now == before => tracing::warn!(
@@ -169,7 +169,7 @@ async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, .. } = pipeline;
     if let Ok(mut waiting) = store.waiting(consumer).await {
-        let names: Vec<&str> = routes.routes.iter().map(|route| route.handler.name()).collect();
+        let names: Vec<&str> = routes.names().collect();
         waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
         Unregistered { consumer, names: &names }.remind(&waiting, |handler| store.cures(consumer, handler, ""));
     }

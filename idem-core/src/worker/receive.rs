@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn messages_that_were_delivered_ten_times_are_one_warning_a_minute() {
         let (warnings, last) = (Warnings::default(), Rate::default());
-        crate::logged::with_subscriber(tracing_subscriber::registry().with(warnings.clone()), || {
+        crate::log_of_tests::with_subscriber(tracing_subscriber::registry().with(warnings.clone()), || {
             for count in [None, Some(1), Some(9), Some(10), Some(500)] {
                 warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count), &last);
             }

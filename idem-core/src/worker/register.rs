@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use crate::registry::Registered;
+use crate::registry::{Facts, Registered};
 use crate::routes::{Route, RouteCall, Routes};
 use crate::runtime::Settings;
 use crate::store::{Cures, HandlerId, History, OutboxId, StoreError, as_ours};
@@ -31,8 +31,9 @@ pub(super) async fn register<S: Store>(
     settings: &Settings,
 ) -> Result<Registration<S>, Error> {
     let failed = |fault: StoreError| failed(consumer, fault);
-    let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
-    rename(consumer, store, handlers).await?;
+    let facts: Vec<&Facts> = handlers.iter().map(|handler| handler.facts()).collect();
+    let names: Vec<&str> = [""].into_iter().chain(facts.iter().map(|handler| handler.name)).collect();
+    rename(consumer, store, &facts).await?;
     let ids = store.register(consumer, &names).await.map_err(failed)?;
     apart(consumer, &names, &ids)?;
     let retentions = store.retention(&ids).await.map_err(failed)?;
@@ -41,13 +42,13 @@ pub(super) async fn register<S: Store>(
     store.record_seen(&ids).await.map_err(failed)?;
     let mut histories = store.histories(consumer).await.map_err(failed)?;
     histories.iter_mut().for_each(|known| as_ours(&mut known.handler, &known.formerly, &names));
-    check_histories(consumer, store, handlers, settings, &histories).await?;
-    let calls = calls(store, ids.get(1..).unwrap_or_default(), handlers).await?;
+    check_histories(consumer, store, &facts, settings, &histories).await?;
+    let calls = calls(store, ids.get(1..).unwrap_or_default(), &facts).await?;
     let mut ids = ids.into_iter().zip(retentions);
     let Some((nobody, _)) = ids.next() else {
         return Err(Error::Config("the store has registered no handler".to_owned()));
     };
-    let outbox = match handlers.iter().any(|handler| handler.stages()) {
+    let outbox = match facts.iter().any(|handler| handler.stages) {
         true => Some(store.register_outbox(consumer).await?),
         false => None,
     };
@@ -55,13 +56,13 @@ pub(super) async fn register<S: Store>(
     let route = |(((id, retention), external), handler): (((_, _), _), &Arc<dyn Registered<S>>)| Route {
         id,
         retention,
-        meters: Meters::new(consumer, handler.name()),
-        timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
-        retry: handler.limits().retry.unwrap_or(settings.retry),
-        is_unclaimed: handler.is_natural() && settings.is_unordered(),
-        is_local_only: handler.limits().is_local_only,
+        meters: Meters::new(consumer, handler.facts().name),
+        timeout: handler.facts().limits.timeout.unwrap_or(settings.handler_timeout),
+        retry: handler.facts().limits.retry.unwrap_or(settings.retry),
+        is_unclaimed: handler.facts().is_natural && settings.is_unordered(),
+        is_local_only: handler.facts().limits.is_local_only,
         external,
-        history: OnceCell::new_with(has_processed(handler.name()).then_some(())),
+        history: OnceCell::new_with(has_processed(handler.facts().name).then_some(())),
         handler: handler.clone(),
     };
     let routes = Routes {
@@ -75,14 +76,10 @@ pub(super) async fn register<S: Store>(
 }
 
 /// Returns the external call of each of these registered handlers, if it makes one, with the namespace of its handler.
-async fn calls<S: Store>(
-    store: &S,
-    ids: &[HandlerId],
-    handlers: &[Arc<dyn Registered<S>>],
-) -> Result<Vec<Option<RouteCall>>, Error> {
+async fn calls<S: Store>(store: &S, ids: &[HandlerId], handlers: &[&Facts]) -> Result<Vec<Option<RouteCall>>, Error> {
     let mut calls = Vec::with_capacity(handlers.len());
     for (id, handler) in ids.iter().zip(handlers) {
-        calls.push(match handler.external() {
+        calls.push(match handler.external {
             Some(limits) => Some(RouteCall { limits, namespace: store.call_namespace(*id).await? }),
             None => None,
         });
@@ -91,10 +88,10 @@ async fn calls<S: Store>(
 }
 
 /// Lets handlers have the numbers of the names that they had before.
-async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[&Facts]) -> Result<(), Error> {
     for handler in handlers {
-        let new = handler.name();
-        for old in handler.formerly() {
+        let new = handler.name;
+        for old in &handler.formerly {
             if !store.rename(consumer, old, new).await.map_err(|fault| failed(consumer, fault))? {
                 let Cures { join, .. } = store.cures(consumer, old, new);
                 return Err(Error::Config(format!(
@@ -128,11 +125,11 @@ fn apart(consumer: &str, names: &[&str], ids: &[HandlerId]) -> Result<(), Error>
 async fn check_histories<S: Store>(
     consumer: &str,
     store: &S,
-    handlers: &[Arc<dyn Registered<S>>],
+    handlers: &[&Facts],
     settings: &Settings,
     histories: &[History],
 ) -> Result<(), Error> {
-    let names: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
+    let names: Vec<&str> = handlers.iter().map(|handler| handler.name).collect();
     let (mut waiting, mut checked) = (Vec::new(), Ok(()));
     if !settings.allow_unregistered_rows {
         waiting = store.waiting(consumer).await.map_err(|fault| failed(consumer, fault))?;
@@ -140,7 +137,7 @@ async fn check_histories<S: Store>(
         let cures = |handler: &str| store.cures(consumer, handler, "");
         checked = Unregistered { consumer, names: &names }.check(&waiting, cures);
     }
-    let ours = |handler: &Arc<dyn Registered<S>>| Ours { name: handler.name(), is_natural: handler.is_natural() };
+    let ours = |handler: &&Facts| Ours { name: handler.name, is_natural: handler.is_natural };
     let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
     for text in renamed(consumer, &ours, histories, &waiting) {
         tracing::warn!("{text}");

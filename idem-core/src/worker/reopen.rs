@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::ExponentialBackoff;
 
 use crate::error::{chain, text};
-use crate::runtime::Health;
+use crate::runtime::{Health, growing_waits};
 use crate::{Error, Source, SubscribeOptions};
 
 const LONGEST: Duration = Duration::from_secs(5);
@@ -19,13 +19,7 @@ pub(super) struct Reopening {
 
 impl Reopening {
     pub(super) fn new(settled: u64) -> Self {
-        let waits = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(100))
-            // The jitter adds up to 100 percent.
-            .with_max_delay(LONGEST / 2)
-            .with_jitter()
-            .without_max_times();
-        Self { waits: waits.build(), settled }
+        Self { waits: growing_waits(Duration::from_millis(100), LONGEST), settled }
     }
 
     /// Returns the next delay, given the number of deliveries settled so far.

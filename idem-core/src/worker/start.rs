@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::registry::Facts;
 use crate::routes::Routes;
 use crate::runtime::{
     BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, ParkedRows, Pipeline, Preparations, Rate, Rows,
@@ -69,7 +70,7 @@ pub(super) async fn start<S: Store, Src: Source>(
 /// Logs the worker's settings, for later readers of the log.
 fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
     let Parts { consumer, store, source, handlers, settings, .. } = parts;
-    let handlers: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
+    let handlers: Vec<&str> = handlers.iter().map(|handler| handler.facts().name).collect();
     tracing::info!(
         consumer,
         ?handlers,
@@ -110,14 +111,15 @@ fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S
 
 /// Checks that settings, handlers and source are compatible.
 fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
+    let handlers: Vec<&Facts> = parts.handlers.iter().map(|handler| handler.facts()).collect();
     parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&parts.handlers, &parts.settings)?;
-    fitness::timeouts(&parts.handlers)?;
-    fitness::natural(&parts.handlers)?;
-    calls::check(&parts.handlers)?;
+    fitness::distinct(&handlers, &parts.settings)?;
+    fitness::timeouts(&handlers)?;
+    fitness::natural(&handlers)?;
+    calls::check(&handlers)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
-    fitness::event_types(&parts.source, &parts.handlers, &parts.settings)?;
-    fitness::keys(&parts.source, &parts.handlers, &parts.settings)
+    fitness::event_types(&parts.source, &handlers, &parts.settings)?;
+    fitness::keys(&parts.source, &handlers, &parts.settings)
 }
 
 fn assemble<S: Store, Src: Source>(

@@ -70,37 +70,31 @@ fn work<S: Store, A: crate::Acker>(
     let settings = &pipeline.settings;
     let Arrivals { lanes: to_lanes, parked: to_park, to_store } = queues.clone();
     if settings.inbox || stores_beside_lanes(pipeline) {
-        let storing = crate::inbox::store(pipeline.clone(), stored, to_park.clone());
-        spawn(&mut working, pipeline, "storing", storing);
+        let to_park = to_park.clone();
+        spawn(&mut working, pipeline, "storing", |at| crate::inbox::store(at, stored, to_park));
     }
     if !settings.inbox {
         for _ in 0..settings.concurrency {
             working.spawn(lane::run(pipeline.clone(), lanes.clone(), to_park.clone()));
         }
     }
-    let waiting = park::run(pipeline.clone(), parked, to_lanes, to_store);
-    spawn(&mut working, pipeline, "parked", waiting);
-    spawn(&mut working, pipeline, "inbox", crate::inbox::run(pipeline.clone()));
-    spawn(&mut working, pipeline, "calls", crate::call::run(pipeline.clone()));
+    spawn(&mut working, pipeline, "parked", |at| park::run(at, parked, to_lanes, to_store));
+    spawn(&mut working, pipeline, "inbox", crate::inbox::run);
+    spawn(&mut working, pipeline, "calls", crate::call::run);
     working
 }
 
 /// Spawns the background tasks, which run until the worker ends.
 fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     let mut beside = JoinSet::new();
-    let at = pipeline.clone();
-    spawn(&mut beside, pipeline, "watch of the database", async move { at.outage.watch(&at.store).await });
-    let at = pipeline.clone();
-    spawn(&mut beside, pipeline, "gauges", async move { housekeeping::stats(&at).await });
-    let (at, of) = (pipeline.clone(), pipeline.lag.subscribe());
-    spawn(&mut beside, pipeline, "lag", async move { housekeeping::source_lag(&at.consumer, of).await });
-    let at = pipeline.clone();
-    spawn(&mut beside, pipeline, "pruning", async move { housekeeping::prune(&at).await });
-    let at = pipeline.clone();
-    spawn(&mut beside, pipeline, "signs of life", async move { housekeeping::record_seen(&at).await });
+    spawn(&mut beside, pipeline, "watch of the database", |at| async move { at.outage.watch(&at.store).await });
+    spawn(&mut beside, pipeline, "gauges", |at| async move { housekeeping::stats(&at).await });
+    let of = pipeline.lag.subscribe();
+    spawn(&mut beside, pipeline, "lag", |at| async move { housekeeping::source_lag(&at.consumer, of).await });
+    spawn(&mut beside, pipeline, "pruning", |at| async move { housekeeping::prune(&at).await });
+    spawn(&mut beside, pipeline, "signs of life", |at| async move { housekeeping::record_seen(&at).await });
     if pipeline.outbox.is_some() {
-        let at = pipeline.clone();
-        spawn(&mut beside, pipeline, "watch of the outbox", async move { outbox::watch(&at).await });
+        spawn(&mut beside, pipeline, "watch of the outbox", |at| async move { outbox::watch(&at).await });
     }
     beside
 }
@@ -123,12 +117,12 @@ fn receive<S: Store, Src: Source>(
 }
 
 /// Spawns a task. A panic in it drains the worker.
-fn spawn<S: Store>(
+fn spawn<S: Store, W: Future<Output = ()> + Send + 'static>(
     tasks: &mut JoinSet<()>,
     pipeline: &Arc<Pipeline<S>>,
     name: &'static str,
-    work: impl Future<Output = ()> + Send + 'static,
+    work: impl FnOnce(Arc<Pipeline<S>>) -> W,
 ) {
-    let pipeline = pipeline.clone();
+    let (pipeline, work) = (pipeline.clone(), work(pipeline.clone()));
     tasks.spawn(async move { pipeline.defect.task(name, work).await.unwrap_or(()) });
 }

@@ -114,7 +114,7 @@ pub(super) fn renamed(
 
 #[cfg(test)]
 mod tests {
-    use crate::logged::text;
+    use crate::log_of_tests::text;
 
     use super::*;
 

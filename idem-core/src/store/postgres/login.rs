@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
 use tokio::time::timeout;
 
 use crate::BoxError;
-use crate::caught::Caught;
+use crate::caught::caught;
 
 use super::answer::Failure;
 use super::limits::CONNECT;
@@ -55,7 +55,7 @@ impl Login {
         let Some(credentials) = &self.credentials else { return Ok(self.target.clone()) };
         // The call itself is user code as well, so it is made within the future.
         let asked = async { credentials(self.target.clone()).await };
-        let asked = timeout(CONNECT, Caught::new("the callback given to `.credentials(..)`", asked)).await;
+        let asked = timeout(CONNECT, caught("the callback given to `.credentials(..)`", asked)).await;
         let failed = match asked {
             Ok(Ok(Ok(options))) => return Ok(options),
             Ok(Ok(Err(error))) => LoginError::Failed(error),

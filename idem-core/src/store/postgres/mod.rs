@@ -50,7 +50,7 @@ mod outbox;
 mod outbox_sql;
 mod own;
 #[cfg(test)]
-mod plans;
+mod plans_tests;
 mod pool;
 mod prune;
 mod prune_sql;

@@ -51,7 +51,7 @@ mod txn;
 mod watch;
 
 #[cfg(test)]
-mod plans;
+mod plans_tests;
 
 use sqlx::sqlite::SqliteConnection;
 
