@@ -63,7 +63,7 @@ impl Claims for Postgres {
         state: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
         let own = txn.lock_wait;
-        let wait = if identities.len() > 1 { own.min(MANY_WAIT) } else { own };
+        let wait = own.min(MANY_WAIT);
         // No handler follows a claim that waits, only idem's own statements.
         let handlers_own = (state == ClaimState::Processed).then(|| txn.lock_timeout());
         let (handlers, keys) = columns(identities);
