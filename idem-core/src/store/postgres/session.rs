@@ -155,11 +155,15 @@ impl Session {
         };
         sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;
         if of == Use::Lent {
-            let prepared = sqlx::raw_sql(AssertSqlSafe(writes)).execute(conn).await.map_err(Failure::from);
+            let writes = format!("BEGIN; SET LOCAL lock_timeout = 100; {writes}; COMMIT");
+            let prepared = sqlx::raw_sql(AssertSqlSafe(writes)).execute(&mut *conn).await.map_err(Failure::from);
             self.writes = match prepared {
                 Ok(_) => true,
-                // A table is missing. That is no matter of handlers that stage nothing.
-                Err(refused) if refused.code() == Some("42P01") => false,
+                // A table is missing or locked. That is no matter of handlers that stage nothing.
+                Err(refused) if matches!(refused.code(), Some("42P01" | "55P03")) => {
+                    sqlx::raw_sql("ROLLBACK").execute(conn).await?;
+                    false
+                }
                 Err(failure) => return Err(failure),
             };
         }
