@@ -59,6 +59,7 @@ async fn a_schema_may_have_any_name_that_fits() {
         let identity = idem_core::store::Identity { handler, key, fingerprint: idem_core::Fingerprint::none() };
         store.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
         assert!(matches!(store.commit(txn).await, CommitResult::Done));
+        store.ping().await.unwrap();
         store.prune().await.unwrap();
         Postgres::options(&url).schema(&name).verify_only().connect().await.unwrap();
         let text = format!("DROP SCHEMA \"{}\" CASCADE", name.replace('"', "\"\""));

@@ -67,6 +67,24 @@ async fn a_table_that_is_gone_is_no_failure_of_the_handler() {
         assert!(matches!(done, CommitResult::Unknown(_)), "{done:?}");
     }
     assert_eq!(world.claims().await, 0);
+    sqlx::query("ALTER TABLE gone RENAME TO outbox_messages").execute(&mut world.other).await.unwrap();
+    committed(stage_after(&world, "a", "SELECT 1", message("a")).await);
+}
+
+/// A connection that opens meanwhile stages without the prepared statement.
+#[tokio::test]
+async fn a_locked_outbox_keeps_no_connection_from_opening() {
+    let Some(mut world) = world().await else { return };
+    sqlx::raw_sql("BEGIN; LOCK TABLE outbox_messages").execute(&mut world.other).await.unwrap();
+    // Held at the same time, so that one of their connections is new.
+    let (one, other) = (world.claimed("one").await, world.claimed("other").await);
+    sqlx::raw_sql("COMMIT").execute(&mut world.other).await.unwrap();
+    let outbox = world.store.register_outbox("billing").await.unwrap();
+    for (mut txn, staged) in [one, other].into_iter().zip(both()) {
+        world.store.stage(&mut txn, outbox, vec![staged, message("and another")]).unwrap();
+        committed(world.store.commit(txn).await);
+    }
+    assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 4);
 }
 
 /// Its INSERT is prepared by then.

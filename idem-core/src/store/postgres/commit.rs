@@ -25,9 +25,8 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     }
     let writes = std::mem::take(&mut txn.writes);
     let (mut inserts, mut unscheduled) = (Vec::new(), None);
-    // A pooler's session has none of the prepared statements.
-    if writes.are_small() && txn.connection.session().writes {
-        inserts = writes.calls(txn.lock_wait, txn.batch);
+    if writes.are_small() {
+        inserts = writes.statements(store, txn.connection.session().writes, txn.lock_wait, txn.batch);
     } else {
         // Boxed: it is large and seldom used.
         match Box::pin(staging::insert(store, &mut txn, &writes)).await {

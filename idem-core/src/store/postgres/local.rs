@@ -46,14 +46,14 @@ impl Local {
         self.rows.iter().map(|row| row.message.delivery.payload().len() + row.envelope.len())
     }
 
-    /// Returns a call of the prepared statement. Nothing of a message gets into it except hexadecimal digits, which the types
-    /// read whatever settings the handler has left.
-    pub(super) fn call(&self, lock_wait: u64) -> String {
+    /// Returns the values of the statement as literals. Nothing of a message gets into them except hexadecimal digits, which the
+    /// types read whatever settings the handler has left.
+    pub(super) fn values(&self, lock_wait: u64) -> [String; 9] {
         let array = |value: &dyn Fn(&NewRow) -> String| {
             let values: Vec<String> = self.rows.iter().map(value).collect();
             format!("ARRAY[{}]", values.join(", "))
         };
-        let values = [
+        [
             array(&|row| row.message.identity.handler.0.to_string()),
             array(&|row| bytes(row.key())),
             array(&|row| bytes(row.fingerprint())),
@@ -67,8 +67,7 @@ impl Local {
             }),
             // The guard stands in front of it.
             "NULL".to_owned(),
-        ];
-        format!("EXECUTE idem_local({})", values.join(", "))
+        ]
     }
 
     /// Binds the values to the statement.

@@ -253,7 +253,7 @@ impl PostgresOptions {
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let kind = Kind { pooled: self.pooled, durable: !self.unsafe_durability, isolation: self.isolation };
         let quoted = quoted(&self.schema);
-        let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::PREPARE, local_sql::prepare())]
+        let [claim, writes] = [claims_sql::prepare(), format!("{}; {}", outbox_sql::prepare(), local_sql::prepare())]
             .map(|text| text.replace("{schema}", &quoted));
         let opener = Opener::new(login, kind, claim, writes);
         let pool = Pool::new(opener, self.connections, self.resets);

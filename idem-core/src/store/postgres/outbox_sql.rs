@@ -14,13 +14,18 @@ pub(super) const REGISTER: &str = "
     )
     SELECT id, namespace FROM made UNION ALL SELECT id, namespace FROM {schema}.outboxes WHERE name = $1";
 
-/// The INSERT of one message, prepared in each connection: the server would otherwise parse and plan it for each.
-pub(super) const PREPARE: &str = "
-    PREPARE idem_stage (pg_catalog.int4, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea, pg_catalog.bytea,
-                        pg_catalog.bytea) AS
-        INSERT INTO {schema}.outbox_messages (outbox_id, message_id, destination, key, envelope, payload)
-        VALUES ($1, $2, pg_catalog.convert_from($3, 'UTF8'), $4,
-                pg_catalog.convert_from($5, 'UTF8')::pg_catalog.json, $6)";
+/// The INSERT of one message.
+pub(super) const STAGE: &str = "
+    INSERT INTO {schema}.outbox_messages (outbox_id, message_id, destination, key, envelope, payload)
+    VALUES ($1, $2, pg_catalog.convert_from($3, 'UTF8'), $4, pg_catalog.convert_from($5, 'UTF8')::pg_catalog.json, $6)";
+
+/// Prepared in each connection: the server would otherwise parse and plan it for each message.
+pub(super) fn prepare() -> String {
+    format!(
+        "PREPARE idem_stage (pg_catalog.int4, pg_catalog.uuid, pg_catalog.bytea, pg_catalog.bytea, pg_catalog.bytea,
+            pg_catalog.bytea) AS {STAGE}"
+    )
+}
 
 /// The INSERT of many or large messages, where this condition holds. The order of the rows is that of the arrays. Returns how many
 /// rows it has inserted.

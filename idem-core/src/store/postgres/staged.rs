@@ -58,14 +58,14 @@ impl Staged {
         self.rows.iter().map(NewRow::size)
     }
 
-    /// Returns a call of the prepared INSERT for each message. Nothing of a message gets into it except hexadecimal digits, which
-    /// the types read whatever settings the handler has left.
-    pub(super) fn calls(&self) -> impl Iterator<Item = String> {
+    /// Returns the values of the INSERT of each message as literals. Nothing of a message gets into them except hexadecimal digits,
+    /// which the types read whatever settings the handler has left.
+    pub(super) fn values(&self) -> impl Iterator<Item = [String; 6]> {
         let outbox = self.outbox.number;
         self.rows.iter().map(move |row| {
             let (id, payload) = (row.message.id(), bytes(row.message.payload()));
             let [to, key, envelope] = [row.message.to().as_bytes(), row.key(), &row.envelope].map(bytes);
-            format!("EXECUTE idem_stage({outbox}, '{id}', {to}, {key}, {envelope}, {payload})")
+            [outbox.to_string(), format!("'{id}'"), to, key, envelope, payload]
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::local::Local;
 use super::staged::Staged;
+use super::{Postgres, local_sql, outbox_sql};
 
 /// The size up to which a message travels as text in the string of guard and COMMIT.
 const SMALL: usize = 8 * 1024;
@@ -40,11 +41,19 @@ impl Writes {
         true
     }
 
-    /// Returns calls of the prepared statements. Claims come first, as they may wait for another transaction: `own` and `batch`
-    /// are those of `claim_wait`.
-    pub(super) fn calls(&self, own: u64, batch: bool) -> Vec<String> {
-        let local = self.local.iter().map(|local| local.call(claim_wait(local.len(), own, batch)));
-        local.chain(self.staged.iter().flat_map(|staged| staged.calls())).collect()
+    /// Returns the statements of all of it. They call prepared ones if the session has these; a pooler's has none. Claims come
+    /// first, as they may wait for another transaction: `own` and `batch` are those of `claim_wait`.
+    pub(super) fn statements(&self, store: &Postgres, prepared: bool, own: u64, batch: bool) -> Vec<String> {
+        let statement = |name: &str, template: &str, values: &[String]| match prepared {
+            true => format!("EXECUTE {name}({})", values.join(", ")),
+            false => store.text_with(template, values),
+        };
+        let local = self.local.iter().map(|local| {
+            let values = local.values(claim_wait(local.len(), own, batch));
+            statement("idem_local", &local_sql::stage(), &values)
+        });
+        let staged = self.staged.iter().flat_map(|staged| staged.values());
+        local.chain(staged.map(|values| statement("idem_stage", outbox_sql::STAGE, &values))).collect()
     }
 }
 
