@@ -43,24 +43,12 @@ pub enum Act {
     FailUntilOpen,
     /// Returns `permanent(..)`.
     Permanent,
-    /// Panics.
-    Panic,
     /// Never ends.
     Hang,
     /// Ends the process after this many milliseconds.
     Abort(u64),
     /// Ends its own connection, and returns the error.
     Break,
-    /// Ends its own connection, and returns `Ok`.
-    BreakQuietly,
-    /// Causes a SQL error, and returns `Ok`.
-    Swallow,
-    /// Runs ROLLBACK.
-    Rollback,
-    /// Runs COMMIT.
-    Commit,
-    /// Runs COMMIT and BEGIN, and writes again.
-    CommitAndBegin,
     /// Writes through one of the application's connections.
     SecondConnection,
     /// Nests a transaction that commits, one that rolls back, one that is dropped, and one inside another; writes in
@@ -94,7 +82,6 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
         Act::FailUntilOpen if !stage.is_open() => return Err("the cause is still there".into()),
         Act::Fail(_) | Act::FailUntilOpen => {}
         Act::Permanent => return Err(permanent("no attempt can cure it")),
-        Act::Panic => panic!("a handler that panics"),
         Act::Hang => std::future::pending().await,
         Act::Abort(millis) => {
             tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -102,19 +89,6 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
         }
         Act::Break => {
             tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await?;
-        }
-        Act::BreakQuietly => drop(tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await),
-        Act::Swallow => drop(tx.execute("SELECT 1 / 0").await),
-        Act::Rollback => {
-            tx.execute("ROLLBACK").await?;
-        }
-        Act::Commit => {
-            tx.execute("COMMIT").await?;
-        }
-        Act::CommitAndBegin => {
-            tx.execute("COMMIT").await?;
-            tx.execute("BEGIN").await?;
-            stage.effect(&format!("{id} again"), attempt, tx).await?;
         }
         Act::SecondConnection => {
             let mut second = PgConnection::connect(stage.url()).await?;

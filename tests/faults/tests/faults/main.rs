@@ -1,7 +1,6 @@
 //! End-to-end fault tests on real servers.
 
 mod barrier;
-mod breaks;
 mod broker_outage;
 mod cancel;
 mod cloud_events;
@@ -13,7 +12,6 @@ mod duplicates;
 mod everywhere;
 mod example;
 mod handlers;
-mod killer;
 mod long_outage;
 mod outage;
 mod outbox;
@@ -21,7 +19,7 @@ mod partitions;
 mod process;
 #[path = "../../../../idem-adapters/rabbitmq/tests/on_rabbitmq/common/raw.rs"]
 mod raw;
-mod retries;
+mod replays;
 mod returns;
 mod session;
 mod settling;
