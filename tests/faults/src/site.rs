@@ -104,13 +104,6 @@ pub struct Real<B> {
     pub relay: Relay,
 }
 
-impl<B: Broker> Real<B> {
-    /// Publishes one message with these headers, and returns once it is confirmed.
-    pub async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) {
-        self.broker.publish_with(headers, payload).await.unwrap();
-    }
-}
-
 impl<B: Broker> Site for Real<B> {
     type Source = B::Source;
 

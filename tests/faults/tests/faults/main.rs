@@ -3,7 +3,6 @@
 mod barrier;
 mod broker_outage;
 mod cancel;
-mod cloud_events;
 mod commit;
 mod content;
 mod crash;
