@@ -13,7 +13,6 @@ mod example;
 mod handlers;
 mod long_outage;
 mod outage;
-mod outbox;
 mod partitions;
 mod process;
 #[path = "../../../../idem-adapters/rabbitmq/tests/on_rabbitmq/common/raw.rs"]
