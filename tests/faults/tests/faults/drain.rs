@@ -63,7 +63,7 @@ async fn a_message_that_is_cut_off_while_the_database_is_silent_is_named_in_the_
     let (text, subscriber) = idem_conformance::captured();
     let _logging = idem_conformance::subscribe(subscriber);
     let (world, relay) = (World::at(&url).await, Relay::start(&url).await);
-    let store = Postgres::options(relay.address(&world.url)).schema(&world.schema).connect().await.unwrap();
+    let store = Postgres::options(relay.url(&world.url)).schema(&world.schema).connect().await.unwrap();
     let queue = world.broker.queue("orders");
     let worker = world.start(&store, queue.clone(), |worker| worker.shutdown_timeout(Duration::from_millis(500)));
     world.publish(&Order::new("cut-off", Act::Hold));

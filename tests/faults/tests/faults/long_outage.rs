@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_faults::{Act, Nats, RabbitMq, Site, World, orders, until, variable};
+use idem_faults::{Act, Broker, Nats, RabbitMq, Site, World, orders, until, variable};
 use sqlx::Connection;
 
 use crate::returns::Returns;
@@ -15,7 +15,7 @@ async fn costs_each_message_one_return_however_long_it_lasts() {
     if variable("DATABASE_URL").is_none() {
         return;
     }
-    let Some(site) = RabbitMq::new().await else { return };
+    let Some(site) = Site::<RabbitMq>::new().await else { return };
     let mut server = idem_services::Postgres::start().unwrap();
     let world = World::at(server.url()).await;
     let store = world.options().connections(64).connect().await.unwrap();
@@ -53,7 +53,7 @@ async fn costs_each_message_one_return_while_the_database_can_only_be_read() {
     if variable("DATABASE_URL").is_none() {
         return;
     }
-    let Some(site) = RabbitMq::new().await else { return };
+    let Some(site) = Site::<RabbitMq>::new().await else { return };
     let mut server = idem_services::Postgres::start().unwrap();
     let signal = server.home().join("data/standby.signal");
     let world = World::at(server.url()).await;
@@ -102,7 +102,7 @@ async fn costs_each_message_one_return_if_the_table_was_locked_before_the_first_
 /// Locks the table for longer than the consumer timeout, after a first claim or before any.
 async fn locked(after_a_claim: bool) {
     let Some(world) = World::new().await else { return };
-    let Some(site) = RabbitMq::new().await else { return };
+    let Some(site) = Site::<RabbitMq>::new().await else { return };
     let store = world.options().connections(64).connect().await.unwrap();
     let timeout = Duration::from_secs(16);
     let rabbit = idem::RabbitMq::options(&site.address).consumer_timeout(timeout).connect().await.unwrap();
@@ -142,7 +142,7 @@ async fn locked(after_a_claim: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn leaves_what_is_held_to_other_workers() {
     let Some(beside) = World::new().await else { return };
-    let Some(site) = Nats::new().await else { return };
+    let Some(site) = Site::<Nats>::new().await else { return };
     let mut server = idem_services::Postgres::start().unwrap();
     let world = World::at(server.url()).await;
     let store = world.options().connections(64).connect().await.unwrap();
@@ -169,7 +169,7 @@ async fn leaves_what_is_held_to_other_workers() {
     site.end().await;
 }
 
-async fn publish(site: &impl Site, what: &str) {
+async fn publish<B: Broker>(site: &Site<B>, what: &str) {
     let payloads: Vec<_> = orders(what, 3, Act::Write).iter().map(|order| serde_json::to_vec(order).unwrap()).collect();
     site.publish(&payloads).await;
 }

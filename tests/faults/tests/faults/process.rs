@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem::Reason;
-use idem_faults::{Act, Broker, Order, Process, Real, Scene, Setting, orders, within};
+use idem_faults::{Act, Broker, Order, Process, Scene, Setting, orders, within};
 
 use crate::everywhere::on_servers;
 
@@ -13,9 +13,7 @@ on_servers! {
 
 const INNOCENTS: usize = 15;
 
-async fn a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unharmed<B: Broker>(
-    scene: &Scene<Real<B>>,
-) {
+async fn a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unharmed<B: Broker>(scene: &Scene<B>) {
     // All sixteen are in flight when it ends the process.
     let innocents = orders("innocent", INNOCENTS, Act::Take(500));
     scene.publish(&[Order::new("killer", Act::Abort(300))]).await;
@@ -56,6 +54,6 @@ async fn a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unha
     assert_eq!(attempts, [1; INNOCENTS + 1], "an innocent was charged");
 }
 
-fn start<B: Broker>(scene: &Scene<Real<B>>) -> Process {
+fn start<B: Broker>(scene: &Scene<B>) -> Process {
     Process::start(env!("CARGO_BIN_EXE_worker"), &Setting::of(&scene.world, &scene.site, scene.mode))
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use idem::{Reason, SuspectLock};
-use idem_faults::{Act, Mode, Order, Running, Scene, Site, Tuned, World, orders, quick};
+use idem_faults::{Act, Broker, Mode, Order, Running, Scene, Tuned, World, orders, quick};
 
-use crate::everywhere::everywhere;
+use crate::everywhere::on_servers;
 
-everywhere! {
+on_servers! {
     a_deploy_makes_no_process_go_quiet
 }
 
@@ -131,7 +131,7 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
 }
 
 /// Processes that are killed once, while they hold deliveries.
-async fn a_deploy_makes_no_process_go_quiet<S: Site>(scene: &Scene<S>) {
+async fn a_deploy_makes_no_process_go_quiet<B: Broker>(scene: &Scene<B>) {
     let gates = [(); 4].map(|()| SuspectLock::new());
     let start = async |gate: &SuspectLock| {
         let source = scene.site.source().await;
