@@ -201,16 +201,21 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     stage.rows_earlier(LEASE * 10).await;
     let row = stage.take_one(RowKind::Suspect).await;
     stage.rows_earlier(LEASE * 10).await;
-    let mut running = stage.begin().await;
-    assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
+    let inbox = stage.world.own("inbox_messages");
+    // One that may be started again, and one that has used up its starts.
+    for starts in [2, 4] {
+        stage.world.run(&format!("UPDATE {inbox} SET crash_count = {starts}")).await;
+        let mut running = stage.begin().await;
+        assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
 
-    assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
-    assert!(stage.take(RowKind::Ordinary).await.is_empty());
-    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 0);
-    let due = stage.store.poll_due(&[stage.handler], LEASE, LookBack::default()).await.unwrap();
-    assert_eq!(due, DueRows::default(), "what runs is nothing to be done");
-    committed(stage.commit(running).await);
-    assert!(stage.scheduled().await.is_empty());
+        assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
+        assert!(stage.take(RowKind::Ordinary).await.is_empty());
+        assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 0);
+        let due = stage.store.poll_due(&[stage.handler], LEASE, LookBack::default()).await.unwrap();
+        assert_eq!(due, DueRows::default(), "what runs is nothing to be done");
+        stage.store.rollback(running).await.unwrap();
+    }
+    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 1);
 }
 
 /// Removing a row does not process it: the claim stays unchanged.

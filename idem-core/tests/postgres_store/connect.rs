@@ -28,25 +28,6 @@ pub(crate) fn told<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
 }
 
 #[tokio::test]
-async fn ten_stores_that_connect_at_once_migrate_once() {
-    let Some(url) = url() else { return };
-    let schema = fresh("idem_test");
-    let mut starts = Vec::new();
-    for _ in 0..10 {
-        let options = Postgres::options(&url).schema(&schema);
-        starts.push(tokio::spawn(options.connect()));
-    }
-    for start in starts {
-        start.await.unwrap().unwrap();
-    }
-    let mut admin = PgConnection::connect(&url).await.unwrap();
-    let asked = format!("SELECT count(*) FROM {schema}.migrations");
-    let applied: i64 = sqlx::query_scalar(AssertSqlSafe(asked)).fetch_one(&mut admin).await.unwrap();
-    assert_eq!(applied, Postgres::migrations().len() as i64);
-    admin.execute(sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE")))).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_schema_may_have_any_name_that_fits() {
     let Some(url) = url() else { return };
     let mut admin = PgConnection::connect(&url).await.unwrap();

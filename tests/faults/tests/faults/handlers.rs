@@ -1,47 +1,15 @@
-//! Nested transactions, lock timeouts and second connections of handlers. The suite of the pipeline has their other faults.
-
-use std::time::Duration;
+//! Lock timeouts and second connections of handlers. The suite of the pipeline has their other faults.
 
 use idem::store::Replayed;
 use idem::{Outcome, Reason};
-use idem_faults::{Act, Order, Running, World, answers, quick};
+use idem_faults::{Act, Order, World, answers, quick};
 use sqlx::Connection;
-
-/// A worker that allows two attempts per message.
-async fn stage() -> Option<(World, idem::Postgres, Running)> {
-    let world = World::new().await?;
-    let store = world.store().await;
-    let worker = world.start(&store, world.broker.queue("orders"), |worker| {
-        worker.retry(quick(2)).handler_timeout(Duration::from_secs(2))
-    });
-    Some((world, store, worker))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_error_after_a_nested_commit_takes_that_back_too() {
-    let Some((world, _, worker)) = stage().await else { return };
-    world.publish(&Order::new("nest", Act::NestAndFail));
-    assert_eq!(world.journal.end_of("nest").await, Outcome::dead(Reason::Exhausted));
-    assert!(world.all_effects().await.is_empty());
-    worker.stop().await.unwrap();
-    world.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nested_transactions_are_savepoints() {
-    let Some((world, store, worker)) = stage().await else { return };
-    world.publish(&Order::new("nest", Act::Nest));
-    assert_eq!(world.journal.end_of("nest").await, Outcome::Processed);
-    let effects: Vec<String> = world.all_effects().await.into_iter().map(|(id, _)| id).collect();
-    assert_eq!(effects, ["nest", "nest kept"]);
-    assert!(world.rows(&store).await.is_empty());
-    worker.stop().await.unwrap();
-    world.end().await;
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_timeout_in_the_handler_is_its_own_failure() {
-    let Some((world, store, worker)) = stage().await else { return };
+    let Some(world) = World::new().await else { return };
+    let store = world.store().await;
+    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.retry(quick(2)));
     let mut conn = world.pool.acquire().await.unwrap();
     let mut lock = conn.begin().await.unwrap();
     sqlx::query(world.stage.sql("UPDATE {schema}.business SET n = 7")).execute(&mut *lock).await.unwrap();

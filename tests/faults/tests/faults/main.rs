@@ -1,6 +1,5 @@
 //! End-to-end fault tests on real servers.
 
-mod barrier;
 mod broker_outage;
 mod cancel;
 mod commit;
