@@ -101,15 +101,15 @@ impl World for OneStream {
 
 idem_conformance::sink_suite!(OneStream);
 
-fn message(to: &str) -> StagedMessage {
+pub(crate) fn message(to: &str) -> StagedMessage {
     StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))
 }
 
-async fn publish(sink: &JetStream, message: &StagedMessage) -> Result<(), SinkError> {
+pub(crate) async fn publish(sink: &JetStream, message: &StagedMessage) -> Result<(), SinkError> {
     timeout(common::LONG, sink.publish(message)).await.unwrap()
 }
 
-async fn opened(sink: JetStream) -> JetStream {
+pub(crate) async fn opened(sink: JetStream) -> JetStream {
     timeout(common::LONG, sink.open()).await.unwrap().unwrap();
     sink
 }

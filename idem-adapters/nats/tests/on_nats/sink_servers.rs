@@ -4,24 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::common::server::Server;
+use crate::sink::{message, opened, publish};
 use async_nats::jetstream::stream::{Config, StorageType};
 use idem_core::{Outgoing, Sink, SinkError, StagedMessage};
-use idem_nats::{JetStream, Nats};
+use idem_nats::Nats;
 use tokio::time::timeout;
 use uuid::Uuid;
-
-fn message(to: &str) -> StagedMessage {
-    StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))
-}
-
-async fn publish(sink: &JetStream, message: &StagedMessage) -> Result<(), SinkError> {
-    timeout(common::LONG, sink.publish(message)).await.unwrap()
-}
-
-async fn opened(sink: JetStream) -> JetStream {
-    timeout(common::LONG, sink.open()).await.unwrap().unwrap();
-    sink
-}
 
 /// The server does not answer a message to a subject that is forbidden; it fails anyway, and its neighbours do not.
 #[tokio::test]
