@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{Operator, Replayed};
-use idem_core::{Reason, ReplayWindow, RetryPolicy, Worker};
+use idem_core::{Reason, ReplayWindow, RetryPolicy};
 use tracing::instrument::WithSubscriber;
 
 use idem_conformance::captured;
@@ -169,7 +169,7 @@ pub async fn a_broker_that_keeps_messages_without_a_limit_is_a_warning<W: World>
     let line = Line::new(world).await;
     line.broker.replay_window(ReplayWindow::Unlimited);
     line.publish(Order::ok("a"));
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = line.worker();
     let ((text, subscriber), idle) = (captured(), line.queue.clone());
     let run = worker.handler::<Orders<W>>().run_until(async move { idle.idle().await });
     soon(run.with_subscriber(subscriber)).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::Replayed;
 use idem_core::{
-    BoxError, CallError, CalledBy, External, Found, Handler, Key, OutboundKey, Reason, RetryPolicy, State, Worker,
+    BoxError, CallError, CalledBy, External, Found, Handler, Key, OutboundKey, Reason, RetryPolicy, State,
 };
 
 use idem_conformance::store::World;
@@ -71,8 +71,7 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     paying.row(|row| row.attempts == 1 && row.answer.is_some()).await;
     worker.stop().await;
     paying.time_passes(2 * hour).await;
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<PaysElsewhere<W>>(), Settings::default());
+    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysElsewhere<W>>(), Settings::default());
     until(async || paying.0.dead().await.len() >= 2).await;
     worker.stop().await;
     for row in paying.0.dead().await {
@@ -92,8 +91,7 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
 
 /// Starts a version of the service whose provider knows keys, and one whose provider can be asked, or not.
 fn start<W: World, const KEYED: bool, const ASKS: bool>(line: &Line<W>) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<Pays<W, KEYED, ASKS>>(), Settings::default())
+    line.run_until_stopped(line.worker().handler::<Pays<W, KEYED, ASKS>>(), Settings::default())
 }
 
 /// The provider has not seen the key of a call that was made without it, and of one that was made with it nobody knows when the

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CallError, CalledBy, External, Handler, Key, OutboundKey, Reason, State, Worker};
+use idem_core::{BoxError, CallError, CalledBy, External, Handler, Key, OutboundKey, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -136,8 +136,7 @@ pub async fn a_handler_with_another_call_calls_under_other_keys<W: World>(world:
     comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
     let line = &paying.0;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = line.run_until_stopped(worker.handler::<Captures<W>>(), Settings::default());
+    let worker = line.run_until_stopped(line.worker().handler::<Captures<W>>(), Settings::default());
     comes(&paying, worker, order_at(POSITION)).await;
     is_charged_twice(&paying);
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use idem_core::{BoxError, CallError, CalledBy, External, Found, Handler, State, Worker};
+use idem_core::{BoxError, CallError, CalledBy, External, Found, Handler, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -67,8 +67,7 @@ impl<W: World> Handler for Pauses<W> {
 pub async fn a_call_that_was_paused_beyond_its_lease_sends_nothing<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", []);
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<Pauses<W>>(), Settings::default());
+    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<Pauses<W>>(), Settings::default());
     until(async || paying.0.desk.runs("pause") != 0).await;
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CallError, CalledBy, External, Handler, OutboundKey, Reason, State, Worker};
+use idem_core::{BoxError, CallError, CalledBy, External, Handler, OutboundKey, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -61,8 +61,7 @@ pub async fn another_request_of_a_call_in_doubt_charges_nothing<W: World>(world:
     paying.row(|row| row.attempts == 1).await;
     worker.stop().await;
     paying.time_passes(MINUTE).await;
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<PaysMore<W>>(), Settings::default());
+    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysMore<W>>(), Settings::default());
     until(async || !paying.0.dead().await.is_empty() || paying.counts("a").await.2 != 0).await;
     worker.stop().await;
     assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 1, 0)));

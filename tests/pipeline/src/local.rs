@@ -168,8 +168,8 @@ pub async fn a_local_message_under_the_key_of_another_is_a_conflict<W: World>(wo
 /// A handler of local messages only takes no delivery, whatever its event type.
 pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world: W) {
     let handing = Handing::new(world).await;
-    let worker = Worker::new("billing", handing.0.store.clone(), handing.0.queue.clone()).state(handing.0.desk.clone());
-    let worker = worker.handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+    let worker =
+        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     handing.publish("Handing", Order::ok("a"));
     handing.0.publish_raw(Publication::json(&Receipt::of("b")).unwrap().event_type("Receipt"));
@@ -189,8 +189,8 @@ pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_mess
     let row = handing.0.one_dead().await;
     assert_eq!(row.handler, "receives");
     assert_eq!(handing.0.inbox().replay(row.id).await.unwrap(), Replayed::Due);
-    let worker = Worker::new("billing", handing.0.store.clone(), handing.0.queue.clone()).state(handing.0.desk.clone());
-    let worker = worker.handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+    let worker =
+        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     let further = if handing.0.world.inbox() { 2 } else { 3 };
     assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");

@@ -151,7 +151,7 @@ async fn log_of_refunds<W: World>(line: &Line<W>) -> String {
 
 /// A worker with one of the two handlers, which had these names before.
 fn with_former_name<W: World, const REFUND: bool>(line: &Line<W>, names: &'static [&'static str]) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = line.worker();
     let options = HandlerOptions::new().formerly(names);
     line.run_until_stopped(worker.handler_with::<Orders<W, REFUND>>(options), once())
 }
