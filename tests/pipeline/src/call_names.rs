@@ -4,9 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{
-    BoxError, CallError, CalledBy, External, Found, Handler, Key, OutboundKey, Reason, RetryPolicy, State,
-};
+use idem_core::{BoxError, CallError, CalledBy, External, Found, Handler, Key, OutboundKey, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -65,8 +63,7 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     paying.publish("lost", [Fault::LoseAnswer]);
     paying.publish_order(order("fails", &[Act::Fail, Act::Ok]), []);
     let hour = Duration::from_secs(3600);
-    let later = RetryPolicy::new().min_delay(hour).max_delay(hour);
-    let worker = paying.start_with(Settings { retry: later, ..Settings::default() });
+    let worker = paying.start_with(Settings::late());
     paying.row(|row| row.attempts == 1 && row.answer.is_none()).await;
     paying.row(|row| row.attempts == 1 && row.answer.is_some()).await;
     worker.stop().await;

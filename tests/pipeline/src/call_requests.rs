@@ -57,10 +57,7 @@ impl<W: World> Handler for PaysMore<W> {
 pub async fn another_request_of_a_call_in_doubt_charges_nothing<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::LoseAnswer]);
-    let worker = paying.start();
-    paying.row(|row| row.attempts == 1).await;
-    worker.stop().await;
-    paying.time_passes(MINUTE).await;
+    paying.fails_once().await;
     let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysMore<W>>(), Settings::default());
     until(async || !paying.0.dead().await.is_empty() || paying.counts("a").await.2 != 0).await;
     worker.stop().await;

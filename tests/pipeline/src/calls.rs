@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use idem_core::Reason;
 use idem_core::store::{Replayed, Resolution};
-use idem_core::{Reason, RetryPolicy};
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
@@ -233,8 +233,7 @@ pub async fn an_answer_waits_for_a_version_that_has_the_call<W: World>(world: W)
     let paying = Paying::<W>::new(world).await;
     paying.publish_order(order("a", &[Act::Fail, Act::Ok]), []);
     let hour = Duration::from_secs(3600);
-    let later = RetryPolicy::new().min_delay(hour).max_delay(hour);
-    let worker = paying.start_with(Settings { retry: later, ..Settings::default() });
+    let worker = paying.start_with(Settings::late());
     paying.row(|row| row.attempts == 1 && row.answer.is_some()).await;
     worker.stop().await;
     let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysItself<W>>(), Settings::default());
