@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::{BoxError, Delivery, State, idempotent, permanent};
+use idem::{BoxError, Delivery, State, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -39,8 +39,6 @@ pub enum Act {
     FailAfter(u64),
     /// Fails until the stage opens.
     FailUntilOpen,
-    /// Returns `permanent(..)`.
-    Permanent,
     /// Never ends.
     Hang,
     /// Ends the process after this many milliseconds.
@@ -73,7 +71,6 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
         }
         Act::FailUntilOpen if !stage.is_open() => return Err("the cause is still there".into()),
         Act::Fail(_) | Act::FailUntilOpen => {}
-        Act::Permanent => return Err(permanent("no attempt can cure it")),
         Act::Hang => std::future::pending().await,
         Act::Abort(millis) => {
             tokio::time::sleep(Duration::from_millis(millis)).await;

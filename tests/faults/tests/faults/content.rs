@@ -1,16 +1,13 @@
-//! Many messages, copies of them, and messages that cannot be processed.
+//! Many messages, copies of them, and consumers that are forgotten.
 
-use std::collections::BTreeSet;
-
-use idem::{Outcome, Reason};
-use idem_faults::{Act, Broker, Order, Scene, Seen, Witness, number, orders, until};
+use idem::Outcome;
+use idem_faults::{Act, Broker, Scene, Seen, Witness, number, orders, until};
 
 use crate::everywhere::on_servers;
 
 on_servers! {
     no_ack_is_sent_before_the_database_has_the_message
     many_messages_of_which_a_fifth_comes_twice_have_one_effect_each
-    poison_is_dead_and_its_neighbours_are_processed
     a_consumer_that_the_broker_has_forgotten_goes_on
 }
 
@@ -50,24 +47,6 @@ async fn no_ack_is_sent_before_the_database_has_the_message<B: Broker>(scene: &S
     let Seen { committed, early } = witness.seen();
     assert!(early.is_empty(), "acked before the database had them: {early:?}");
     assert!(committed >= 70, "{committed}");
-}
-
-async fn poison_is_dead_and_its_neighbours_are_processed<B: Broker>(scene: &Scene<B>) {
-    let good = orders("good", 40, Act::Write);
-    scene.publish(&good[..20]).await;
-    scene.publish(&[Order::new("permanent", Act::Permanent), Order::new("exhausted", Act::Fail(99))]).await;
-    scene.site.publish(&[b"no JSON".to_vec()]).await;
-    scene.publish(&good[20..]).await;
-    scene.publish(&[Order::new("third", Act::Fail(2))]).await;
-    let worker = scene.start().await;
-    let journal = &scene.world.journal;
-    let dead = |outcome: &Outcome| matches!(outcome, Outcome::Dead { .. });
-    journal.until("three are dead", |journal| journal.count(dead) >= 3).await;
-    let good = good.into_iter().chain([Order::new("third", Act::Write)]);
-    let dead = scene.ends_with(good, vec![worker]).await;
-    let reasons: BTreeSet<_> = dead.iter().map(|row| row.reason.map(|reason| reason.to_string())).collect();
-    let expected = [Reason::Exhausted, Reason::Permanent, Reason::Undecodable];
-    assert_eq!((dead.len(), reasons), (3, expected.map(|reason| Some(reason.to_string())).into()));
 }
 
 async fn a_consumer_that_the_broker_has_forgotten_goes_on<B: Broker>(scene: &Scene<B>) {
