@@ -23,8 +23,6 @@ mod world;
 mod ended;
 #[path = "pgbouncer/login.rs"]
 mod login;
-#[path = "pgbouncer/role.rs"]
-mod role;
 #[path = "pgbouncer/settings.rs"]
 mod settings;
 #[path = "pgbouncer/tenants.rs"]
