@@ -128,18 +128,6 @@ async fn a_copy_that_another_process_took_over_after_the_rollback_is_not_taken_f
     assert!(matches!(world.store.commit(txn).await, CommitResult::RolledBack));
 }
 
-#[tokio::test]
-async fn a_handler_that_ended_its_transaction_and_then_failed_leaves_a_clean_connection() {
-    let world = World::new().await;
-    for statements in ["ROLLBACK", "ROLLBACK; BEGIN; INSERT INTO effects VALUES (1)", "COMMIT; BEGIN"] {
-        let mut txn = world.claimed(statements).await;
-        let _ = run(&mut txn, statements).await;
-        world.store.rollback(txn).await.unwrap();
-        world.process(&format!("after {statements}")).await;
-    }
-    assert_eq!(world.count("effects").await, 0);
-}
-
 /// Takes the connection's thread much longer than this task takes to send what follows, up to idem's COMMIT.
 const LENGTHY: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT count(*) FROM n";
