@@ -1,4 +1,4 @@
-//! Inbox rows: differences of SQLite, and how much its statements read.
+//! Inbox rows of several handlers.
 
 use idem_core::store::{Claims, InboxRows, RowKind, TakeLimit};
 use uuid::Uuid;
