@@ -42,10 +42,6 @@ macro_rules! abuse {
 }
 
 abuse! {
-    a_swallowed_error_is_found: "SELECT 1/0" => CommitResult::Swallowed, 0;
-    a_rollback_is_found: "ROLLBACK" => CommitResult::RolledBack, 0;
-    a_rollback_and_a_new_transaction_are_found: "ROLLBACK; BEGIN; SELECT pg_current_xact_id()" => CommitResult::RolledBack, 0;
-    a_commit_is_found: "COMMIT" => CommitResult::CommittedEarly(_), 1;
     a_commit_and_a_new_transaction_are_found: "COMMIT; BEGIN; SELECT pg_current_xact_id()" => CommitResult::CommittedEarly(_), 1;
     a_commit_and_an_aborted_transaction_are_found: "COMMIT; BEGIN; SELECT 1/0" => CommitResult::CommittedEarly(_), 1;
     an_error_of_the_same_class_as_the_guards_is_the_handlers: "SELECT 'x'::int" => CommitResult::Swallowed, 0;
