@@ -7,7 +7,7 @@ use crate::common::LONG;
 use crate::common::relay;
 use futures_util::future::join_all;
 use idem_conformance::Proxy;
-use idem_conformance::sink::World;
+use idem_conformance::sink::{World, message, publish, relay};
 use idem_conformance::texts;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_kafka::{Kafka, Producer, Topic};
@@ -89,27 +89,6 @@ impl World for Partitioned {
 }
 
 idem_conformance::sink_suite!(Partitioned);
-
-fn message(to: &str) -> StagedMessage {
-    StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))
-}
-
-async fn publish(sink: &Producer, message: &StagedMessage) -> Result<(), SinkError> {
-    timeout(LONG, sink.publish(message)).await.unwrap()
-}
-
-/// Publishes as a relay does: again, while the broker is unavailable.
-async fn relay(sink: &Producer, message: &StagedMessage) -> Result<(), SinkError> {
-    let published = async {
-        loop {
-            match sink.publish(message).await {
-                Err(SinkError::Broker(_)) => tokio::task::yield_now().await,
-                done => return done,
-            }
-        }
-    };
-    timeout(LONG, published).await.unwrap()
-}
 
 /// The keys of so many records of a topic, each with its partition, sorted.
 fn partitions(world: &common::World, partitions: i32, records: usize) -> Vec<(String, i32)> {

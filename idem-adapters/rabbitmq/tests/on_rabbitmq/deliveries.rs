@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::{World, next, subscribe_options};
 use idem_core::{Acker, Settled, Source};
-use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions};
+use lapin::options::BasicPublishOptions;
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, ExchangeKind};
 
@@ -38,11 +38,7 @@ async fn headers_and_properties_arrive_unchanged() {
 async fn a_message_arrives_with_its_way_and_with_what_only_rabbitmq_says_of_it() {
     let Some(world) = World::new().await else { return };
     let exchange = format!("{}-shop", world.queue);
-    let options = ExchangeDeclareOptions { auto_delete: true, ..Default::default() };
-    let (channel, none) = (&world.channel, FieldTable::default);
-    channel.exchange_declare(exchange.as_str().into(), ExchangeKind::Topic, options, none()).await.unwrap();
-    let (queue, pattern, all) = (world.queue.as_str().into(), "orders.*.paid".into(), QueueBindOptions::default());
-    channel.queue_bind(queue, exchange.as_str().into(), pattern, all, none()).await.unwrap();
+    world.exchange(&exchange, ExchangeKind::Topic, "orders.*.paid").await;
     let properties = BasicProperties::default()
         .with_content_type("application/json".into())
         .with_content_encoding("gzip".into())
@@ -56,7 +52,7 @@ async fn a_message_arrives_with_its_way_and_with_what_only_rabbitmq_says_of_it()
         .with_app_id("shop".into())
         .with_cluster_id("east".into());
     let (key, publish) = ("orders.42.paid".into(), BasicPublishOptions::default());
-    let confirm = channel.basic_publish(exchange.as_str().into(), key, publish, b"x", properties).await.unwrap();
+    let confirm = world.channel.basic_publish(exchange.as_str().into(), key, publish, b"x", properties).await.unwrap();
     assert!(confirm.await.unwrap().is_ack());
 
     let (delivery, _acker) = next(&mut world.open(1).await).await;
