@@ -1,10 +1,9 @@
 //! A version of the service whose handler makes another call.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CallError, CalledBy, External, Found, Handler, Key, OutboundKey, Reason, State};
+use idem_core::{BoxError, CallError, External, Found, Key, OutboundKey, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -14,7 +13,7 @@ use super::desk::Desk;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::paying::{Paying, order};
-use super::payments::{Charged, KEY_LIFE, Pays};
+use super::payments::{Charged, KEY_LIFE, Pays, PaysBy};
 use super::running::Running;
 use super::settings::Settings;
 
@@ -41,22 +40,6 @@ impl External for PayElsewhere {
     }
 }
 
-/// The handler of that version.
-struct PaysElsewhere<W>(PhantomData<fn() -> W>);
-
-impl<W: World> Handler for PaysElsewhere<W> {
-    const NAME: &'static str = "pays";
-    const EVENT: Option<&'static str> = Some("Order");
-
-    type Params = (State<Desk>, CalledBy<PayElsewhere>);
-
-    idem_conformance::keyed_by_id!(Order, W::Connection);
-
-    async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
-        desk.write::<W>(&[&format!("{} elsewhere", order.id)], tx).await
-    }
-}
-
 /// It would find nothing at its own provider, and pay there as well; and it would read the answer of the first as its own.
 pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
@@ -68,7 +51,8 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     paying.row(|row| row.attempts == 1 && row.answer.is_some()).await;
     worker.stop().await;
     paying.time_passes(2 * hour).await;
-    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysElsewhere<W>>(), Settings::default());
+    let worker =
+        paying.0.run_until_stopped(paying.0.worker().handler::<PaysBy<W, PayElsewhere>>(), Settings::default());
     until(async || paying.0.dead().await.len() >= 2).await;
     worker.stop().await;
     for row in paying.0.dead().await {
