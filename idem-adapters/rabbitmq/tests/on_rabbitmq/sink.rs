@@ -68,9 +68,10 @@ impl World for OneExchange {
         vec![
             (Outgoing::new("x".repeat(256), "{}"), "the routing key has 256 bytes"),
             (fit().event_type("x".repeat(256)), "the event type has 256 bytes"),
+            (fit().content_type("x".repeat(256)), "the content type has 256 bytes"),
             (fit().header("x".repeat(256), ""), "the name of a header has 256 bytes"),
-            (fit().header("a", "1").header("a", "2"), "twice"),
-            (fit().header("CC", "orders"), "`CC`"),
+            (fit().header("a", "1").header("a", "2"), "it has the header `a` twice"),
+            (fit().header("CC", "orders"), "RabbitMQ reads the header `CC` itself"),
             (fit().header("a", vec![0; 200_000]), "in one frame"),
         ]
     }
