@@ -33,7 +33,7 @@ async fn staged<const N: usize>(texts: [&'static str; N], ago: i64) -> (TempDir,
 }
 
 #[tokio::test]
-async fn a_relay_counts_what_is_published_refused_and_given_up() {
+async fn a_relay_counts_what_is_published_refused_given_up_and_dead() {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
@@ -50,30 +50,12 @@ async fn a_relay_counts_what_is_published_refused_and_given_up() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    let relay = Relay::new("shop", store, sink).retry(retry).run_until(done);
+    let relay = Relay::new("shop", store.clone(), sink.clone()).retry(retry).run_until(done);
     timeout(Duration::from_secs(30), relay).await.expect("messages wait").unwrap();
-    let told = told(&snapshots);
-    let of = |name: &str| told.get(&format!("idem_outbox_{name} outbox=shop")).copied();
+    let all = told(&snapshots);
+    let of = |name: &str| all.get(&format!("idem_outbox_{name} outbox=shop")).copied();
     let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "active"].map(of);
     assert_eq!(counted, [2.0, 1.0, 1.0, 2.0, 1.0].map(Some));
-}
-
-#[tokio::test]
-async fn a_relay_tells_how_many_messages_are_dead() {
-    let recorder = DebuggingRecorder::new();
-    let snapshots = recorder.snapshotter();
-    let _metrics = metrics::set_default_local_recorder(&recorder);
-    let (_directory, store) = staged(["bad"], 0).await;
-    let outbox = store.outbox("shop");
-    let sink = MemorySink::new();
-    sink.on_publish(|_| Reply::Refuse("no queue is bound".to_owned()));
-    let dead = async {
-        while outbox.stats(10).await.unwrap().dead == 0 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let relay = Relay::new("shop", store.clone(), sink.clone()).retry(RetryPolicy::new().max_attempts(1));
-    timeout(Duration::from_secs(30), relay.run_until(dead)).await.expect("it is not given up").unwrap();
     // A relay counts at its start.
     let counted = async {
         while told(&snapshots).get("idem_outbox_dead outbox=shop").copied() != Some(1.0) {
