@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Claims, Identity, InboxRows, Operator, StoreError, Ticket, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, Identity, Operator, StoreError, Ticket, Transactions};
 use idem_core::{Fingerprint, Key, Reason};
 
 use super::stage::{Stage, committed, register, settled};
@@ -169,9 +169,7 @@ pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
         assert!(!stage.claim_now(&identity).await.is_new(), "{key:?}");
         let row = stage.take_one(idem_core::store::RowKind::Ordinary).await;
         assert_eq!(row.identity.key.as_bytes(), key);
-        let mut txn = stage.begin().await;
-        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
-        committed(stage.commit(txn).await);
+        committed(stage.commit(stage.started(&row).await).await);
     }
 }
 

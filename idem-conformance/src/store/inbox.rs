@@ -205,8 +205,7 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     // One that may be started again, and one that has used up its starts.
     for starts in [2, 4] {
         stage.world.run(&format!("UPDATE {inbox} SET crash_count = {starts}")).await;
-        let mut running = stage.begin().await;
-        assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
+        let mut running = stage.started(&row).await;
 
         assert!(stage.take(RowKind::Suspect).await.is_empty() && stage.take(RowKind::Alone).await.is_empty());
         assert!(stage.take(RowKind::Ordinary).await.is_empty());
