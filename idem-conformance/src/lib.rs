@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use captured::{Captured, captured, subscribe};
 pub use proxy::{Proxy, authority};
-pub use server::server;
+pub use server::{example, server};
 
 /// How long a case may take. It is generous: its purpose is that a case that waits for something that never comes
 /// fails.

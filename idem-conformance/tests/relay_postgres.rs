@@ -1,31 +1,56 @@
 //! The relay suite over PostgreSQL.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "worlds/postgres.rs"]
 mod world;
 
-idem_conformance::relay_suite!(world::PostgresWorld);
+use std::time::{Duration, Instant};
+
+use idem_conformance::store::{Setup, World};
+use idem_core::store::{LeaseRequest, OutboxRead, OutboxRow, OutboxRows, Page, PublishFailure, RowRef};
+use idem_core::{Outgoing, Postgres, Relay, RetryPolicy, Sink, SinkError, StagedMessage, StoreOutbox};
+use idem_test::{MemorySink, Reply};
+use sqlx::{Connection, PgConnection, raw_sql};
+use uuid::Uuid;
+use world::PostgresWorld;
+
+idem_conformance::relay_suite!(PostgresWorld);
+
+/// A store, and a connection that stages messages there.
+async fn scene() -> Option<(PostgresWorld, Postgres, PgConnection)> {
+    let world = PostgresWorld::make().await?;
+    let store = world.store(Setup::default()).await.unwrap();
+    let own = PgConnection::connect(&world.url).await.unwrap();
+    Some((world, store, own))
+}
+
+/// Stages and commits.
+async fn stage(
+    outbox: &StoreOutbox<Postgres>,
+    connection: &mut PgConnection,
+    messages: impl IntoIterator<Item = Outgoing>,
+) {
+    let mut tx = connection.begin().await.unwrap();
+    outbox.stage(&mut tx, messages).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// The texts of what was published, in their order.
+fn texts(sink: &MemorySink) -> Vec<String> {
+    sink.published().iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect()
+}
 
 /// The order of a key holds although an earlier transaction of it commits long after later messages of other keys were
 /// published, and it is found without waiting for the search of all that is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_key() {
-    use std::time::{Duration, Instant};
-
-    use idem_conformance::store::{Setup, World};
-    use idem_core::store::Page;
-    use idem_core::{Outgoing, Relay, StoreOutbox};
-    use idem_test::MemorySink;
-    use sqlx::{Connection, PgConnection};
-
-    let Some(world) = world::PostgresWorld::make().await else { return };
-    let store = world.store(Setup::default()).await.unwrap();
+    let Some((world, store, mut own)) = scene().await else { return };
     let outbox = store.outbox("billing");
     let sink = MemorySink::new();
     let relay = tokio::spawn(Relay::new("billing", store.clone(), sink.clone()).run_until(std::future::pending()));
     let message = |text: &str| Outgoing::new("orders", text.to_owned()).key("k");
     let mut first = PgConnection::connect(&world.url).await.unwrap();
-    let mut second = PgConnection::connect(&world.url).await.unwrap();
-    stage(&outbox, &mut second, [message("before")]).await;
+    stage(&outbox, &mut own, [message("before")]).await;
     sink.wait_for(|sink| sink.published().len() == 1).await;
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, [message("late")]).await.unwrap();
@@ -33,19 +58,18 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     let began = Instant::now();
     let mut others = 0;
     while began.elapsed() < Duration::from_secs(7) {
-        stage(&outbox, &mut second, [message(&format!("other {others}"))]).await;
+        stage(&outbox, &mut own, [message(&format!("other {others}"))]).await;
         others += 1;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let began = Instant::now();
     late.commit().await.unwrap();
-    stage(&outbox, &mut second, [message("later")]).await;
+    stage(&outbox, &mut own, [message("later")]).await;
     tokio::time::timeout(Duration::from_secs(20), sink.wait_for(|sink| sink.published().len() == others + 3))
         .await
         .unwrap();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    let texts: Vec<String> =
-        sink.published().iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect();
+    let texts = texts(&sink);
     let place = |text: &str| texts.iter().position(|other| other == text).unwrap();
     // One that was staged just before the commit may not have been read by then.
     assert!(place("late") < place("later") && place("late") + 5 > others, "{texts:?}");
@@ -56,9 +80,9 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
 
 /// A sink that takes some time for each message.
 #[derive(Clone, Default)]
-struct SlowSink(idem_test::MemorySink);
+struct SlowSink(MemorySink);
 
-impl idem_core::Sink for SlowSink {
+impl Sink for SlowSink {
     fn system(&self) -> &'static str {
         "memory"
     }
@@ -67,9 +91,9 @@ impl idem_core::Sink for SlowSink {
         "slow"
     }
 
-    async fn publish(&self, message: &idem_core::StagedMessage) -> Result<(), idem_core::SinkError> {
+    async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         self.0.publish(message).await?;
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
         Ok(())
     }
 
@@ -80,38 +104,24 @@ impl idem_core::Sink for SlowSink {
 /// front of what is staged meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
-    use std::time::Duration;
-
-    use idem_conformance::store::{Setup, World};
-    use idem_core::{Outgoing, Relay};
-    use sqlx::{Connection, PgConnection};
-
-    let Some(world) = world::PostgresWorld::make().await else { return };
-    let store = world.store(Setup::default()).await.unwrap();
+    let Some((world, store, mut own)) = scene().await else { return };
     let outbox = store.outbox("billing");
     let sink = SlowSink::default();
     let relay = Relay::new("billing", store.clone(), sink.clone()).concurrency(1);
     let relay = tokio::spawn(relay.run_until(std::future::pending()));
     let message = |text: String| Outgoing::new("orders", text).key("k");
     let mut first = PgConnection::connect(&world.url).await.unwrap();
-    let mut second = PgConnection::connect(&world.url).await.unwrap();
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, (0..500).map(|n| message(format!("{n:03}")))).await.unwrap();
-    stage(&outbox, &mut second, [message("before".to_owned())]).await;
+    stage(&outbox, &mut own, [message("before".to_owned())]).await;
     sink.0.wait_for(|sink| sink.published().len() == 1).await;
     late.commit().await.unwrap();
     // The floors advance, while most of it is not read yet.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(sink.0.published().len() < 450, "the broker is too quick for this test");
-    stage(&outbox, &mut second, [message("later".to_owned())]).await;
+    stage(&outbox, &mut own, [message("later".to_owned())]).await;
     tokio::time::timeout(Duration::from_secs(25), sink.0.wait_for(|sink| sink.published().len() == 502)).await.unwrap();
-    let texts: Vec<String> = sink
-        .0
-        .published()
-        .iter()
-        .skip(1)
-        .map(|message| String::from_utf8_lossy(message.payload()).into_owned())
-        .collect();
+    let texts = texts(&sink.0).split_off(1);
     assert!(texts.is_sorted() && texts.len() == 501, "{texts:?}");
     relay.abort();
 }
@@ -120,15 +130,7 @@ async fn a_late_transaction_of_many_messages_is_not_jumped_over() {
 /// it stays in front of all that comes later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() {
-    use std::time::{Duration, Instant};
-
-    use idem_conformance::store::{Setup, World};
-    use idem_core::{Outgoing, Relay, RetryPolicy};
-    use idem_test::{MemorySink, Reply};
-    use sqlx::{Connection, PgConnection};
-
-    let Some(world) = world::PostgresWorld::make().await else { return };
-    let store = world.store(Setup::default()).await.unwrap();
+    let Some((world, store, mut own)) = scene().await else { return };
     let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
     let (fails, failing) = tokio::sync::watch::channel(false);
     sink.on_publish(move |message| match &message.payload()[..] {
@@ -140,15 +142,14 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
     let relay = tokio::spawn(relay.publish_timeout(Duration::from_secs(60)).run_until(std::future::pending()));
     let message = |text: String, key: &'static str| Outgoing::new("orders", text).key(key);
     let mut first = PgConnection::connect(&world.url).await.unwrap();
-    let mut second = PgConnection::connect(&world.url).await.unwrap();
     let mut late = first.begin().await.unwrap();
     outbox.stage(&mut late, (0..150).map(|n| message(format!("{n:03}"), "k"))).await.unwrap();
-    stage(&outbox, &mut second, [message("before".to_owned(), "k")]).await;
+    stage(&outbox, &mut own, [message("before".to_owned(), "k")]).await;
     sink.wait_for(|sink| sink.calls() == 1).await;
     // The floors advance beyond their ids.
     let (began, mut others) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(5) {
-        stage(&outbox, &mut second, [message("other".to_owned(), "l")]).await;
+        stage(&outbox, &mut own, [message("other".to_owned(), "l")]).await;
         others += 1;
         sink.wait_for(|sink| sink.published().len() == others).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -156,16 +157,15 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
     late.commit().await.unwrap();
     // A read that finds these has found the late ones.
     for _ in 0..3 {
-        stage(&outbox, &mut second, [message("other".to_owned(), "l")]).await;
+        stage(&outbox, &mut own, [message("other".to_owned(), "l")]).await;
         others += 1;
         sink.wait_for(|sink| sink.published().len() == others).await;
     }
-    stage(&outbox, &mut second, [message("later".to_owned(), "k")]).await;
+    stage(&outbox, &mut own, [message("later".to_owned(), "k")]).await;
     fails.send_replace(true);
     let all = sink.wait_for(|sink| sink.published().len() == others + 152);
     tokio::time::timeout(Duration::from_secs(25), all).await.unwrap();
-    let texts = sink.published().into_iter().map(|message| String::from_utf8_lossy(message.payload()).into_owned());
-    let texts: Vec<String> = texts.filter(|text| text != "other").collect();
+    let texts: Vec<String> = texts(&sink).into_iter().filter(|text| text != "other").collect();
     let expected = (0..150).map(|n| format!("{n:03}")).chain(["before".to_owned(), "later".to_owned()]);
     assert_eq!(texts, expected.collect::<Vec<_>>());
     relay.abort();
@@ -175,18 +175,9 @@ async fn a_failure_lets_nothing_jump_over_a_late_transaction_of_many_messages() 
 /// transactions of some seconds begin and end all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_index_entries_are_not_read_again_and_again() {
-    use std::time::Duration;
-
-    use idem_conformance::store::{Setup, World};
-    use idem_core::{Outgoing, Relay};
-    use idem_test::MemorySink;
-    use sqlx::{Connection, PgConnection, raw_sql};
-
     const DEAD: i64 = 100_000;
-    let Some(world) = world::PostgresWorld::make().await else { return };
-    let store = world.store(Setup::default()).await.unwrap();
+    let Some((world, store, mut own)) = scene().await else { return };
     let outbox = store.outbox("billing");
-    let mut own = PgConnection::connect(&world.url).await.unwrap();
     stage(&outbox, &mut own, [Outgoing::new("orders", "")]).await;
     let mut dump = PgConnection::connect(&world.url).await.unwrap();
     raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").execute(&mut dump).await.unwrap();
@@ -237,17 +228,7 @@ async fn dead_index_entries_are_not_read_again_and_again() {
 /// of others could not be written.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
-    use std::time::Duration;
-
-    use idem_conformance::store::{Setup, World};
-    use idem_core::Outgoing;
-    use idem_core::store::{LeaseRequest, OutboxRead, OutboxRows, PublishFailure};
-    use sqlx::{Connection, PgConnection};
-    use uuid::Uuid;
-
-    let Some(world) = world::PostgresWorld::make().await else { return };
-    let store = world.store(Setup::default()).await.unwrap();
-    let mut own = PgConnection::connect(&world.url).await.unwrap();
+    let Some((world, store, mut own)) = scene().await else { return };
     let messages = ["again", "dead"].map(|text| Outgoing::new("orders", text).key("k"));
     stage(&store.outbox("billing"), &mut own, messages).await;
     let (outbox, token) = (store.register_outbox("billing").await.unwrap(), Uuid::new_v4());
@@ -256,8 +237,8 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     let found = read().await;
     assert_eq!((found.rows.len(), found.is_cut), (2, false));
     let failure = |at: usize, next| {
-        let idem_core::store::OutboxRow { id, message, .. } = &found.rows[at];
-        let row = idem_core::store::RowRef { id: *id, message_id: message.id() };
+        let OutboxRow { id, message, .. } = &found.rows[at];
+        let row = RowRef { id: *id, message_id: message.id() };
         PublishFailure { row, attempts: 1, next, error: "no".to_owned() }
     };
     let failures = [failure(0, Some(Duration::ZERO)), failure(1, None)];
@@ -269,23 +250,14 @@ async fn no_message_is_charged_if_a_dead_letter_cannot_be_written() {
     store.record_failures(outbox, token, &failures).await.unwrap();
     let left = read().await.rows;
     assert_eq!(left.iter().map(|row| row.message.attempt()).collect::<Vec<_>>(), [2]);
-    assert_eq!(idem_core::StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
+    assert_eq!(StoreOutbox::new(&store, "billing").stats(100).await.unwrap().dead, 1);
 }
 
 /// A backup is restored beneath a relay: ids go back, and numbers of transactions go on. Messages that are staged then leave in their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_order_of_a_key_holds_behind_a_restore() {
-    use std::time::Duration;
-
-    use idem_conformance::store::{Setup, World};
-    use idem_core::{Outgoing, Relay};
-    use idem_test::MemorySink;
-    use sqlx::{Connection, PgConnection};
-
-    let Some(world) = world::PostgresWorld::make().await else { return };
-    let store = world.store(Setup::default()).await.unwrap();
+    let Some((world, store, mut own)) = scene().await else { return };
     let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
-    let mut own = PgConnection::connect(&world.url).await.unwrap();
     let relay = tokio::spawn(Relay::new("billing", store.clone(), sink.clone()).run_until(std::future::pending()));
     for n in 0..5 {
         stage(&outbox, &mut own, (0..44).map(|_| Outgoing::new("orders", "before").key("before"))).await;
@@ -297,20 +269,7 @@ async fn the_order_of_a_key_holds_behind_a_restore() {
     world.run(&format!("TRUNCATE {table}; ALTER TABLE {table} ALTER COLUMN id RESTART WITH 21")).await;
     stage(&outbox, &mut own, (0..320).map(|n| Outgoing::new("orders", format!("{n:03}")).key("k"))).await;
     tokio::time::timeout(Duration::from_secs(20), sink.wait_for(|sink| sink.published().len() >= 540)).await.unwrap();
-    let published = sink.published();
-    let texts: Vec<_> = published.iter().skip(220).map(|message| String::from_utf8_lossy(message.payload())).collect();
+    let texts = texts(&sink).split_off(220);
     assert!(texts.is_sorted() && texts.len() == 320, "{texts:?}");
     relay.abort();
-}
-
-/// Stages and commits.
-#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-async fn stage(
-    outbox: &idem_core::StoreOutbox<idem_core::Postgres>,
-    connection: &mut sqlx::PgConnection,
-    messages: impl IntoIterator<Item = idem_core::Outgoing>,
-) {
-    let mut tx = sqlx::Connection::begin(connection).await.unwrap();
-    outbox.stage(&mut tx, messages).await.unwrap();
-    tx.commit().await.unwrap();
 }

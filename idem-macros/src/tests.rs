@@ -5,61 +5,10 @@ use expect_test::{Expect, expect};
 use quote::quote;
 
 use crate::expand::idempotent;
-use crate::key_part::key_part;
 
 fn check(arguments: proc_macro2::TokenStream, item: proc_macro2::TokenStream, expected: &Expect) {
     let file = syn::parse2(idempotent(arguments, item)).unwrap();
     expected.assert_eq(&prettyplease::unparse(&file));
-}
-
-#[test]
-fn the_smallest_handler() {
-    let item = quote! {
-        async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), AppError> {
-            body(event, tx).await
-        }
-    };
-    check(
-        quote!(key = "event_id"),
-        item,
-        &expect![[r#"
-            async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), AppError> {
-                body(event, tx).await
-            }
-            #[doc(hidden)]
-            struct order_paid {}
-            #[automatically_derived]
-            impl ::idem::__private::Handler for order_paid {
-                const NAME: &'static ::idem::__private::str = "order_paid";
-                type Message = OrderPaid;
-                type Input = OrderPaid;
-                type Params = ();
-                type Connection = PgConnection;
-                fn key(
-                    __message: &Self::Message,
-                    __delivery: &::idem::__private::Delivery,
-                ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
-                    ::idem::__private::present(::idem::__private::Key::of(&__message.event_id))
-                }
-                async fn handle(
-                    __message: Self::Input,
-                    __params: Self::Params,
-                    __tx: &mut Self::Connection,
-                ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
-                    ::idem::__private::finish(order_paid(__message, __tx).await)
-                }
-            }
-        "#]],
-    );
-}
-
-#[test]
-fn a_natural_handler() {
-    let item = quote! {
-        async fn order_changed(event: OrderChanged, tx: &mut PgConnection) -> Result<(), AppError> {}
-    };
-    let expanded = idempotent(quote!(key = "event_id", natural), item).to_string();
-    assert!(expanded.contains("const NATURAL : :: idem :: __private :: bool = true ;"), "{expanded}");
 }
 
 #[test]
@@ -203,27 +152,4 @@ fn the_function_and_a_stub_after_mistakes() {
             }
         "#]],
     );
-}
-
-#[test]
-fn a_newtype_with_a_type_parameter() {
-    let item = quote! {
-        struct Id<T>(T);
-    };
-    let file = syn::parse2(key_part(item)).unwrap();
-    let expected = expect![[r#"
-        #[automatically_derived]
-        impl<T> ::idem::__private::KeyPart for Id<T>
-        where
-            T: ::idem::__private::KeyPart,
-        {
-            fn write(
-                &self,
-                __key: &mut ::idem::__private::Key,
-            ) -> ::idem::__private::Result<(), ::idem::__private::KeyError> {
-                ::idem::__private::KeyPart::write(&self.0, __key)
-            }
-        }
-    "#]];
-    expected.assert_eq(&prettyplease::unparse(&file));
 }

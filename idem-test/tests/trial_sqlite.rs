@@ -59,14 +59,6 @@ async fn a_test_that_runs_again_with_the_same_id_processes_it_again() {
 }
 
 #[tokio::test]
-async fn a_good_handler_has_one_effect_in_every_way_and_wherever_it_crashes() {
-    let (trial, _) = trial().await;
-    let booked = async || trial.number(BOOKED).await;
-    trial.has_one_effect(|id| Paid { id }, booked).await.unwrap();
-    trial.crash_everywhere(|id| Paid { id: 100 + id }, booked).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_test_that_panics_leaves_no_file_behind() {
     let (trial, folder) = trial().await;
     let test = tokio::spawn(async move {

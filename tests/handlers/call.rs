@@ -66,10 +66,6 @@ async fn connection() -> Result<SqliteConnection, sqlx::Error> {
     SqliteConnection::connect("sqlite::memory:").await
 }
 
-fn params_of<H: Handler>() -> &'static str {
-    std::any::type_name::<H::Params>()
-}
-
 fn connection_of<H: Handler>() -> &'static str {
     std::any::type_name::<H::Connection>()
 }
@@ -116,15 +112,6 @@ async fn lifetimes_of_the_call_are_no_matter() -> Result<(), BoxError> {
     borrows::handle(Event { id: 7 }, (), &mut connection().await?).await?;
     let mut tx = connection().await?;
     takes_a_transaction(Event { id: 7 }, &mut tx.begin().await?).await
-}
-
-#[test]
-fn the_parameters_are_a_tuple_in_the_order_of_the_function() {
-    assert_eq!(params_of::<writes>(), "()");
-    let names = params_of::<takes_all>();
-    let at = |name: &str| names.find(name).unwrap();
-    assert!(at("State<u64>") < at("Headers") && at("Headers") < at("IdempotencyKey"), "{names}");
-    assert!(at("IdempotencyKey") < at("Delivery"), "{names}");
 }
 
 #[test]

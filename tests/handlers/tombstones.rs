@@ -1,7 +1,6 @@
 //! A handler whose message is an `Option` takes tombstones, and no other handler does.
 #![allow(unused_qualifications, reason = "an `Option` can be written with a path")]
 
-use idem::codec::{Codec, DecodeError, Json};
 use idem::prelude::*;
 use sqlx::SqliteConnection;
 
@@ -61,11 +60,4 @@ fn anything_else_takes_none() {
     assert!(!takes_tombstones::<takes_none>());
     assert!(!takes_tombstones::<has_an_option_inside>());
     assert!(!takes_tombstones::<has_a_like_name>());
-}
-
-#[test]
-fn json_decodes_a_tombstone_as_none() {
-    let message: Result<Option<String>, DecodeError> =
-        Json.tombstone(&Delivery::new("orders", "").with_tombstone(true));
-    assert!(matches!(message, Ok(None)), "{message:?}");
 }

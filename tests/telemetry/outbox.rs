@@ -8,6 +8,7 @@ use idem::prelude::*;
 use idem_test::{Broker, MemorySink, Reply};
 use metrics_util::debugging::DebuggingRecorder;
 use sqlx::{Connection, SqliteConnection};
+use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
 use super::{Order, told, url};
@@ -18,18 +19,26 @@ async fn stages(order: Order, _tx: &mut SqliteConnection, outbox: Outbox) -> Res
     Ok(())
 }
 
-#[tokio::test]
-async fn a_relay_counts_what_is_published_refused_and_given_up() {
-    let recorder = DebuggingRecorder::new();
-    let snapshots = recorder.snapshotter();
-    let _metrics = metrics::set_default_local_recorder(&recorder);
+/// A database in which these messages were staged, so many milliseconds ago.
+async fn staged<const N: usize>(texts: [&'static str; N], ago: i64) -> (TempDir, Sqlite) {
     let directory = tempfile::tempdir().unwrap();
     let store = Sqlite::connect(&url(&directory)).await.unwrap();
     let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
-    let outbox = store.outbox("shop");
     let mut tx = db.begin().await.unwrap();
-    outbox.stage(&mut tx, ["one", "two", "bad"].map(|text| Outgoing::new("orders", text))).await.unwrap();
+    store.outbox("shop").stage(&mut tx, texts.map(|text| Outgoing::new("orders", text))).await.unwrap();
     tx.commit().await.unwrap();
+    let aged = "UPDATE idem_outbox_messages SET created_at = created_at - ?";
+    sqlx::query(aged).bind(ago).execute(&mut db).await.unwrap();
+    (directory, store)
+}
+
+#[tokio::test]
+async fn a_relay_counts_what_is_published_refused_given_up_and_dead() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let (_directory, store) = staged(["one", "two", "bad"], 0).await;
+    let outbox = store.outbox("shop");
     let sink = MemorySink::new();
     sink.on_publish(|message| match &message.payload()[..] {
         b"bad" => Reply::Refuse("no queue is bound".to_owned()),
@@ -41,35 +50,12 @@ async fn a_relay_counts_what_is_published_refused_and_given_up() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    let relay = Relay::new("shop", store, sink).retry(retry).run_until(done);
+    let relay = Relay::new("shop", store.clone(), sink.clone()).retry(retry).run_until(done);
     timeout(Duration::from_secs(30), relay).await.expect("messages wait").unwrap();
-    let told = told(&snapshots);
-    let of = |name: &str| told.get(&format!("idem_outbox_{name} outbox=shop")).copied();
+    let all = told(&snapshots);
+    let of = |name: &str| all.get(&format!("idem_outbox_{name} outbox=shop")).copied();
     let counted = ["published_total", "refused_total", "given_up_total", "lag_seconds", "active"].map(of);
     assert_eq!(counted, [2.0, 1.0, 1.0, 2.0, 1.0].map(Some));
-}
-
-#[tokio::test]
-async fn a_relay_tells_how_many_messages_are_dead() {
-    let recorder = DebuggingRecorder::new();
-    let snapshots = recorder.snapshotter();
-    let _metrics = metrics::set_default_local_recorder(&recorder);
-    let directory = tempfile::tempdir().unwrap();
-    let store = Sqlite::connect(&url(&directory)).await.unwrap();
-    let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
-    let outbox = store.outbox("shop");
-    let mut tx = db.begin().await.unwrap();
-    outbox.stage(&mut tx, [Outgoing::new("orders", "bad")]).await.unwrap();
-    tx.commit().await.unwrap();
-    let sink = MemorySink::new();
-    sink.on_publish(|_| Reply::Refuse("no queue is bound".to_owned()));
-    let dead = async {
-        while outbox.stats(10).await.unwrap().dead == 0 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let relay = Relay::new("shop", store.clone(), sink.clone()).retry(RetryPolicy::new().max_attempts(1));
-    timeout(Duration::from_secs(30), relay.run_until(dead)).await.expect("it is not given up").unwrap();
     // A relay counts at its start.
     let counted = async {
         while told(&snapshots).get("idem_outbox_dead outbox=shop").copied() != Some(1.0) {
@@ -86,14 +72,7 @@ async fn a_worker_tells_the_age_of_the_oldest_message_that_nobody_publishes() {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let directory = tempfile::tempdir().unwrap();
-    let store = Sqlite::connect(&url(&directory)).await.unwrap();
-    let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
-    let mut tx = db.begin().await.unwrap();
-    store.outbox("shop").stage(&mut tx, [Outgoing::new("orders", "")]).await.unwrap();
-    tx.commit().await.unwrap();
-    let aged = "UPDATE idem_outbox_messages SET created_at = created_at - 7200000";
-    sqlx::raw_sql(aged).execute(&mut db).await.unwrap();
+    let (_directory, store) = staged([""], 7_200_000).await;
     let worker = Worker::new("shop", store, Broker::new().queue("payments")).handler::<stages>();
     let mut last = BTreeMap::new();
     let counted = async {
@@ -116,14 +95,7 @@ async fn an_outbox_that_no_relay_looks_at_is_logged_and_counted() {
     let _metrics = metrics::set_default_local_recorder(&recorder);
     let (text, subscriber) = idem_conformance::captured();
     let _events = idem_conformance::subscribe(subscriber);
-    let directory = tempfile::tempdir().unwrap();
-    let store = Sqlite::connect(&url(&directory)).await.unwrap();
-    let mut db = SqliteConnection::connect(&url(&directory)).await.unwrap();
-    let mut tx = db.begin().await.unwrap();
-    store.outbox("shop").stage(&mut tx, ["one", "two"].map(|text| Outgoing::new("orders", text))).await.unwrap();
-    tx.commit().await.unwrap();
-    let aged = "UPDATE idem_outbox_messages SET created_at = created_at - 61000";
-    sqlx::raw_sql(aged).execute(&mut db).await.unwrap();
+    let (_directory, store) = staged(["one", "two"], 61_000).await;
     let counted = async {
         while told(&snapshots).get("idem_outbox_unread outbox=shop").copied() != Some(2.0) {
             sleep(Duration::from_millis(5)).await;

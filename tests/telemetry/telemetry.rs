@@ -74,6 +74,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
     }
 }
 
+type Empty = Worker<Sqlite, idem_test::Queue, (), idem::codec::Json, idem::handler::NoHandlers>;
 type Billing = Worker<Sqlite, idem_test::Queue, (), idem::codec::Json, idem::handler::WithHandlers>;
 
 /// Runs a worker on these messages until they are all settled, and returns the metrics and the lines.
@@ -91,7 +92,7 @@ fn url(directory: &tempfile::TempDir) -> String {
     format!("sqlite://{}/idem.db", directory.path().display())
 }
 
-/// Runs a worker with these settings until all messages are settled and at least so many outcomes are observed.
+/// Does so with these settings, until at least so many outcomes are observed.
 async fn run_on(
     url: &str,
     messages: Vec<Publication>,
@@ -103,21 +104,33 @@ async fn run_on(
     let _metrics = metrics::set_default_local_recorder(&recorder);
     let lines = Lines::default();
     let _lines = idem_conformance::subscribe(tracing_subscriber::registry().with(lines.clone()));
+    run_worker(url, messages, |worker| set(worker.handler::<order>()), outcomes).await;
+    (told(&snapshots), lines)
+}
 
+/// Does so with these handlers and settings, and returns the log as text.
+async fn log_of(messages: Vec<Publication>, set: impl FnOnce(Empty) -> Billing, outcomes: usize) -> String {
+    let file = tempfile::tempdir().unwrap();
+    let (text, subscriber) = idem_conformance::captured();
+    let _events = idem_conformance::subscribe(subscriber);
+    run_worker(&url(&file), messages, set, outcomes).await;
+    text.to_string()
+}
+
+/// Runs a worker until all messages are settled and at least so many outcomes are observed.
+async fn run_worker(url: &str, messages: Vec<Publication>, set: impl FnOnce(Empty) -> Billing, outcomes: usize) {
     let store = Sqlite::connect(url).await.unwrap();
     let broker = Broker::new();
     messages.into_iter().for_each(|message| broker.publish("orders", message));
     let (idle, observed) = (broker.clone(), watch::Sender::new(0));
     let mut seen = observed.subscribe();
-    let worker = set(Worker::new("billing", store, broker.queue("orders")).handler::<order>());
+    let worker = set(Worker::new("billing", store, broker.queue("orders")));
     let worker = worker.observe(move |_, _| observed.send_modify(|outcomes| *outcomes += 1));
     let done = async move {
         idle.idle().await;
         seen.wait_for(|seen| *seen >= outcomes).await.unwrap();
     };
     timeout(Duration::from_secs(30), worker.run_until(done)).await.expect("the outcomes do not come").unwrap();
-
-    (told(&snapshots), lines)
 }
 
 /// The metrics since the last call, each with its labels.
@@ -207,23 +220,12 @@ async fn speak(_order: Order, _tx: &mut SqliteConnection) -> Result<(), BoxError
 #[tokio::test]
 async fn the_lines_of_a_handler_are_inside_the_span_of_its_message() {
     for (batch, inbox) in [(1, false), (20, false), (1, true), (20, true)] {
-        let file = tempfile::tempdir().unwrap();
-        let store = Sqlite::connect(&url(&file)).await.unwrap();
-        let broker = Broker::new();
-        (10..30).for_each(|id| broker.publish("orders", message(&id.to_string(), false)));
-        let (text, subscriber) = idem_conformance::captured();
-        let _events = idem_conformance::subscribe(subscriber);
-        let processed = watch::Sender::new(0);
-        let mut seen = processed.subscribe();
-        let worker = Worker::new("billing", store, broker.queue("orders")).handler::<speak>();
+        let messages = (10..30).map(|id| message(&id.to_string(), false)).collect();
         // One lane: while it runs the first messages, enough others arrive for a batch.
-        let worker = worker.concurrency(1).inbox_concurrency(1).batch(batch);
-        let worker = if inbox { worker.inbox() } else { worker }.observe(move |_, outcome| {
-            processed.send_modify(|processed| *processed += usize::from(*outcome == idem::Outcome::Processed));
-        });
-        let done = async move { drop(seen.wait_for(|seen| *seen == 20).await) };
-        timeout(Duration::from_secs(30), worker.run_until(done)).await.unwrap().unwrap();
-        let text = text.to_string();
+        let one_lane = |worker: Empty| worker.handler::<speak>().concurrency(1).inbox_concurrency(1);
+        // That a message is stored is an outcome as well.
+        let outcomes = if inbox { 40 } else { 20 };
+        let text = log_of(messages, |worker| set(one_lane(worker), batch, inbox), outcomes).await;
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("the handler speaks")).collect();
         assert_eq!(lines.len(), 20, "{text}");
         for id in 10..30 {
@@ -233,12 +235,6 @@ async fn the_lines_of_a_handler_are_inside_the_span_of_its_message() {
             assert!(line.is_some(), "{id}, batch {batch}, inbox {inbox}: {lines:?}");
         }
     }
-}
-
-#[tokio::test]
-async fn a_dead_letter_is_an_error_line() {
-    let (_, lines) = run(vec![message("a", true)]).await;
-    assert!(lines.0.lock().unwrap().0.contains(&Level::ERROR));
 }
 
 #[tokio::test]
@@ -258,17 +254,7 @@ async fn a_failure_is_a_line_with_its_row_its_attempt_and_its_cause() {
 
 #[tokio::test]
 async fn the_line_of_a_message_without_a_key_is_inside_a_span_with_its_handler() {
-    let file = tempfile::tempdir().unwrap();
-    let store = Sqlite::connect(&url(&file)).await.unwrap();
-    let broker = Broker::new();
-    broker.publish("orders", Publication::new("no JSON"));
-    let (text, subscriber) = idem_conformance::captured();
-    let _events = idem_conformance::subscribe(subscriber);
-    let idle = broker.clone();
-    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<order>();
-    let done = async move { idle.idle().await };
-    timeout(Duration::from_secs(30), worker.run_until(done)).await.unwrap().unwrap();
-    let text = text.to_string();
+    let text = log_of(vec![Publication::new("no JSON")], |worker| worker.handler::<order>(), 0).await;
     let line = text.lines().find(|line| line.contains("the message is a dead letter")).unwrap();
     assert!(line.contains(r#"idem.handler="order""#), "{line}");
 }
@@ -281,17 +267,8 @@ async fn refuses(_: Order, _: &mut SqliteConnection) -> Result<(), BoxError> {
 /// It is not recorded, because the dead letter of the first one has the claim.
 #[tokio::test]
 async fn the_failure_of_a_copy_is_a_line() {
-    let file = tempfile::tempdir().unwrap();
-    let store = Sqlite::connect(&url(&file)).await.unwrap();
-    let broker = Broker::new();
-    (0..2).for_each(|_| broker.publish("orders", message("a", false)));
-    let (text, subscriber) = idem_conformance::captured();
-    let _events = idem_conformance::subscribe(subscriber);
-    let idle = broker.clone();
-    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<refuses>();
-    let done = async move { idle.idle().await };
-    timeout(Duration::from_secs(30), worker.run_until(done)).await.unwrap().unwrap();
-    let text = text.to_string();
+    let messages = vec![message("a", false), message("a", false)];
+    let text = log_of(messages, |worker| worker.handler::<refuses>(), 0).await;
     let warning = text.lines().find(|line| line.contains("WARN") && line.contains("is not recorded"));
     assert!(warning.is_some_and(|line| line.contains("never") && line.contains("duplicate")), "{text}");
 }

@@ -122,25 +122,6 @@ mod tests {
     }
 
     #[test]
-    fn what_amqp_cannot_carry_is_named() {
-        let target = Target { exchange: "events", cloud_events: None, frame_max: 4096 };
-        let fit = || Outgoing::new("orders", "{}");
-        assert!(encode(&message(fit()), target).is_ok());
-        for (unfit, says) in [
-            (Outgoing::new("x".repeat(256), "{}"), "the routing key has 256 bytes"),
-            (fit().event_type("x".repeat(256)), "the event type has 256 bytes"),
-            (fit().content_type("x".repeat(256)), "the content type has 256 bytes"),
-            (fit().header("x".repeat(256), ""), "the name of a header has 256 bytes"),
-            (fit().header("a", "secret").header("a", "secret"), "it has the header `a` twice"),
-            (fit().header("CC", "secret"), "RabbitMQ reads the header `CC` itself"),
-            (fit().header("a", vec![0; 5000]), "RabbitMQ takes 4096 in one frame"),
-        ] {
-            let Err(SinkError::Message(error)) = encode(&message(unfit), target) else { panic!("{says}") };
-            assert!(error.to_string().contains(says) && !error.to_string().contains("secret"), "{error}");
-        }
-    }
-
-    #[test]
     fn a_payload_is_split_into_frames() {
         let target = Target { exchange: "", cloud_events: None, frame_max: 4096 };
         let frames = |size: usize| encode(&message(Outgoing::new("q", vec![1; size])), target).unwrap().frames.len();

@@ -13,23 +13,28 @@ use idem_test::Reply;
 
 use super::line::{Line, message, text};
 
-/// A relay gives up after its attempts. The dead letter has the error, and is out of the way.
+/// A relay gives up after its attempts, also of a message at which the sink panics. The dead letter has the error, and is
+/// out of the way.
 pub async fn a_message_that_is_given_up_is_dead_and_its_key_goes_on<W: World>(world: W) {
     let line = Line::new(world).await;
     line.sink.on_publish(|message| match text(message).as_str() {
-        "bad" => Reply::Refuse("no queue is bound".to_owned()),
+        "refused" => Reply::Refuse("no queue is bound".to_owned()),
+        "panics" => Reply::Panic,
         _ => Reply::Confirm,
     });
-    line.stage([message("bad").key("k"), message("next").key("k")]).await;
+    line.stage([message("refused").key("k"), message("next").key("k")]).await;
+    line.stage([message("panics").key("l"), message("next").key("l")]).await;
     let relay = line.start();
-    assert_eq!(line.published(1).await, ["next"]);
+    assert_eq!(line.published(2).await, ["next", "next"]);
     line.is_empty().await;
     relay.stop().await.unwrap();
     let dead = StoreOutbox::new(&line.store, "billing").list(Page::default()).await.unwrap();
-    assert_eq!(dead.len(), 1);
-    assert_eq!((text(&dead[0].message), dead[0].attempts), ("bad".to_owned(), 3));
-    assert!(dead[0].error.contains("no queue is bound"), "{}", dead[0].error);
-    assert_eq!(line.sink.calls(), 4);
+    assert_eq!(dead.len(), 2);
+    for (bad, error) in [("refused", "no queue is bound"), ("panics", "the sink panicked")] {
+        let dead = dead.iter().find(|dead| text(&dead.message) == bad).unwrap();
+        assert!(dead.attempts == 3 && dead.error.contains(error), "{bad}: {} attempts, {}", dead.attempts, dead.error);
+    }
+    assert_eq!(line.sink.calls(), 8);
 }
 
 /// An operator of its outbox replays or discards it, once.
@@ -220,21 +225,6 @@ pub async fn a_database_that_is_away_loses_and_repeats_nothing<W: World>(world: 
     relay.stop().await.unwrap();
     assert_eq!(line.sink.published().len(), 31);
     assert_eq!(line.sink.overlaps(), 0);
-}
-
-/// A message at which the sink panics is charged, as one that it refuses. Others go on.
-pub async fn a_message_at_which_the_sink_panics_is_given_up<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.sink.on_publish(|message| if text(message) == "bad" { Reply::Panic } else { Reply::Confirm });
-    line.stage([message("bad").key("k"), message("next").key("k")]).await;
-    let relay = line.start();
-    assert_eq!(line.published(1).await, ["next"]);
-    line.is_empty().await;
-    relay.stop().await.unwrap();
-    let dead = StoreOutbox::new(&line.store, "billing").list(Page::default()).await.unwrap();
-    assert_eq!(dead.len(), 1);
-    assert_eq!(dead[0].attempts, 3);
-    assert!(dead[0].error.contains("the sink panicked"), "{}", dead[0].error);
 }
 
 /// A defect of the sink, which panics at each message, is an error of the relay, which loses nothing.

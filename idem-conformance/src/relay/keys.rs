@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use idem_test::Reply;
 
 use crate::soon;
 use crate::store::World;
-use idem_test::Reply;
 
 use super::line::{Line, message, text};
 
@@ -15,12 +14,7 @@ use super::line::{Line, message, text};
 /// long. Those of other keys are published meanwhile, and of each key they leave in their order.
 pub async fn a_key_with_many_messages_stops_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
-    let go_on = watch::Sender::new(false);
-    let goes_on = go_on.subscribe();
-    line.sink.on_publish(move |message| match text(message) == "0" && !*goes_on.borrow() {
-        true => Reply::RefuseWhen(goes_on.clone()),
-        false => Reply::Confirm,
-    });
+    let refuse = line.refusing(|text| text == "0");
     let key = |n: usize| if n < 1200 { "many".to_owned() } else { (n % 50).to_string() };
     line.stage((0..10_000).map(|n| message(n).key(key(n)))).await;
     let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(60));
@@ -29,7 +23,7 @@ pub async fn a_key_with_many_messages_stops_no_other<W: World>(world: W) {
         tokio::time::timeout(Duration::from_secs(50), line.sink.wait_for(|sink| sink.calls() >= number)).await.unwrap();
     };
     calls(1 + 8800).await;
-    go_on.send_replace(true);
+    refuse.send_replace(true);
     calls(1 + 10_000).await;
     line.is_empty().await;
     relay.stop().await.unwrap();
@@ -46,16 +40,9 @@ pub async fn a_key_with_many_messages_stops_no_other<W: World>(world: W) {
 /// are published meanwhile.
 pub async fn many_keys_with_many_messages_stop_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
-    let go_on = watch::Sender::new(false);
-    let goes_on = go_on.subscribe();
     let keys = 15;
-    line.sink.on_publish(move |message| {
-        let is_first = text(message).parse::<usize>().is_ok_and(|n| n < keys);
-        match is_first && !*goes_on.borrow() {
-            true => Reply::RefuseWhen(goes_on.clone()),
-            false => Reply::Confirm,
-        }
-    });
+    // The first one of each key.
+    let refuse = line.refusing(move |text| text.parse::<usize>().is_ok_and(|n| n < keys));
     line.stage((0..120 * keys).map(|n| message(n).key(n % keys))).await;
     let relay = line.relay(line.store.clone(), line.sink.clone()).publish_timeout(Duration::from_secs(60));
     let relay = line.start_with(relay.concurrency(20));
@@ -64,7 +51,7 @@ pub async fn many_keys_with_many_messages_stop_no_other<W: World>(world: W) {
         line.stage([message("other").key("other")]).await;
         line.published(n).await;
     }
-    go_on.send_replace(true);
+    refuse.send_replace(true);
     line.published(5 + 120 * keys).await;
     line.is_empty().await;
     relay.stop().await.unwrap();

@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use crate::soon;
 use crate::store::{Setup, World};
-use idem_test::MemorySink;
 use idem_test::tapped_store::{StoreTap, TappedStore};
+use idem_test::{MemorySink, Reply};
 
 /// An outbox with the name `billing`, a sink, and the relays between them.
 pub(super) struct Line<W: World> {
@@ -137,6 +137,17 @@ impl<W: World> Line<W> {
         let (waiting, recorded) = (watch::Sender::new(0), watch::Sender::new(0));
         let gate = Gate { closed: watch::Sender::new(false), waiting, recorded };
         (TappedStore::new(self.store.clone(), gate.clone()), gate)
+    }
+
+    /// Has the sink answer messages with these texts only when it is told to: it refuses them then, and no later ones.
+    pub(super) fn refusing(&self, refused: impl Fn(&str) -> bool + Send + 'static) -> watch::Sender<bool> {
+        let refuse = watch::Sender::new(false);
+        let when = refuse.subscribe();
+        self.sink.on_publish(move |message| match refused(&text(message)) && !*when.borrow() {
+            true => Reply::RefuseWhen(when.clone()),
+            false => Reply::Confirm,
+        });
+        refuse
     }
 
     /// The messages that have still to be published.

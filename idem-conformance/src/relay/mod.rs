@@ -45,7 +45,6 @@ macro_rules! relay_suite {
             a_message_that_is_not_confirmed_is_never_deleted
             a_crash_before_the_delete_publishes_again_under_the_same_id
             a_database_that_is_away_loses_and_repeats_nothing
-            a_message_at_which_the_sink_panics_is_given_up
             a_sink_that_panics_ends_the_relay
             // hanging
             a_destination_that_hangs_stops_no_other

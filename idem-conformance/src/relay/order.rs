@@ -111,12 +111,7 @@ pub async fn many_refused_keys_stop_no_other<W: World>(world: W) {
 /// A read that began before a message was given up finds what is behind others of its key, which are no longer here.
 pub async fn a_slow_read_lets_no_message_overtake<W: World>(world: W) {
     let line = Line::new(world).await;
-    let refuse = watch::Sender::new(false);
-    let refused = refuse.subscribe();
-    line.sink.on_publish(move |message| match text(message).as_str() {
-        "1" => Reply::RefuseWhen(refused.clone()),
-        _ => Reply::Confirm,
-    });
+    let refuse = line.refusing(|text| text == "1");
     let (store, gate) = line.gated();
     line.stage(["1", "2"].map(|text| message(text).key("k"))).await;
     let once = idem_core::RetryPolicy::new().max_attempts(1);
@@ -168,12 +163,7 @@ impl StoreTap for FewReads {
 /// A message without a key is given up while a read runs. It had no others to wait for it, so that read counts.
 pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W) {
     let line = Line::new(world).await;
-    let refuse = watch::Sender::new(false);
-    let refused = refuse.subscribe();
-    line.sink.on_publish(move |message| match text(message).as_str() {
-        "bad" => Reply::RefuseWhen(refused.clone()),
-        _ => Reply::Confirm,
-    });
+    let refuse = line.refusing(|text| text == "bad");
     let reads = FewReads::new(1);
     let store = TappedStore::new(line.store.clone(), reads.clone());
     line.stage([message("bad")]).await;
@@ -193,12 +183,7 @@ pub async fn a_message_that_is_given_up_costs_others_no_read<W: World>(world: W)
 /// them.
 pub async fn a_message_behind_a_key_that_fails_does_not_wait_for_the_poll<W: World>(world: W) {
     let line = Line::new(world).await;
-    let refuse = watch::Sender::new(false);
-    let refused = refuse.subscribe();
-    line.sink.on_publish(move |message| match text(message).as_str() {
-        "0" => Reply::RefuseWhen(refused.clone()),
-        _ => Reply::Confirm,
-    });
+    let refuse = line.refusing(|text| text == "0");
     let reads = FewReads::new(1);
     let store = TappedStore::new(line.store.clone(), reads.clone());
     let long = std::time::Duration::from_secs(600);

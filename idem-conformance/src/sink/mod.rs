@@ -10,6 +10,7 @@ mod world;
 pub use facts::*;
 pub use loss::*;
 pub use refusal::*;
+pub use steps::{message, publish, relay};
 pub use stored::*;
 pub use world::World;
 

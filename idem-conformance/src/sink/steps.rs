@@ -19,8 +19,8 @@ pub(super) async fn open<W: World>(world: &W) -> W::Sink {
     sink
 }
 
-/// A message with this destination and a new id.
-pub(super) fn message(to: impl Into<String>) -> StagedMessage {
+/// Returns a message with this destination and a new id.
+pub fn message(to: impl Into<String>) -> StagedMessage {
     staged(Outgoing::new(to, "{}"))
 }
 
@@ -28,8 +28,19 @@ pub(super) fn staged(outgoing: Outgoing) -> StagedMessage {
     StagedMessage::new(Uuid::now_v7(), outgoing)
 }
 
+/// Publishes a message once.
+///
+/// # Panics
+/// Panics as [`soon`] does.
+pub async fn publish(sink: &impl Sink, message: &StagedMessage) -> Result<(), SinkError> {
+    soon(sink.publish(message)).await
+}
+
 /// Publishes a message as a relay does: again, while the broker is unavailable.
-pub(super) async fn relay(sink: &impl Sink, message: &StagedMessage) -> Result<(), SinkError> {
+///
+/// # Panics
+/// Panics as [`soon`] does.
+pub async fn relay(sink: &impl Sink, message: &StagedMessage) -> Result<(), SinkError> {
     soon(async {
         loop {
             match sink.publish(message).await {

@@ -25,17 +25,12 @@ pub async fn a_lost_connection_is_an_error_of_next<W: World>(world: W) {
 /// The same value can be opened again. Unsettled messages are redelivered, unless the deliveries survive the loss, and
 /// new messages arrive as well.
 pub async fn open_again_after_a_loss_works<W: World>(world: W) {
-    world.publish(Publication::new("before")).await;
-    let mut source = open(&world, 4).await;
-    let (_, unsettled) = next(&mut source).await;
-    lose(&world, &mut source).await;
-
-    soon(source.subscribe(subscribe_options(4))).await.unwrap();
+    let (mut source, unsettled) = opened_again(&world).await;
     if W::FEATURES.survives {
         ack(unsettled).await;
     } else {
         let again = take(&mut source).await;
-        assert_eq!(again.payload().as_ref(), b"before");
+        assert_eq!(again.payload().as_ref(), b"a");
         assert_eq!(again.redelivered(), W::FEATURES.redelivered);
     }
     world.publish(Publication::new("after")).await;
@@ -45,11 +40,7 @@ pub async fn open_again_after_a_loss_works<W: World>(world: W) {
 /// An ack of a delivery from before the loss must not settle a delivery from after it, even if both have the same
 /// number. If the delivery outlives the connection, the ack settles that delivery.
 pub async fn a_stale_ack_settles_nothing_else<W: World>(world: W) {
-    world.publish(Publication::new("a")).await;
-    let mut source = open(&world, 4).await;
-    let (_, old) = next(&mut source).await;
-    lose(&world, &mut source).await;
-    soon(source.subscribe(subscribe_options(4))).await.unwrap();
+    let (mut source, old) = opened_again(&world).await;
     if W::FEATURES.survives {
         world.publish(Publication::new("b")).await;
         let (_, _new) = next(&mut source).await;
@@ -74,11 +65,7 @@ pub async fn a_stale_ack_settles_nothing_else<W: World>(world: W) {
 
 /// The same holds for a release.
 pub async fn a_stale_release_brings_back_nothing_else<W: World>(world: W) {
-    world.publish(Publication::new("a")).await;
-    let mut source = open(&world, 4).await;
-    let (_, old) = next(&mut source).await;
-    lose(&world, &mut source).await;
-    soon(source.subscribe(subscribe_options(4))).await.unwrap();
+    let (mut source, old) = opened_again(&world).await;
     if W::FEATURES.survives {
         assert_ne!(soon(old.release()).await.unwrap(), Settled::Stale);
         if !W::FEATURES.releases {
@@ -97,8 +84,13 @@ pub async fn a_stale_release_brings_back_nothing_else<W: World>(world: W) {
     until_ready(&world, 0).await;
 }
 
-/// Cuts the connection and waits until the source has noticed.
-async fn lose<W: World>(world: &W, source: &mut W::Source) {
+/// A source that was opened again after a loss, and the delivery of the message `a` from before it.
+async fn opened_again<W: World>(world: &W) -> (W::Source, <W::Source as Source>::Acker) {
+    world.publish(Publication::new("a")).await;
+    let mut source = open(world, 4).await;
+    let (_, unsettled) = next(&mut source).await;
     world.cut().await;
     while soon(source.next()).await.is_ok() {}
+    soon(source.subscribe(subscribe_options(4))).await.unwrap();
+    (source, unsettled)
 }

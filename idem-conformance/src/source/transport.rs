@@ -73,6 +73,7 @@ pub async fn the_facts_of_a_message_arrive<W: World>(world: W) {
     assert_eq!(bare.subject(), world.subject().as_deref());
     assert_eq!((bare.content_type(), bare.correlation_id(), bare.reply_to()), (None, None, None));
     assert_eq!(bare.partition_key(), None);
+    assert!(bare.headers().is_empty() && bare.properties().is_empty(), "{bare:?}");
 }
 
 /// The attributes arrive as headers under each naming that the broker can carry, and in JSON by its content type.

@@ -114,8 +114,7 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
     for abuse in ["ROLLBACK", "ROLLBACK; BEGIN"] {
-        let mut txn = stage.begin().await;
-        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
+        let mut txn = stage.started(&row).await;
         let _ = stage.execute(&mut txn, abuse).await;
         let committed = stage.commit(txn).await;
         assert!(matches!(committed, CommitResult::RolledBack), "{abuse}: {committed:?}");
@@ -131,8 +130,7 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
         stage.schedule(key).await;
         let row = stage.take_one(RowKind::Ordinary).await;
-        let mut txn = stage.begin().await;
-        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
+        let mut txn = stage.started(&row).await;
         let _ = stage.execute(&mut txn, abuse).await;
         let result = stage.commit(txn).await;
         assert!(is_after_commit::<W>(&result), "{abuse}: {result:?}");

@@ -60,14 +60,12 @@ macro_rules! store_suite {
     ($world:ty) => {
         $crate::__suite! { <$world as $crate::store::World>::make(), store:
             // claims
-            first_claim_is_new
             a_committed_claim_is_found
             an_uncommitted_claim_is_waited_for_then_busy
             a_claim_that_waited_finds_what_was_committed
             a_rolled_back_claim_is_new_again
             claims_of_other_consumers_and_handlers_do_not_meet
             an_existing_claim_has_fingerprint_and_age
-            a_key_without_a_claim_has_no_existing_claim
             a_reopened_claim_waits_again
             a_claim_that_has_changed_is_not_reopened
             odd_keys_make_the_round_trip
@@ -227,7 +225,6 @@ macro_rules! store_suite {
             a_history_is_recognized_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
             workers_share_the_connections
-            ping_is_answered
             // many at once
             of_many_claims_each_is_new_or_found
             many_claims_are_read_at_once

@@ -60,9 +60,7 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     let row = stage.one_scheduled().await;
     assert_eq!((row.id, row.reason, row.died_at, row.locked_by, row.crash_count), (id, None, None, None, 0));
     let row = stage.take_one(RowKind::Ordinary).await;
-    let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
-    committed(stage.commit(txn).await);
+    committed(stage.commit(stage.started(&row).await).await);
     assert!(stage.is_dated("a").await);
 }
 
@@ -122,9 +120,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
         assert!(stage.take(RowKind::Ordinary).await.is_empty(), "{reason}");
         let row = stage.take_one(RowKind::Suspect).await;
         assert_eq!(row.crash_count, 1, "{reason}");
-        let mut txn = stage.begin().await;
-        assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
-        committed(stage.commit(txn).await);
+        committed(stage.commit(stage.started(&row).await).await);
     }
 }
 
@@ -144,9 +140,7 @@ pub async fn replay_as_moves_a_conflict_to_another_key<W: World>(world: W) {
     assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::NotFound);
     let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((row.id, row.reason, row.identity.clone()), (id, None, stage.message("a-2", "another")));
-    let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
-    committed(stage.commit(txn).await);
+    committed(stage.commit(stage.started(&row).await).await);
     assert!(stage.is_dated("a-2").await);
 }
 

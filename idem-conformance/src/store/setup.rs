@@ -257,9 +257,3 @@ pub async fn workers_share_the_connections<W: World>(world: W) {
     let refused = small.and_then(|store| store.share_connections(1)).unwrap_err().to_string();
     assert!(refused.contains(".connections(2)"), "{refused}");
 }
-
-/// A reachable database answers a ping.
-pub async fn ping_is_answered<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.store.ping().await.unwrap();
-}

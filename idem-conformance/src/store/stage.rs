@@ -52,6 +52,13 @@ impl<W: World> Stage<W> {
         self.store.begin(Duration::from_secs(30)).await.unwrap()
     }
 
+    /// Begins a transaction in which this row starts.
+    pub(super) async fn started(&self, row: &Row) -> <W::Store as Transactions>::Txn {
+        let mut txn = self.begin().await;
+        assert_eq!(self.store.start(&mut txn, &[row]).await.unwrap(), [true]);
+        txn
+    }
+
     pub(super) async fn commit(&self, txn: <W::Store as Transactions>::Txn) -> CommitResult {
         self.store.commit(txn).await
     }

@@ -16,8 +16,7 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
     let rows = stage.take(RowKind::Ordinary).await;
     let row = rows.iter().find(|row| row.identity.key.as_bytes() == b"a").unwrap();
 
-    let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[row]).await.unwrap(), [true]);
+    let mut txn = stage.started(row).await;
     stage.effect(&mut txn, "a").await;
     assert_eq!(stage.scheduled().await.len(), 2, "nobody sees it before the commit");
     committed(stage.commit(txn).await);
@@ -32,8 +31,7 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
-    let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
+    let mut txn = stage.started(&row).await;
     stage.effect(&mut txn, "a").await;
     stage.store.rollback(txn).await.unwrap();
 
@@ -61,9 +59,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start(&mut txn, &[&old, &held]).await.unwrap(), [false, true]);
     stage.store.rollback(txn).await.unwrap();
-    let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&new]).await.unwrap(), [true]);
-    committed(stage.commit(txn).await);
+    committed(stage.commit(stage.started(&new).await).await);
 }
 
 /// A processed row cannot be started again.
@@ -86,8 +82,7 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
-    let mut running = stage.begin().await;
-    assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
+    let running = stage.started(&row).await;
 
     let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
     let claimed = stage.store.claim(&mut copy, &[&stage.id("a")], ClaimState::Processed).await.unwrap();
@@ -110,8 +105,7 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     assert!(is_scheduled(&a).await && is_scheduled(&other).await && !is_scheduled(&b).await);
     let row = stage.take_one(RowKind::Ordinary).await;
     assert!(is_scheduled(&a).await);
-    let mut txn = stage.begin().await;
-    assert_eq!(stage.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
+    let txn = stage.started(&row).await;
     assert!(is_scheduled(&a).await, "it is not committed");
     committed(stage.commit(txn).await);
     assert!(!is_scheduled(&a).await);

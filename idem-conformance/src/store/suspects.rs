@@ -111,8 +111,7 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     let row = stage.take_one(RowKind::Ordinary).await;
-    let mut running = stage.begin().await;
-    assert_eq!(stage.store.start(&mut running, &[&row]).await.unwrap(), [true]);
+    let running = stage.started(&row).await;
     stage.store.extend(row.locked_by.unwrap(), &[row.id], LEASE).await.unwrap();
     committed(stage.commit(running).await);
     assert!(stage.scheduled().await.is_empty());

@@ -28,25 +28,6 @@ pub(crate) fn told<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
 }
 
 #[tokio::test]
-async fn ten_stores_that_connect_at_once_migrate_once() {
-    let Some(url) = url() else { return };
-    let schema = fresh("idem_test");
-    let mut starts = Vec::new();
-    for _ in 0..10 {
-        let options = Postgres::options(&url).schema(&schema);
-        starts.push(tokio::spawn(options.connect()));
-    }
-    for start in starts {
-        start.await.unwrap().unwrap();
-    }
-    let mut admin = PgConnection::connect(&url).await.unwrap();
-    let asked = format!("SELECT count(*) FROM {schema}.migrations");
-    let applied: i64 = sqlx::query_scalar(AssertSqlSafe(asked)).fetch_one(&mut admin).await.unwrap();
-    assert_eq!(applied, Postgres::migrations().len() as i64);
-    admin.execute(sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE")))).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_schema_may_have_any_name_that_fits() {
     let Some(url) = url() else { return };
     let mut admin = PgConnection::connect(&url).await.unwrap();
@@ -126,7 +107,7 @@ async fn the_files_can_be_run_by_hand() {
 #[tokio::test]
 async fn an_unlogged_table_is_refused_unless_the_user_insists() {
     let Some(mut world) = world().await else { return };
-    for table in ["processed_messages", "inbox_messages"] {
+    for table in ["processed_messages", "inbox_messages", "outbox_messages"] {
         let set = |how: &str| AssertSqlSafe(format!("ALTER TABLE {table} SET {how}"));
         world.other.execute(sqlx::raw_sql(set("UNLOGGED"))).await.unwrap();
         let options = || Postgres::options(&world.url).schema(&world.schema);

@@ -2,21 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CallRows, ClaimState, Claims, CommitResult, StoreError, Transactions};
+use idem_core::store::{CallRows, Claims, CommitResult, StoreError, Transactions};
 use sqlx::{Connection, Executor};
 
 use crate::proxy::Proxy;
 use crate::world::{DEADLINE, backend, gone, handler_connection, world, world_with};
-
-#[tokio::test]
-async fn a_dropped_transaction_closes_its_connection_and_frees_the_claim() {
-    let Some(mut world) = world().await else { return };
-    let mut txn = world.claimed("dropped").await;
-    let pid = backend(handler_connection(&mut txn)).await;
-    drop(txn);
-    gone(&mut world.other, pid).await;
-    world.process("dropped").await;
-}
 
 #[tokio::test]
 async fn a_handler_dropped_in_a_long_statement_frees_the_claim() {
@@ -29,30 +19,6 @@ async fn a_handler_dropped_in_a_long_statement_frees_the_claim() {
     // Within client_connection_check_interval.
     tokio::time::timeout(Duration::from_secs(8), gone(&mut world.other, pid)).await.unwrap();
     world.process("sleeping").await;
-}
-
-#[tokio::test]
-async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
-    let Some(mut world) = world_with(|options| options.connections(2)).await else { return };
-    let identity = world.identity("cut");
-    for micros in (0..4000).step_by(80) {
-        let store = world.store.clone();
-        let run = async {
-            let mut txn = store.begin(DEADLINE).await.unwrap();
-            store.claim(&mut txn, &[&identity], ClaimState::Processed).await.unwrap();
-            store.rollback(txn).await.unwrap();
-        };
-        let _ = tokio::time::timeout(Duration::from_micros(micros), run).await;
-        // The next user's writes are visible to others.
-        store.register("billing", &[&format!("after {micros}")]).await.unwrap();
-    }
-    let names = world.number("SELECT count(*) FROM handlers WHERE name LIKE 'after %'").await;
-    assert_eq!(names, 50);
-    let open = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%' || current_schema() || '%'
-                AND state LIKE 'idle in transaction%'";
-    while world.number(open).await > 0 {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{DueRows, InboxRows, LookBack, RowKind, RowResult, TakeLimit, Transactions};
+use idem_core::store::{InboxRows, LookBack, RowKind, RowResult, Transactions};
 use idem_core::{Error, Fingerprint, Inbox, Key};
 
 use crate::world::{DEADLINE, LEASE, World, world};
@@ -15,36 +15,6 @@ async fn leases_pass(world: &mut World, leases: f64) {
     sqlx::query(sql).bind(leases).execute(&mut world.other).await.unwrap();
 }
 
-/// Sets the number of starts of everything that is taken.
-async fn started(world: &mut World, starts: i32) {
-    let sql = "UPDATE inbox_messages SET crash_count = $1 WHERE locked_by IS NOT NULL";
-    sqlx::query(sql).bind(starts).execute(&mut world.other).await.unwrap();
-}
-
-async fn due(world: &World) -> DueRows {
-    world.store.poll_due(&[world.handler], LEASE, LookBack::default()).await.unwrap()
-}
-
-#[tokio::test]
-async fn a_row_that_runs_past_its_lease_is_left_alone() {
-    let Some(mut world) = world().await else { return };
-    world.schedule("slow", Ok(NOW)).await;
-    assert_eq!(due(&world).await, DueRows { ordinary: true, ..DueRows::default() });
-    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
-    for (starts, leases) in [(1, 1.0), (4, 5.0)] {
-        started(&mut world, starts).await;
-        leases_pass(&mut world, leases).await;
-        let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        assert_eq!(world.store.start(&mut txn, &[&row]).await.unwrap(), [true]);
-        assert_eq!(due(&world).await, DueRows::default(), "a running row is nothing to be done");
-        assert!(world.take(RowKind::Suspect, 1).await.is_empty());
-        assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap().len(), 0);
-        world.store.rollback(txn).await.unwrap();
-    }
-    assert_eq!(due(&world).await, DueRows { crashed: true, ..DueRows::default() });
-    assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap().len(), 1);
-}
-
 #[tokio::test]
 async fn a_suspect_behind_a_running_one_is_taken() {
     let Some(mut world) = world().await else { return };
@@ -55,7 +25,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     leases_pass(&mut world, 1.0).await;
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert_eq!(world.store.start(&mut txn, &[&rows[0]]).await.unwrap(), [true]);
-    assert!(due(&world).await.suspect);
+    assert!(world.store.poll_due(&[world.handler], LEASE, LookBack::default()).await.unwrap().suspect);
     let taken = world.take(RowKind::Suspect, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
     assert_eq!(taken[0].crash_count, 2);
@@ -77,40 +47,6 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     assert_eq!(world.number(taken).await, 1);
     assert!(world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
     assert!(!world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
-}
-
-#[tokio::test]
-async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_may() {
-    let Some(mut world) = world().await else { return };
-    let fill = "INSERT INTO inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-                SELECT $1, n::text::bytea, '', 'scheduled', '{}', '' FROM generate_series(1, 400) AS n";
-    sqlx::query(fill).bind(world.handler.0).execute(&mut world.other).await.unwrap();
-    let mut takers = Vec::new();
-    for _ in 0..8 {
-        let (store, handler) = (world.store.clone(), world.handler);
-        takers.push(tokio::spawn(async move {
-            let mut ids = Vec::new();
-            loop {
-                let token = uuid::Uuid::new_v4();
-                let rows = store.take(&[handler], RowKind::Ordinary, TakeLimit::rows(7), token, LEASE).await.unwrap();
-                assert!(rows.len() <= 7);
-                assert!(rows.iter().all(|row| row.locked_by == Some(token) && row.crash_count == 1));
-                match rows.is_empty() && !store.poll_due(&[handler], LEASE, LookBack::default()).await.unwrap().ordinary
-                {
-                    true => return ids,
-                    false => ids.extend(rows.into_iter().map(|row| row.id)),
-                }
-            }
-        }));
-    }
-    let mut ids = Vec::new();
-    for taker in takers {
-        ids.extend(taker.await.unwrap());
-    }
-    ids.sort_unstable();
-    assert_eq!(ids.len(), 400);
-    ids.dedup();
-    assert_eq!(ids.len(), 400);
 }
 
 /// No worker could tell such a message from one without a key.

@@ -1,11 +1,11 @@
-//! Pruning: what is deleted, what is kept, and how fast.
+//! Pruning: how it walks, how fast, and behaviour specific to PostgreSQL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claims, CommitResult, InboxRows, NewRow, Operator, Pruned, Transactions};
-use idem_core::{Postgres, Reason};
+use idem_core::Postgres;
+use idem_core::store::{Claims, CommitResult, Operator, Pruned, Transactions};
 
 use crate::world::{DEADLINE, World, world};
 
@@ -16,42 +16,6 @@ async fn old_claims(world: &mut World, count: i32, days: i32) {
                FROM generate_series(1, $2) AS n";
     let query = sqlx::query(sql).bind(world.handler.0).bind(count).bind(days);
     query.execute(&mut world.other).await.unwrap();
-}
-
-#[tokio::test]
-async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
-    let Some(mut world) = world().await else { return };
-    old_claims(&mut world, 7, 8).await;
-    old_claims(&mut world, 5, 6).await;
-    world.schedule("scheduled", Ok(Duration::ZERO)).await;
-    world.schedule("dead", Err(Reason::Exhausted)).await;
-    // An old claim with a conflict beside it.
-    let identity = world.identity("old-8-1");
-    let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
-    let state = Err(Reason::Conflict);
-    let row = NewRow::new(&identity, &delivery, state);
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.insert(&mut txn, &[row]).await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(6));
-    assert_eq!(world.claims().await, 5 + 2 + 1);
-    let through = "SELECT (extract(epoch FROM now() - pruned_through) / 86400)::bigint FROM handlers";
-    assert_eq!(world.number(through).await, 8);
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
-    assert_eq!(world.number(through).await, 8, "it never goes back");
-}
-
-#[tokio::test]
-async fn a_claim_that_another_transaction_has_locked_is_skipped() {
-    let Some(mut world) = world().await else { return };
-    old_claims(&mut world, 3, 8).await;
-    let mut looking = world.store.begin(DEADLINE).await.unwrap();
-    let identity = world.identity("old-8-2");
-    world.store.existing_claims(&mut looking, &[&identity]).await.unwrap()[0].unwrap();
-    assert_eq!(world.store.prune().await.unwrap().claims, 2);
-    world.store.rollback(looking).await.unwrap();
-    assert_eq!(world.store.prune().await.unwrap().claims, 1);
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, OutboxRows, RowKind, Transactions};
-use idem_core::{Outgoing, StagedMessage};
+use idem_core::store::{
+    ClaimState, Claimed, Claims, CommitResult, InboxRows, LocalMessage, OutboxRows, RowKind, Transactions,
+};
+use idem_core::{Delivery, Outgoing, StagedMessage};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
@@ -82,30 +84,42 @@ async fn a_batch_without_claims_costs_three_round_trips_and_leaves_no_row() {
     assert_eq!((world.effects().await, world.number("SELECT count(*) FROM processed_messages").await), (3, 0));
 }
 
+/// Large ones cost a guard, and a statement for each kind: published ones, and local ones.
 #[tokio::test]
 async fn staged_messages_cost_no_further_round_trip_unless_they_are_large() {
     let Some((mut world, proxy)) = watched().await else { return };
     let outbox = world.store.register_outbox("billing").await.unwrap();
-    let mut costs = Vec::new();
-    for (key, size, messages) in [
-        ("warm", 10, 1),
-        ("one", 200, 1),
-        ("some", 200, 100),
-        ("warm large", 9000, 1),
-        ("large", 9000, 1),
-        ("many", 3000, 100),
-    ] {
+    // The size of each message, how many are published, how many are local, and their further round trips.
+    let cases = [
+        (200, 1, 0, 0),
+        (200, 100, 0, 0),
+        (200, 0, 1, 0),
+        (200, 9, 9, 0),
+        (9000, 1, 0, 2),
+        (20_000, 0, 1, 2),
+        (20_000, 1, 1, 3),
+        // They have more than 256 KiB.
+        (3000, 100, 0, 2),
+    ];
+    // Twice, because a connection prepares each statement once.
+    for (place, (size, published, locals, further)) in cases.into_iter().chain(cases).enumerate() {
         proxy.trips();
-        let mut txn = world.claimed(key).await;
-        let message = || StagedMessage::new(uuid::Uuid::new_v4(), Outgoing::new("orders", vec![b'x'; size]).key(7));
-        world.store.stage(&mut txn, outbox, (0..messages).map(|_| message()).collect()).unwrap();
+        let mut txn = world.claimed(&place.to_string()).await;
+        let message = |_| StagedMessage::new(uuid::Uuid::new_v4(), Outgoing::new("orders", vec![b'x'; size]).key(7));
+        world.store.stage(&mut txn, outbox, (0..published).map(message).collect()).unwrap();
+        let local = |n| LocalMessage {
+            identity: world.identity(&format!("{place} {n}")),
+            delivery: Delivery::new("local", vec![b'x'; size]),
+            provider_key: None,
+        };
+        world.store.stage_local(&mut txn, (0..locals).map(local).collect()).unwrap();
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
-        costs.push((key, proxy.trips()));
+        let trips = proxy.trips();
+        let is_first = place < cases.len();
+        assert!(is_first || trips == 2 + further, "{trips} for {published} and {locals} of {size} bytes");
     }
-    assert_eq!(costs[1..3], [("one", 2), ("some", 2)]);
-    assert_eq!(costs[4], ("large", 3), "and the INSERT");
-    assert_eq!(costs[5], ("many", 3), "they have more than 256 KiB");
-    assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 204);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_messages").await, 2 * 212);
+    assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 2 * 12);
 }
 
 #[tokio::test]

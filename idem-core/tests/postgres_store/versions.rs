@@ -108,14 +108,3 @@ async fn tables_from_before_0_1_are_refused_with_their_cure() {
         assert!(why.contains(part), "{why}");
     }
 }
-
-#[tokio::test]
-async fn a_table_that_is_empty_after_a_crash_is_refused() {
-    let Some(mut world) = world().await else { return };
-    for table in ["inbox_messages", "outbox_messages"] {
-        world.run(&format!("ALTER TABLE {table} SET UNLOGGED")).await;
-        let why = world.starts().await.unwrap();
-        assert!(why.contains(table) && why.contains("SET LOGGED"), "{why}");
-        world.run(&format!("ALTER TABLE {table} SET LOGGED")).await;
-    }
-}

@@ -1,7 +1,5 @@
 //! The guard detects a handler that ends its transaction.
 
-use std::time::{Duration, Instant};
-
 use futures_util::FutureExt;
 use idem_core::store::{CommitResult, Transactions};
 use sqlx::Connection;
@@ -128,29 +126,6 @@ async fn a_copy_that_another_process_took_over_after_the_rollback_is_not_taken_f
         .await
         .unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::RolledBack));
-}
-
-#[tokio::test]
-async fn a_handler_that_ended_its_transaction_and_then_failed_leaves_a_clean_connection() {
-    let world = World::new().await;
-    for statements in ["ROLLBACK", "ROLLBACK; BEGIN; INSERT INTO effects VALUES (1)", "COMMIT; BEGIN"] {
-        let mut txn = world.claimed(statements).await;
-        let _ = run(&mut txn, statements).await;
-        world.store.rollback(txn).await.unwrap();
-        world.process(&format!("after {statements}")).await;
-    }
-    assert_eq!(world.count("effects").await, 0);
-}
-
-#[tokio::test]
-async fn a_statement_is_cut_off_at_the_deadline() {
-    let world = World::new().await;
-    let mut txn = world.store.begin(Duration::from_millis(100)).await.unwrap();
-    let begun = Instant::now();
-    let error = run(&mut txn, ENDLESS).await.unwrap_err();
-    assert!(error.to_string().contains("interrupted") && begun.elapsed() < Duration::from_secs(20), "{error}");
-    world.store.rollback(txn).await.unwrap();
-    world.process("next").await;
 }
 
 /// Takes the connection's thread much longer than this task takes to send what follows, up to idem's COMMIT.

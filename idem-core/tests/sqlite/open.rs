@@ -193,21 +193,6 @@ async fn ten_processes_may_connect_to_a_new_file_at_once() {
     assert_eq!(ids.iter().map(|id| id.0).collect::<std::collections::BTreeSet<_>>().len(), 4);
 }
 
-#[tokio::test]
-async fn many_connects_to_new_files_at_once_are_harmless() {
-    for _ in 0..20 {
-        let dir = Dir::new();
-        let mut connects = tokio::task::JoinSet::new();
-        for _ in 0..10 {
-            let url = dir.url();
-            connects.spawn(async move { Sqlite::connect(&url).await.map(drop) });
-        }
-        for connected in connects.join_all().await {
-            connected.unwrap();
-        }
-    }
-}
-
 /// The error of a start, with migration and with verification only; `None` if it starts.
 pub(crate) async fn starts(dir: &Dir) -> Option<String> {
     let options = || Sqlite::options(dir.url());

@@ -22,18 +22,6 @@ async fn world() -> World {
     World::with(|options| options.retention(Duration::from_secs(3600))).await
 }
 
-#[tokio::test]
-async fn old_claims_are_pruned_in_chunks_and_the_cutoff_is_recorded() {
-    let world = world().await;
-    old_claims(&world, 2500).await;
-    world.process("young").await;
-    world.store("waiting", Ok(Duration::ZERO)).await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(2500));
-    assert_eq!(world.count("idem_processed_messages").await, 2);
-    assert_eq!(world.count("idem_handlers WHERE pruned_through = 2500").await, 1);
-    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
-}
-
 /// Its share is half of the table, because a fortieth of the retention has passed.
 #[tokio::test]
 async fn a_large_table_is_walked_in_shares_and_then_from_the_beginning_again() {

@@ -34,7 +34,8 @@ mod wait;
 mod witness;
 mod world;
 
-pub use idem_brokers::Broker;
+pub use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+pub use idem_conformance::server as variable;
 pub use journal::Journal;
 pub use lines::Lines;
 pub use mode::Mode;
@@ -42,17 +43,10 @@ pub use order::{Act, Order, act};
 pub use process::{Process, Setting};
 pub use relay::Relay;
 pub use scene::{Scene, orders};
-pub use site::{InProcess, Real, Site};
+pub use site::Site;
 pub use stage::{Run, Stage};
 pub use threads::Threads;
 pub use unacked::{Asked, Unacked};
 pub use wait::{until, within};
 pub use witness::{Seen, Witness, Witnessed};
-pub use world::{Running, Traced, Tuned, World, answers, fresh, number, quick, variable};
-
-/// RabbitMQ.
-pub type RabbitMq = Real<idem_brokers::RabbitMq>;
-/// NATS JetStream.
-pub type Nats = Real<idem_brokers::Nats>;
-/// Apache Kafka.
-pub type Kafka = Real<idem_brokers::Kafka>;
+pub use world::{Running, Traced, Tuned, World, answers, fresh, number, quick};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::{BoxError, Delivery, State, idempotent, permanent};
+use idem::{BoxError, Delivery, State, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -33,41 +33,20 @@ pub enum Act {
     Take(u64),
     /// Waits until the stage opens.
     Hold,
-    /// Waits, for at most half a second, until another session waits for this transaction.
-    Meet,
     /// Fails the first runs, this many times.
     Fail(u32),
     /// Fails each time, after this many milliseconds.
     FailAfter(u64),
     /// Fails until the stage opens.
     FailUntilOpen,
-    /// Returns `permanent(..)`.
-    Permanent,
-    /// Panics.
-    Panic,
     /// Never ends.
     Hang,
     /// Ends the process after this many milliseconds.
     Abort(u64),
     /// Ends its own connection, and returns the error.
     Break,
-    /// Ends its own connection, and returns `Ok`.
-    BreakQuietly,
-    /// Causes a SQL error, and returns `Ok`.
-    Swallow,
-    /// Runs ROLLBACK.
-    Rollback,
-    /// Runs COMMIT.
-    Commit,
-    /// Runs COMMIT and BEGIN, and writes again.
-    CommitAndBegin,
     /// Writes through one of the application's connections.
     SecondConnection,
-    /// Nests a transaction that commits, one that rolls back, one that is dropped, and one inside another; writes in
-    /// each.
-    Nest,
-    /// Nests a transaction that commits, and then fails.
-    NestAndFail,
     /// Sets a lock timeout and waits for a row that the test has locked.
     LockTimeout,
 }
@@ -85,7 +64,6 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
             tx.execute("SELECT 1").await?;
         }
         Act::Hold => stage.opened().await,
-        Act::Meet => meet(&stage, id, tx).await?,
         Act::Fail(times) if attempt <= times => return Err(format!("attempt {attempt} fails").into()),
         Act::FailAfter(millis) => {
             tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -93,8 +71,6 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
         }
         Act::FailUntilOpen if !stage.is_open() => return Err("the cause is still there".into()),
         Act::Fail(_) | Act::FailUntilOpen => {}
-        Act::Permanent => return Err(permanent("no attempt can cure it")),
-        Act::Panic => panic!("a handler that panics"),
         Act::Hang => std::future::pending().await,
         Act::Abort(millis) => {
             tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -103,71 +79,15 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
         Act::Break => {
             tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await?;
         }
-        Act::BreakQuietly => drop(tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await),
-        Act::Swallow => drop(tx.execute("SELECT 1 / 0").await),
-        Act::Rollback => {
-            tx.execute("ROLLBACK").await?;
-        }
-        Act::Commit => {
-            tx.execute("COMMIT").await?;
-        }
-        Act::CommitAndBegin => {
-            tx.execute("COMMIT").await?;
-            tx.execute("BEGIN").await?;
-            stage.effect(&format!("{id} again"), attempt, tx).await?;
-        }
         Act::SecondConnection => {
             let mut second = PgConnection::connect(stage.url()).await?;
             stage.effect(&format!("{id} by another connection"), attempt, &mut second).await?;
             second.close().await?;
-        }
-        Act::Nest => nest(&stage, id, tx).await?,
-        Act::NestAndFail => {
-            let mut nested = tx.begin().await?;
-            stage.effect(&format!("{id} nested"), attempt, &mut nested).await?;
-            nested.commit().await?;
-            return Err("after the nested transaction".into());
         }
         Act::LockTimeout => {
             tx.execute("SET LOCAL lock_timeout = '50ms'").await?;
             tx.execute(stage.sql("UPDATE {schema}.business SET n = n + 1")).await?;
         }
     }
-    Ok(())
-}
-
-async fn meet(stage: &Stage, id: &str, tx: &mut PgConnection) -> Result<(), BoxError> {
-    // A second claim of one key waits for the lock of the first one's transaction.
-    let asked = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'
-                 AND transactionid = pg_current_xact_id()::xid)";
-    let start = std::time::Instant::now();
-    while start.elapsed() < Duration::from_millis(500) {
-        if sqlx::query_scalar(asked).fetch_one(&mut *tx).await? {
-            stage.effect(&format!("{id} was waited for"), 1, tx).await?;
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-async fn nest(stage: &Stage, id: &str, tx: &mut PgConnection) -> Result<(), BoxError> {
-    let mut kept = tx.begin().await?;
-    stage.effect(&format!("{id} kept"), 1, &mut kept).await?;
-    let mut inner = kept.begin().await?;
-    stage.effect(&format!("{id} lost inside"), 1, &mut inner).await?;
-    inner.rollback().await?;
-    kept.commit().await?;
-
-    let mut lost = tx.begin().await?;
-    stage.effect(&format!("{id} lost"), 1, &mut lost).await?;
-    lost.rollback().await?;
-
-    let mut cured = tx.begin().await?;
-    cured.execute("SELECT 1 / 0").await.unwrap_err();
-    cured.rollback().await?;
-
-    let mut dropped = tx.begin().await?;
-    stage.effect(&format!("{id} dropped"), 1, &mut dropped).await?;
-    drop(dropped);
     Ok(())
 }

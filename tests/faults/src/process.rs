@@ -8,7 +8,7 @@ use std::time::Duration;
 use idem_brokers::Broker;
 use tokio::process::{Child, Command};
 
-use crate::{Mode, Real, World, fresh, until, within};
+use crate::{Mode, Site, World, fresh, until, within};
 
 /// The settings of a process.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ const VARIABLES: [&str; 7] = [
 
 impl Setting {
     /// The settings of a worker at this site.
-    pub fn of<B: Broker>(world: &World, site: &Real<B>, mode: Mode) -> Self {
+    pub fn of<B: Broker>(world: &World, site: &Site<B>, mode: Mode) -> Self {
         Self {
             broker: B::NAME,
             address: site.address.clone(),

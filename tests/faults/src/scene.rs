@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use idem::store::Row;
 use idem::{Postgres, Source};
+use idem_brokers::Broker;
 use sqlx::Executor;
 
 use crate::{Mode, Order, Running, Site, Tuned, World, until};
@@ -13,21 +14,21 @@ use crate::{Mode, Order, Running, Site, Tuned, World, until};
 const WARM: &str = "warm";
 
 /// A world and a site on one of the brokers.
-pub struct Scene<S> {
+pub struct Scene<B> {
     /// The database and the state of the handler.
     pub world: World,
     /// The broker.
-    pub site: S,
+    pub site: Site<B>,
     /// The mode of all workers.
     pub mode: Mode,
     /// The store of all workers.
     pub store: Postgres,
 }
 
-impl<S: Site> Scene<S> {
+impl<B: Broker> Scene<B> {
     /// Creates a scene; `None` if there is no server to test against.
     pub async fn new(mode: Mode) -> Option<Self> {
-        let (world, site) = (World::new().await?, S::new().await?);
+        let (world, site) = (World::new().await?, Site::new().await?);
         // Enough for two workers at once, with some connections to spare.
         let store = world.options().connections(96).connect().await.unwrap();
         Some(Self { world, site, mode, store })
@@ -53,9 +54,9 @@ impl<S: Site> Scene<S> {
 
     /// Waits until the first worker, which must have been started, runs published messages in its mode.
     pub async fn warm_up(&self) {
-        self.publish(&orders(WARM, S::WARM_UP, crate::Act::Write)).await;
+        self.publish(&orders(WARM, B::WARM_UP, crate::Act::Write)).await;
         let asked = "SELECT count(*) FROM {schema}.effects WHERE id LIKE 'warm-%'";
-        until("the worker is warm", || async { self.world.number(asked).await >= S::WARM_UP as i64 }).await;
+        until("the worker is warm", || async { self.world.number(asked).await >= B::WARM_UP as i64 }).await;
         // The effect of a message that was stored first may exist before its delivery is known to be stored.
         self.settled().await;
     }
@@ -111,7 +112,7 @@ impl<S: Site> Scene<S> {
         for worker in workers {
             worker.stop().await.unwrap();
         }
-        if S::POSITION && self.site.left().await > 0 {
+        if B::POSITION && self.site.left().await > 0 {
             let again = self.start().await;
             self.settled().await;
             again.stop().await.unwrap();

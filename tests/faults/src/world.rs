@@ -15,19 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Journal, Mode, Order, Stage, act, within};
-
-/// The address of a server. Prints a line and returns `None` if it is not set.
-pub fn variable(name: &str) -> Option<String> {
-    match std::env::var(name) {
-        Ok(url) => Some(url),
-        Err(_) if std::env::var_os("CI").is_some() => panic!("{name} is not set, and this is CI"),
-        Err(_) => {
-            eprintln!("skipped: {name} is not set, run cargo xtask test");
-            None
-        }
-    }
-}
+use crate::{Journal, Mode, Order, Stage, act, variable, within};
 
 /// A number from the environment, with which a long campaign asks for more than CI can afford.
 pub fn number(name: &str, default: usize) -> usize {

@@ -1,7 +1,7 @@
 //! The log of a whole worker that meets no fault. This test has a separate process, because the brokers' clients log on
 //! their own threads.
 
-use idem_faults::{Act, Kafka, Mode, Nats, RabbitMq, Scene, Site, orders};
+use idem_faults::{Act, Broker, Kafka, Mode, Nats, RabbitMq, Scene, orders};
 use tracing_subscriber::util::SubscriberInitExt;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,8 +23,8 @@ async fn a_worker_starts_works_and_ends_without_a_warning_on_each_broker() {
 }
 
 /// Twice, so that the second worker finds what the first one has made.
-async fn works_and_ends<S: Site>() {
-    let Some(scene) = Scene::<S>::new(Mode::Direct).await else { return };
+async fn works_and_ends<B: Broker>() {
+    let Some(scene) = Scene::<B>::new(Mode::Direct).await else { return };
     for part in ["first", "second"] {
         let worker = scene.start_warm().await;
         scene.publish(&orders(part, 3, Act::Write)).await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{Operator, Replayed};
-use idem_core::{Reason, ReplayWindow, RetryPolicy, Worker};
+use idem_core::{Reason, ReplayWindow};
 use tracing::instrument::WithSubscriber;
 
 use idem_conformance::captured;
@@ -137,9 +137,8 @@ pub async fn of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it<
 /// It has a claim, which is never pruned, so that it can wait for any time.
 pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
     let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
-    let late = RetryPolicy::new().min_delay(HOUR).max_delay(HOUR);
     line.publish(ago(Order::new("a", &[Act::Fail, Act::Ok]), 4 * HOUR));
-    line.run_with(Settings { retry: late, ..Settings::default() }, 1).await;
+    line.run_with(Settings::late(), 1).await;
     line.publish(Order::ok("seen"));
     line.run(2).await;
     prune(&line, 3 * HOUR).await;
@@ -152,9 +151,8 @@ pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
 /// A worker looks for rows that became due since its last poll, and every few seconds for all due rows.
 pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World>(world: W) {
     let line = Line::new(world).await;
-    let late = RetryPolicy::new().min_delay(HOUR).max_delay(HOUR);
     line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
-    let worker = line.start_with(Settings { retry: late, ..Settings::default() });
+    let worker = line.start_with(Settings::late());
     line.outcomes(1).await;
     line.publish(Order::ok("b"));
     line.outcomes(2).await;
@@ -169,7 +167,7 @@ pub async fn a_broker_that_keeps_messages_without_a_limit_is_a_warning<W: World>
     let line = Line::new(world).await;
     line.broker.replay_window(ReplayWindow::Unlimited);
     line.publish(Order::ok("a"));
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = line.worker();
     let ((text, subscriber), idle) = (captured(), line.queue.clone());
     let run = worker.handler::<Orders<W>>().run_until(async move { idle.idle().await });
     soon(run.with_subscriber(subscriber)).await.unwrap();

@@ -20,9 +20,9 @@ use super::watched::{is_ready, watched};
 /// Consumption pauses while too many messages wait, and goes on when those are published. Nothing fails.
 pub async fn a_backlog_pauses_consumption_until_it_is_published<W: World>(world: W) {
     let staging = Staging::new(world).await;
-    // Each failure would be the last.
-    let retry = idem_core::RetryPolicy::new().max_attempts(1);
     let (settings, health) = watched(2);
+    // Each failure would be the last.
+    let retry = Settings::once().retry;
     let settings = Settings { backlog: Some(3), relay_patience: Duration::from_millis(600), retry, ..settings };
     let worker = staging.start(settings);
     for id in ["a", "b"] {

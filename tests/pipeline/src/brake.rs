@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Handler, Health, Key, KeyError, Worker};
+use idem_core::{BoxError, Delivery, Handler, Health, Key, KeyError};
 
 use tokio::sync::watch;
 
@@ -128,7 +128,7 @@ pub async fn one_bad_producer_among_good_ones_never_pauses<W: World>(world: W) {
 /// The in-process broker has no positions, so each message would be a dead letter.
 pub async fn a_key_by_position_refuses_a_broker_without_positions<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = line.worker();
     let refused = worker.handler::<ByPosition<W>>().run_until(std::future::ready(())).await.unwrap_err().to_string();
     assert!(
         refused.contains("by_position") && refused.contains("orders") && refused.contains("message id"),

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use idem_core::RetryPolicy;
-
 use idem_conformance::store::World;
 use idem_test::provider::Fault;
 
@@ -17,8 +15,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub async fn a_call_without_effect_ends_no_doubt_about_an_earlier_one<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::LoseAnswer, Fault::Busy]);
-    let later = RetryPolicy::new().min_delay(HOUR).max_delay(HOUR);
-    let worker = paying.start_with(Settings { retry: later, ..Settings::default() });
+    let worker = paying.start_with(Settings::late());
     paying.row(|row| row.attempts == 1).await;
     paying.time_passes(2 * HOUR).await;
     let row = paying.row(|row| row.attempts == 2).await;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use idem_core::{BoxError, CalledBy, Handler, State, Worker};
+use idem_core::{BoxError, CalledBy, Handler, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -53,8 +53,7 @@ pub async fn a_message_of_several_handlers_calls_for_one_of_them<W: World>(world
     for _ in 0..2 {
         paying.publish("a", [Fault::Wait]);
     }
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = worker.handler::<Pays<W, true, true>>().handler::<Ships<W>>().fan_out();
+    let worker = paying.0.worker().handler::<Pays<W, true, true>>().handler::<Ships<W>>().fan_out();
     let worker = paying.0.run_until_stopped(worker, Settings::default());
     until(async || paying.0.effects("shipped a").await != 0).await;
     assert_eq!(paying.counts("a").await.2, 0, "it has shipped before it is paid");
@@ -69,8 +68,7 @@ pub async fn a_message_of_several_handlers_calls_for_one_of_them<W: World>(world
 pub async fn each_handler_of_a_message_calls_under_its_own_key<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.0.publish(order_at(POSITION));
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = worker.handler::<Pays<W, true, true>>().handler::<PaysTax<W>>().fan_out();
+    let worker = paying.0.worker().handler::<Pays<W, true, true>>().handler::<PaysTax<W>>().fan_out();
     let worker = paying.0.run_until_stopped(worker, Settings::default());
     paying.completed("a").await;
     until(async || paying.0.effects("tax of a").await != 0).await;

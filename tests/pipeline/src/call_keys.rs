@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Reason, State, Worker};
+use idem_core::{BoxError, CalledBy, Delivery, DeliveryOrder, Handler, Reason, State};
 
 use idem_conformance::store::World;
 use idem_test::Publication;
@@ -64,8 +64,7 @@ pub(super) async fn rename<W: World>(paying: &Paying<W>) {
 
 /// Starts a worker whose handler has the other name.
 fn start_renamed<W: World>(line: &Line<W>) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<Renamed<W>>(), Settings::default())
+    line.run_until_stopped(line.worker().handler::<Renamed<W>>(), Settings::default())
 }
 
 /// The backup is from before the order came. The stream is rewound to get it back, and the provider recognizes the key.
@@ -80,8 +79,7 @@ pub async fn a_message_that_comes_again_behind_a_restored_backup_is_charged_once
 
 /// Starts a worker that starts payments for events, and takes all events together that are there, if it takes batches.
 fn start_for_events<W: World>(line: &Line<W>) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = worker.handler::<Starts<W>>().handler::<Pays<W, true, true>>();
+    let worker = line.worker().handler::<Starts<W>>().handler::<Pays<W, true, true>>();
     let together = Settings { concurrency: 1, linger: Duration::from_millis(100), ..Settings::default() };
     line.run_until_stopped(worker, together)
 }

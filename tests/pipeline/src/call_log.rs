@@ -18,7 +18,7 @@ use idem_test::tapped_store::{Over, TappedStore};
 
 use super::faulty::{Do, Faulty};
 use super::orders::Order;
-use super::paying::{MINUTE, Paying};
+use super::paying::Paying;
 use super::payments::Pays;
 use super::running::Running;
 use super::schemas::{Answer, Registry, of_schema, patient};
@@ -110,10 +110,7 @@ pub async fn a_call_behind_a_question_that_begins_too_late_begins_later<W: World
     with_log(world, async |world: W, log: Captured| {
         let paying = Paying::<W, false, true>::new(world).await;
         paying.publish("a", [Fault::LoseRequest]);
-        let worker = paying.start();
-        paying.row(|row| row.attempts == 1).await;
-        worker.stop().await;
-        paying.time_passes(MINUTE).await;
+        paying.fails_once().await;
         let worker = start(&paying, Json, &[Duration::ZERO, LATE]);
         paying.completed("a").await;
         worker.stop().await;

@@ -3,9 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use idem_core::{
-    Batch, BoxError, CallError, CalledBy, External, Handler, Input, OutboundKey, Outbox, Param, State, Worker,
-};
+use idem_core::{Batch, BoxError, CallError, CalledBy, External, Handler, Input, OutboundKey, Outbox, Param, State};
 
 use idem_conformance::store::World;
 
@@ -63,8 +61,7 @@ where
     H: Handler<Message = Order, Connection = W::Connection>,
     H::Params: idem_core::Extract<Desk>,
 {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<H>(), Settings::default()).refused().await
+    line.run_until_stopped(line.worker().handler::<H>(), Settings::default()).refused().await
 }
 
 /// Each error names the mistake, and nothing has run.

@@ -1,12 +1,9 @@
 //! A version of the service whose handler makes another call.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{
-    BoxError, CallError, CalledBy, External, Found, Handler, Key, OutboundKey, Reason, RetryPolicy, State, Worker,
-};
+use idem_core::{BoxError, CallError, External, Found, Key, OutboundKey, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -16,7 +13,7 @@ use super::desk::Desk;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::paying::{Paying, order};
-use super::payments::{Charged, KEY_LIFE, Pays};
+use super::payments::{Charged, KEY_LIFE, Pays, PaysBy};
 use super::running::Running;
 use super::settings::Settings;
 
@@ -43,36 +40,19 @@ impl External for PayElsewhere {
     }
 }
 
-/// The handler of that version.
-struct PaysElsewhere<W>(PhantomData<fn() -> W>);
-
-impl<W: World> Handler for PaysElsewhere<W> {
-    const NAME: &'static str = "pays";
-    const EVENT: Option<&'static str> = Some("Order");
-
-    type Params = (State<Desk>, CalledBy<PayElsewhere>);
-
-    idem_conformance::keyed_by_id!(Order, W::Connection);
-
-    async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
-        desk.write::<W>(&[&format!("{} elsewhere", order.id)], tx).await
-    }
-}
-
 /// It would find nothing at its own provider, and pay there as well; and it would read the answer of the first as its own.
 pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("lost", [Fault::LoseAnswer]);
     paying.publish_order(order("fails", &[Act::Fail, Act::Ok]), []);
     let hour = Duration::from_secs(3600);
-    let later = RetryPolicy::new().min_delay(hour).max_delay(hour);
-    let worker = paying.start_with(Settings { retry: later, ..Settings::default() });
+    let worker = paying.start_with(Settings::late());
     paying.row(|row| row.attempts == 1 && row.answer.is_none()).await;
     paying.row(|row| row.attempts == 1 && row.answer.is_some()).await;
     worker.stop().await;
     paying.time_passes(2 * hour).await;
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<PaysElsewhere<W>>(), Settings::default());
+    let worker =
+        paying.0.run_until_stopped(paying.0.worker().handler::<PaysBy<W, PayElsewhere>>(), Settings::default());
     until(async || paying.0.dead().await.len() >= 2).await;
     worker.stop().await;
     for row in paying.0.dead().await {
@@ -92,8 +72,7 @@ pub async fn a_call_is_not_taken_over_by_another_one<W: World>(world: W) {
 
 /// Starts a version of the service whose provider knows keys, and one whose provider can be asked, or not.
 fn start<W: World, const KEYED: bool, const ASKS: bool>(line: &Line<W>) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<Pays<W, KEYED, ASKS>>(), Settings::default())
+    line.run_until_stopped(line.worker().handler::<Pays<W, KEYED, ASKS>>(), Settings::default())
 }
 
 /// The provider has not seen the key of a call that was made without it, and of one that was made with it nobody knows when the

@@ -1,11 +1,10 @@
 //! Messages, handlers and databases whose calls have other keys: under one key, the provider would answer the second call with
 //! the result of the first one, and it would have no effect.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CallError, CalledBy, External, Handler, Key, OutboundKey, Reason, State, Worker};
+use idem_core::{CallError, External, Key, OutboundKey, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -15,7 +14,7 @@ use super::call_keys::{POSITION, comes, forget, order_at, rename};
 use super::desk::Desk;
 use super::orders::{Act, Order};
 use super::paying::Paying;
-use super::payments::{Charged, KEY_LIFE};
+use super::payments::{Charged, KEY_LIFE, PaysBy};
 use super::settings::Settings;
 
 /// A later position in the stream.
@@ -35,22 +34,6 @@ impl External for Capture {
     async fn call(order: &Order, (key, State(desk)): Self::Params) -> Result<Charged, CallError> {
         let reply = desk.provider.charge(Some(key.as_str()), &order.id).await?;
         Ok(Charged { number: reply.body })
-    }
-}
-
-/// A version of the handler that makes the other call.
-struct Captures<W>(PhantomData<fn() -> W>);
-
-impl<W: World> Handler for Captures<W> {
-    const NAME: &'static str = "pays";
-    const EVENT: Option<&'static str> = Some("Order");
-
-    type Params = (State<Desk>, CalledBy<Capture>);
-
-    idem_conformance::keyed_by_id!(Order, W::Connection);
-
-    async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
-        desk.write::<W>(&[&format!("{} captured", order.id)], tx).await
     }
 }
 
@@ -136,8 +119,7 @@ pub async fn a_handler_with_another_call_calls_under_other_keys<W: World>(world:
     comes(&paying, paying.start(), order_at(POSITION)).await;
     forget(&paying).await;
     let line = &paying.0;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = line.run_until_stopped(worker.handler::<Captures<W>>(), Settings::default());
+    let worker = line.run_until_stopped(line.worker().handler::<PaysBy<W, Capture>>(), Settings::default());
     comes(&paying, worker, order_at(POSITION)).await;
     is_charged_twice(&paying);
 }

@@ -8,7 +8,7 @@ use idem_test::provider::Fault;
 use super::line::Line;
 use super::long_outages::{Silent, suspect_alone};
 use super::neighbours::{has_effect, one_process};
-use super::paying::{MINUTE, Paying};
+use super::paying::Paying;
 
 /// Its date is written while the suspect runs. If the suspect ended the process in a call that follows, the call would be in
 /// doubt.
@@ -17,10 +17,7 @@ pub async fn a_call_behind_a_question_is_made_beside_no_suspect<W: World>(world:
     let (paying, neighbour) = (Paying::<W, false, true>::new(world).await, Line::new(other).await);
     let (settings, silent) = (one_process(), Silent::new());
     paying.publish("a", [Fault::LoseRequest]);
-    let worker = paying.start();
-    paying.row(|row| row.attempts == 1).await;
-    worker.stop().await;
-    paying.time_passes(MINUTE).await;
+    paying.fails_once().await;
     let worker = paying.start_over_with(silent.hook("date_call", None), silent.shown(&settings));
     silent.reached().await;
     silent.go_away().await;

@@ -1,9 +1,8 @@
 //! A call whose process does not run for longer than the lease of its row.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
-use idem_core::{BoxError, CallError, CalledBy, External, Found, Handler, State, Worker};
+use idem_core::{BoxError, CallError, External, Found, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -11,6 +10,7 @@ use idem_conformance::until;
 use super::desk::Desk;
 use super::orders::Order;
 use super::paying::{MINUTE, Paying};
+use super::payments::PaysBy;
 use super::settings::Settings;
 
 /// Longer than a call with the timeout below may send: its lease is the timeout and ten seconds, and nothing is sent in the
@@ -46,29 +46,12 @@ impl External for Pause {
     }
 }
 
-/// The handler that makes it.
-struct Pauses<W>(PhantomData<fn() -> W>);
-
-impl<W: World> Handler for Pauses<W> {
-    const NAME: &'static str = "pauses";
-    const EVENT: Option<&'static str> = Some("Order");
-
-    type Params = (State<Desk>, CalledBy<Pause>);
-
-    idem_conformance::keyed_by_id!(Order, W::Connection);
-
-    async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
-        desk.write::<W>(&[&format!("{} paid", order.id)], tx).await
-    }
-}
-
 /// Meanwhile the lease of its row is over, and the provider has said that there was no call: another one is made. A request
 /// of the first one would be a second charge.
 pub async fn a_call_that_was_paused_beyond_its_lease_sends_nothing<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", []);
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<Pauses<W>>(), Settings::default());
+    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysBy<W, Pause>>(), Settings::default());
     until(async || paying.0.desk.runs("pause") != 0).await;
     paying.time_passes(MINUTE).await;
     paying.completed("a").await;

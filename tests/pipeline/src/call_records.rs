@@ -11,7 +11,7 @@ use idem_conformance::{soon, until};
 use idem_test::provider::Fault;
 
 use super::faulty::Do;
-use super::paying::{MINUTE, Paying};
+use super::paying::Paying;
 use super::settings::Settings;
 
 /// Loses the first answer of this method.
@@ -67,10 +67,7 @@ pub async fn calls_whose_take_gets_no_answer_are_made_once<W: World>(world: W) {
 pub async fn a_crash_before_a_call_is_dated_anew_asks_again<W: World>(world: W) {
     let paying = Paying::<W, false, true>::new(world).await;
     paying.publish("a", [Fault::LoseRequest]);
-    let worker = paying.start();
-    paying.row(|row| row.attempts == 1).await;
-    worker.stop().await;
-    paying.time_passes(MINUTE).await;
+    paying.fails_once().await;
     let (worker, mut seen) = paying.start_that_hangs_in("date_call");
     soon(seen.wait_for(|seen| *seen)).await.unwrap();
     worker.crash().await;
@@ -84,10 +81,7 @@ pub async fn a_crash_before_a_call_is_dated_anew_asks_again<W: World>(world: W) 
 pub async fn a_call_whose_new_date_gets_no_answer_is_made_once<W: World>(world: W) {
     let paying = Paying::<W, false, true>::new(world).await;
     paying.publish("a", [Fault::LoseRequest]);
-    let worker = paying.start();
-    paying.row(|row| row.attempts == 1).await;
-    worker.stop().await;
-    paying.time_passes(MINUTE).await;
+    paying.fails_once().await;
     let worker = paying.start_over(loses("call_is_dated"));
     paying.completed("a").await;
     worker.stop().await;

@@ -1,10 +1,9 @@
 //! A version of the service that makes another request of the same message.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CallError, CalledBy, External, Handler, OutboundKey, Reason, State, Worker};
+use idem_core::{CallError, External, OutboundKey, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -13,7 +12,7 @@ use idem_test::provider::Fault;
 use super::desk::Desk;
 use super::orders::Order;
 use super::paying::{MINUTE, Paying};
-use super::payments::{Charged, KEY_LIFE};
+use super::payments::{Charged, KEY_LIFE, PaysBy};
 use super::settings::Settings;
 
 /// The call of that version. Its orders cost more.
@@ -36,33 +35,13 @@ impl External for PayMore {
     }
 }
 
-/// The handler of that version.
-struct PaysMore<W>(PhantomData<fn() -> W>);
-
-impl<W: World> Handler for PaysMore<W> {
-    const NAME: &'static str = "pays";
-    const EVENT: Option<&'static str> = Some("Order");
-
-    type Params = (State<Desk>, CalledBy<PayMore>);
-
-    idem_conformance::keyed_by_id!(Order, W::Connection);
-
-    async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
-        desk.write::<W>(&[&format!("{} more", order.id)], tx).await
-    }
-}
-
 /// The provider refuses it under the key of the first one, which may have had an effect. The version that has made that goes on
 /// with it.
 pub async fn another_request_of_a_call_in_doubt_charges_nothing<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
     paying.publish("a", [Fault::LoseAnswer]);
-    let worker = paying.start();
-    paying.row(|row| row.attempts == 1).await;
-    worker.stop().await;
-    paying.time_passes(MINUTE).await;
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<PaysMore<W>>(), Settings::default());
+    paying.fails_once().await;
+    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysBy<W, PayMore>>(), Settings::default());
     until(async || !paying.0.dead().await.is_empty() || paying.counts("a").await.2 != 0).await;
     worker.stop().await;
     assert_eq!((paying.provider().ledger().len(), paying.counts("a").await), (1, (1, 1, 0)));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{ClaimState, Claims, CommitResult, Identity, InboxRows, NewRow, Transactions};
-use idem_core::{Delivery, Fingerprint, Key, Reason, Relay, Worker};
+use idem_core::{Delivery, Fingerprint, Key, Reason, Relay};
 use uuid::Uuid;
 
 use idem_conformance::store::World;
@@ -50,8 +50,7 @@ async fn suspect<W: World>(line: &Line<W>, act: Act) {
 
 /// Starts a worker that makes calls, and takes messages that run from the inbox.
 fn start<W: World>(line: &Line<W>) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<Rows<W>>().handler::<Pays<W, true, true>>(), Settings::default())
+    line.run_until_stopped(line.worker().handler::<Rows<W>>().handler::<Pays<W, true, true>>(), Settings::default())
 }
 
 /// The handler behind the call stages more messages. The call is made once there is room.
@@ -60,8 +59,7 @@ pub async fn a_full_outbox_keeps_calls_waiting<W: World>(world: W) {
     let line = &paying.0;
     let (settings, health) = watched(2);
     let settings = Settings { backlog: Some(0), relay_patience: Duration::from_millis(600), ..settings };
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = worker.handler::<Stages<W>>().handler::<Pays<W, true, true>>();
+    let worker = line.worker().handler::<Stages<W>>().handler::<Pays<W, true, true>>();
     let worker = line.run_until_stopped(worker, settings);
     let health = health.borrow().clone().unwrap();
     line.publish_raw(Publication::from(Order::ok("staged")).event_type("Staging"));

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use idem_core::Reason;
 use idem_core::store::{Replayed, Resolution};
-use idem_core::{Reason, RetryPolicy, Worker};
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
@@ -40,8 +40,7 @@ pub async fn a_message_calls_once_and_completes_with_the_answer<W: World>(world:
 /// It is started by another handler, in its transaction.
 pub async fn a_local_message_calls_once<W: World>(world: W) {
     let paying = Paying::<W>::new(world).await;
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = worker.handler::<Starts<W>>().handler::<Pays<W, true, true>>();
+    let worker = paying.0.worker().handler::<Starts<W>>().handler::<Pays<W, true, true>>();
     let worker = paying.0.run_until_stopped(worker, Settings::default());
     for _ in 0..2 {
         paying.0.publish_raw(Publication::from(Order::ok("a")).event_type("Start"));
@@ -234,12 +233,10 @@ pub async fn an_answer_waits_for_a_version_that_has_the_call<W: World>(world: W)
     let paying = Paying::<W>::new(world).await;
     paying.publish_order(order("a", &[Act::Fail, Act::Ok]), []);
     let hour = Duration::from_secs(3600);
-    let later = RetryPolicy::new().min_delay(hour).max_delay(hour);
-    let worker = paying.start_with(Settings { retry: later, ..Settings::default() });
+    let worker = paying.start_with(Settings::late());
     paying.row(|row| row.attempts == 1 && row.answer.is_some()).await;
     worker.stop().await;
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<PaysItself<W>>(), Settings::default());
+    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysItself<W>>(), Settings::default());
     paying.time_passes(24 * hour).await;
     paying.row(|row| row.run_at > SystemTime::now() + Duration::from_secs(2)).await;
     worker.stop().await;
@@ -258,8 +255,7 @@ pub async fn a_message_that_was_not_called_runs_in_a_version_without_the_call<W:
     let (worker, _) = paying.start_that_hangs_in("take_calls");
     paying.row(|row| row.calls == Some(0)).await;
     worker.crash().await;
-    let worker = Worker::new("billing", paying.0.store.clone(), paying.0.queue.clone()).state(paying.0.desk.clone());
-    let worker = paying.0.run_until_stopped(worker.handler::<PaysItself<W>>(), Settings::default());
+    let worker = paying.0.run_until_stopped(paying.0.worker().handler::<PaysItself<W>>(), Settings::default());
     until(async || paying.0.desk.runs("a") != 0 && paying.0.scheduled().await.is_empty()).await;
     worker.stop().await;
     assert_eq!((paying.provider().charged("a"), paying.0.dead().await.len()), (1, 0));

@@ -179,8 +179,7 @@ pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
 pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Stuck, Act::Fail]));
-    let late = idem_core::RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
-    let outcomes = line.run_with(Settings { retry: late, ..hasty() }, 1).await;
+    let outcomes = line.run_with(Settings { retry: Settings::late().retry, ..hasty() }, 1).await;
     assert_eq!((outcomes, line.desk.runs("a")), (vec!["scheduled 1".to_owned()], 1));
     let row = &line.scheduled().await[0];
     assert!(row.error.contains("exceeded its timeout") || row.error.contains("interrupted"), "{:?}", row.error);
@@ -213,8 +212,7 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
     }
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_secs(2)));
-    let late = idem_core::RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
-    let (worker, block) = blocked(&line, Settings { retry: late, ..Settings::default() }).await;
+    let (worker, block) = blocked(&line, Settings::late()).await;
     // Each try ends with a lock timeout.
     for _ in 0..3 {
         waits(&line, false).await;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, CloudEvent, Delivery, Handler, Key, KeyError, Reason, State, Worker, permanent};
+use idem_core::{BoxError, CloudEvent, Delivery, Handler, Key, KeyError, Reason, State, permanent};
 use serde_json::json;
 
 use idem_conformance::store::World;
@@ -51,8 +51,7 @@ impl<W: World, const SENT: bool> Handler for Events<W, SENT> {
 }
 
 fn start<W: World>(line: &Line<W>) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = worker.handler::<Events<W, false>>().handler::<Events<W, true>>().cloud_events();
+    let worker = line.worker().handler::<Events<W, false>>().handler::<Events<W, true>>().cloud_events();
     line.run_until_stopped(worker, Settings::default())
 }
 
@@ -170,8 +169,7 @@ pub async fn an_invalid_cloud_event_is_dead_and_says_why<W: World>(world: W) {
 /// All of its messages would be dead letters. A worker that reads no CloudEvents takes an event as any other message.
 pub async fn a_key_by_cloud_event_refuses_a_worker_that_reads_none<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = worker.handler::<Events<W, true>>();
+    let worker = line.worker().handler::<Events<W, true>>();
     let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
     assert!(refused.contains("\"sent\"") && refused.contains(".cloud_events()"), "{refused}");
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::Replayed;
-use idem_core::{BoxError, Delivery, Handler, Headers, Key, KeyError, State, Worker, permanent};
+use idem_core::{BoxError, Delivery, Handler, Headers, Key, KeyError, State, permanent};
 
 use idem_conformance::store::World;
 use idem_test::Publication;
@@ -116,8 +116,7 @@ pub async fn the_facts_of_a_message_are_the_same_wherever_it_runs<W: World>(worl
 }
 
 async fn run<W: World>(line: &Line<W>, outcomes: usize) {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = line.run_until_stopped(worker.handler::<Witness<W>>(), Settings::default());
+    let worker = line.run_until_stopped(line.worker().handler::<Witness<W>>(), Settings::default());
     line.outcomes(outcomes).await;
     worker.stop_once_idle(&line.queue).await;
 }

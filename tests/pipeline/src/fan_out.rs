@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use idem_core::store::Replayed;
-use idem_core::{
-    BoxError, Delivery, DeliveryOrder, Handler, HandlerOptions, Json, Key, KeyError, NoHandlers, Reason, State, Worker,
-};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Handler, HandlerOptions, Key, KeyError, Reason, State, Worker};
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use idem_conformance::soon;
+use idem_test::Publication;
 use idem_test::tapped_store::{Over, TappedStore};
-use idem_test::{Publication, Queue};
 
 use super::desk::Desk;
 use super::faulty::{Do, Faulty};
@@ -63,12 +61,8 @@ fn with_mail(order: &Order, mail: &str) -> Publication {
     Publication::json(&message).unwrap()
 }
 
-fn worker<W: World>(line: &Line<W>) -> Worker<W::Store, Queue, Desk, Json, NoHandlers> {
-    Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone())
-}
-
 fn start<W: World>(line: &Line<W>) -> super::running::Running {
-    let worker = worker(line).handler::<Orders<W>>().handler::<Mails<W>>().fan_out();
+    let worker = line.worker().handler::<Orders<W>>().handler::<Mails<W>>().fan_out();
     line.run_until_stopped(worker, Settings::default())
 }
 
@@ -197,7 +191,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
     registry.answers("v1", Answer::Away);
     registry.answers("v2", Answer::Unknown);
     let own = HandlerOptions::new().codec(registry.codec());
-    let worker = worker(&line).handler::<Orders<W>>().handler_with::<Mails<W>>(own).fan_out();
+    let worker = line.worker().handler::<Orders<W>>().handler_with::<Mails<W>>(own).fan_out();
     let worker = line.run_until_stopped(worker, Settings::default());
     let of_schema = |id: &str, schema: &'static str| with_mail(&Order::ok(id), "sent").header("schema", schema);
     line.publish(of_schema("a", "v1"));
@@ -219,7 +213,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
 /// No handler took it when it came.
 pub async fn a_replay_of_an_unknown_type_reaches_several_handlers<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker_without = worker(&line).handler::<Orders<W, true>>();
+    let worker_without = line.worker().handler::<Orders<W, true>>();
     let worker_without = line.run_until_stopped(worker_without, Settings::default());
     line.publish(with_mail(&Order::ok("a"), "sent"));
     assert_eq!(line.outcomes(1).await, ["dead: unknown type"]);
@@ -235,7 +229,7 @@ pub async fn a_replay_of_an_unknown_type_reaches_several_handlers<W: World>(worl
 /// A subject of one pattern runs as ever.
 pub async fn a_subject_of_two_patterns_reaches_both_handlers<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = worker(&line).handler::<Routed<W, 0>>().handler::<Routed<W, 4>>().route_by_subject().fan_out();
+    let worker = line.worker().handler::<Routed<W, 0>>().handler::<Routed<W, 4>>().route_by_subject().fan_out();
     let worker = line.run_until_stopped(worker, Settings::default());
     for (id, subject) in [("a", "orders.42.paid"), ("b", "orders.1.paid"), ("c", "orders.42.sent")] {
         line.publish_raw(Publication::from(Order::new(id, &[Act::Ok])).subject(subject));
@@ -250,7 +244,7 @@ pub async fn a_subject_of_two_patterns_reaches_both_handlers<W: World>(world: W)
 /// By accident it would change how messages are taken; with an order, a message could pass an earlier one.
 pub async fn several_handlers_for_one_event_must_be_asked_for<W: World>(world: W) {
     let line = Line::new(world).await;
-    let both = || worker(&line).handler::<Orders<W>>().handler::<Mails<W>>();
+    let both = || line.worker().handler::<Orders<W>>().handler::<Mails<W>>();
     let now = || std::future::ready(());
     let refused = both().run_until(now()).await.unwrap_err().to_string();
     for part in ["\"orders\"", "\"mails\"", "\"Order\"", "`.fan_out()`"] {
@@ -258,7 +252,7 @@ pub async fn several_handlers_for_one_event_must_be_asked_for<W: World>(world: W
     }
     let refused = both().fan_out().order(DeliveryOrder::Key).run_until(now()).await.unwrap_err().to_string();
     assert!(refused.contains("`.fan_out()`") && refused.contains("`.order(..)`"), "{refused}");
-    let twice = worker(&line).handler::<Orders<W>>().handler::<Orders<W>>().fan_out();
+    let twice = line.worker().handler::<Orders<W>>().handler::<Orders<W>>().fan_out();
     let refused = twice.run_until(now()).await.unwrap_err().to_string();
     assert!(refused.contains("two handlers have the name"), "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{DeliveryOrder, RetryPolicy, Source, SubscribeOptions};
+use idem_core::{DeliveryOrder, Source, SubscribeOptions};
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
@@ -19,8 +19,7 @@ pub(super) fn ordered() -> Settings {
 
 /// Ordered by key, with retries later than any test.
 pub(super) fn patient() -> Settings {
-    let hour = Duration::from_secs(3600);
-    Settings { retry: RetryPolicy::new().min_delay(hour).max_delay(hour), ..ordered() }
+    Settings { retry: Settings::late().retry, ..ordered() }
 }
 
 pub(super) fn keyed(key: u64, order: Order) -> Publication {

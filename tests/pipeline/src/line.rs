@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{Codec, Delivery, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker};
+use idem_core::{
+    Codec, Delivery, Inbox, Json, NoHandlers, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers,
+    Worker,
+};
 use tokio::sync::{oneshot, watch};
 
 use idem_conformance::soon;
@@ -97,6 +100,11 @@ impl<W: World> Line<W> {
     }
 
     // ===== workers =====
+
+    /// A worker of this queue without handlers.
+    pub(super) fn worker(&self) -> Worker<W::Store, Queue, Desk, Json, NoHandlers> {
+        Worker::new("billing", self.store.clone(), self.queue.clone()).state(self.desk.clone())
+    }
 
     pub(super) fn start(&self) -> Running {
         self.start_with(Settings::default())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{ClaimState, Claims, Identity, Replayed, Transactions};
-use idem_core::{Fingerprint, HandlerOptions, Key, RetryPolicy, Worker};
+use idem_core::{Fingerprint, HandlerOptions, Key};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -58,9 +58,7 @@ pub async fn nothing_is_handed_over_by_a_run_that_fails<W: World>(world: W) {
 /// Only a handler of the same worker can be named. Otherwise the message would wait for a worker that nobody has.
 pub async fn a_local_message_for_an_unknown_handler_is_a_failure<W: World>(world: W) {
     let handing = Handing::new(world).await;
-    let settings = Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() };
-    let worker = Worker::new(settings.consumer, handing.0.store.clone(), handing.0.queue.clone());
-    let worker = handing.0.run_until_stopped(worker.state(handing.0.desk.clone()).handler::<Hands<W>>(), settings);
+    let worker = handing.0.run_until_stopped(handing.0.worker().handler::<Hands<W>>(), Settings::once());
     handing.publish("Handing", Order::ok("a"));
     handing.0.outcomes(1).await;
     worker.stop().await;
@@ -75,8 +73,7 @@ pub async fn a_local_message_that_cannot_be_taken_is_a_failure<W: World>(world: 
     for id in ["undecodable", "keyless", "large"] {
         handing.publish("Handing", Order::ok(id));
     }
-    let retry = RetryPolicy::new().max_attempts(1);
-    let settings = Settings { retry, max_payload: 50_000, ..Settings::default() };
+    let settings = Settings { max_payload: 50_000, ..Settings::once() };
     assert_eq!(handing.run_with(settings, 3).await, ["dead: exhausted"; 3]);
     let errors: Vec<String> = handing.0.dead().await.into_iter().map(|row| row.error).collect();
     for says in ["expected ident", "the key is empty", "raise `.max_payload(..)`"] {
@@ -168,8 +165,8 @@ pub async fn a_local_message_under_the_key_of_another_is_a_conflict<W: World>(wo
 /// A handler of local messages only takes no delivery, whatever its event type.
 pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world: W) {
     let handing = Handing::new(world).await;
-    let worker = Worker::new("billing", handing.0.store.clone(), handing.0.queue.clone()).state(handing.0.desk.clone());
-    let worker = worker.handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+    let worker =
+        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     handing.publish("Handing", Order::ok("a"));
     handing.0.publish_raw(Publication::json(&Receipt::of("b")).unwrap().event_type("Receipt"));
@@ -189,8 +186,8 @@ pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_mess
     let row = handing.0.one_dead().await;
     assert_eq!(row.handler, "receives");
     assert_eq!(handing.0.inbox().replay(row.id).await.unwrap(), Replayed::Due);
-    let worker = Worker::new("billing", handing.0.store.clone(), handing.0.queue.clone()).state(handing.0.desk.clone());
-    let worker = worker.handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+    let worker =
+        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     let further = if handing.0.world.inbox() { 2 } else { 3 };
     assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");
@@ -215,7 +212,7 @@ pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<
     for id in ["b", "a", "c"] {
         handing.publish("Handing", Order::ok(id));
     }
-    let worker = handing.start(Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() });
+    let worker = handing.start(Settings::once());
     // More often than a lost race is retried before it is charged. It may have run in two batches before.
     let often = if handing.0.world.batch() > 1 { 9 } else { 7 };
     let runs_often = async {
@@ -242,8 +239,7 @@ pub async fn what_is_handed_over_and_delivered_at_once_runs_once<W: World>(world
         let receipt = Receipt::of(&((n * 7 + 3) % number).to_string());
         handing.0.publish_raw(Publication::json(&receipt).unwrap().event_type("Receipt"));
     }
-    let retry = RetryPolicy::new().max_attempts(1);
-    let worker = handing.start(Settings { retry, concurrency: 4, ..Settings::default() });
+    let worker = handing.start(Settings { concurrency: 4, ..Settings::once() });
     handing.0.outcomes(2 * number).await;
     idem_conformance::soon(handing.0.queue.idle()).await;
     until(async || handing.0.scheduled().await.is_empty()).await;

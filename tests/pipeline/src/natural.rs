@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::Operator;
-use idem_core::{Batch, BoxError, Handler, Outbox, Reason, Worker};
+use idem_core::{Batch, BoxError, Handler, Outbox, Reason};
 
 use idem_conformance::store::{Setup, World};
 use idem_conformance::{soon, until};
@@ -87,8 +87,7 @@ pub async fn another_payload_under_a_natural_key_is_no_conflict<W: World>(world:
 /// The ids of what a batch stages are random, so that a copy would publish others.
 pub async fn a_natural_batch_handler_that_stages_refuses_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = worker.handler::<StagesNaturally<W>>();
+    let worker = line.worker().handler::<StagesNaturally<W>>();
     let refused = line.run_until_stopped(worker, Settings::default()).refused().await;
     assert!(refused.contains("\"stages_naturally\"") && refused.contains("remove `natural`"), "{refused}");
 }

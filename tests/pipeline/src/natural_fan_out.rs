@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use idem_core::{BoxError, Handler, State, Worker};
+use idem_core::{BoxError, Handler, State};
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
@@ -44,8 +44,7 @@ async fn claims<W: World>(line: &Line<W>, handler: &str) -> i64 {
 /// single handler takes runs without a claim, and a copy runs again.
 pub async fn a_natural_message_has_claims_where_several_handlers_take_it<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone());
-    let worker = worker.state(line.desk.clone()).handler::<NaturalOrders<W>>();
+    let worker = line.worker().handler::<NaturalOrders<W>>();
     let worker = worker.handler::<Audits<W, false>>().handler::<Audits<W, true>>().fan_out();
     let worker = line.run_until_stopped(worker, Settings::default());
     for _ in 0..2 {

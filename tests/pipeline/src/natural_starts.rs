@@ -1,6 +1,6 @@
 //! What a worker says at its start of natural handlers.
 
-use idem_core::{ReplayWindow, Worker};
+use idem_core::ReplayWindow;
 use tracing::instrument::WithSubscriber;
 
 use idem_conformance::captured;
@@ -17,7 +17,7 @@ pub async fn a_natural_handler_that_stages_is_warned_of_what_it_stages_for_late_
     let line = Line::new(world).await;
     line.broker.replay_window(ReplayWindow::Unlimited);
     line.publish_raw(Publication::from(Order::ok("a")));
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = line.worker();
     let ((text, subscriber), idle) = (captured(), line.queue.clone());
     let run = worker.handler::<Once<W, NATURAL>>().run_until(async move { idle.idle().await });
     soon(run.with_subscriber(subscriber)).await.unwrap();

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::Operator;
-use idem_core::{BoxError, Handler, Key, Outbox, Reason, ReplayWindow, State, Worker};
+use idem_core::{BoxError, Handler, Key, Outbox, Reason, ReplayWindow, State};
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
@@ -50,8 +50,7 @@ impl<W: World, const KIND: u8> Handler for Once<W, KIND> {
 }
 
 fn worker<W: World, const KIND: u8>(line: &Line<W>, settings: Settings) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<Once<W, KIND>>(), settings)
+    line.run_until_stopped(line.worker().handler::<Once<W, KIND>>(), settings)
 }
 
 /// Runs the orders until they are settled, none is scheduled, and there are so many dead letters.

@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use idem_core::{BoxError, Delivery, HandlerOptions, NoHandlers, RetryPolicy, Source, SubscribeOptions, Worker};
+use idem_core::{BoxError, Delivery, HandlerOptions, RetryPolicy, Source, SubscribeOptions, Worker};
 
 use idem_conformance::soon;
 use idem_test::tap::Tap;
-use idem_test::{Publication, Queue, Tapped};
+use idem_test::{Publication, Tapped};
 
-use super::desk::Desk;
 use super::handlers::NaturalOrders;
 use super::line::Line;
 use super::orders::Order;
@@ -23,10 +22,6 @@ const SHORT: Duration = Duration::from_secs(2);
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn worker<W: World>(line: &Line<W>) -> Worker<W::Store, Queue, Desk, idem_core::Json, NoHandlers> {
-    Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone())
-}
-
 fn refund(id: &str, acts: &[Act]) -> Publication {
     Publication::from(Order::new(id, acts)).event_type("Refund")
 }
@@ -36,7 +31,7 @@ fn refund(id: &str, acts: &[Act]) -> Publication {
 pub async fn the_timeout_of_a_handler_ends_only_it<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(SHORT);
-    let worker = worker(&line).handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
+    let worker = line.worker().handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
     let worker = line.run_until_stopped(worker, Settings { handler_timeout: LONG, ..Settings::default() });
     line.publish(Order::new("a", &[Act::Hang, Act::Hang, Act::Permanent]));
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "scheduled 2", "dead: permanent"]);
@@ -50,7 +45,7 @@ pub async fn the_timeout_of_a_handler_ends_only_it<W: World>(world: W) {
 pub async fn a_handler_may_run_for_longer_than_its_worker_allows_the_others<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(LONG);
-    let worker = worker(&line).handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
+    let worker = line.worker().handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
     let worker = line.run_until_stopped(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
     line.publish_raw(refund("b", &[Act::Lasts]));
     assert_eq!(line.outcomes(1).await, ["processed"]);
@@ -66,7 +61,7 @@ pub async fn a_handler_may_run_for_longer_than_its_worker_allows_the_others<W: W
 pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(LONG);
-    let worker = worker(&line).handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
+    let worker = line.worker().handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
     line.publish_raw(refund("before", &[Act::Wait]));
     let settings = Settings { handler_timeout: SHORT, concurrency: 1, ..Settings::default() };
     let worker = line.run_until_stopped(worker, settings);
@@ -89,7 +84,7 @@ pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
 pub async fn the_retry_policy_of_a_handler_decides_attempts_and_delay<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_millis(1));
-    let twice = worker(&line).handler_with::<Orders<W>>(HandlerOptions::new().retry(own)).handler::<Orders<W, true>>();
+    let twice = line.worker().handler_with::<Orders<W>>(HandlerOptions::new().retry(own)).handler::<Orders<W, true>>();
     let worker_of_two = line.run_until_stopped(twice, Settings::default());
     line.publish(Order::new("a", &[Act::Fail]));
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "dead: exhausted"]);
@@ -99,7 +94,7 @@ pub async fn the_retry_policy_of_a_handler_decides_attempts_and_delay<W: World>(
     worker_of_two.stop().await;
 
     let hour = RetryPolicy::new().min_delay(Duration::from_secs(3600));
-    let late = worker(&line).handler_with::<Orders<W>>(HandlerOptions::new().retry(hour)).handler::<Orders<W, true>>();
+    let late = line.worker().handler_with::<Orders<W>>(HandlerOptions::new().retry(hour)).handler::<Orders<W, true>>();
     let worker_of_late = line.run_until_stopped(late, Settings::default());
     line.publish(Order::new("c", &[Act::Fail]));
     assert_eq!(line.outcomes(8).await[7], "scheduled 1");
@@ -114,7 +109,7 @@ pub async fn the_codec_of_a_handler_decodes_for_it_only<W: World>(world: W) {
     let registry = Registry::default();
     registry.answers("v1", Answer::Known);
     let own = HandlerOptions::new().codec(registry.codec());
-    let worker = worker(&line).handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
+    let worker = line.worker().handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
     let worker = line.run_until_stopped(worker, Settings::default());
     let backwards = |order: Order| {
         let mut payload = Publication::from(order).payload().to_vec();
@@ -135,7 +130,7 @@ pub async fn the_codec_of_a_handler_decodes_for_it_only<W: World>(world: W) {
 pub async fn a_timeout_of_zero_refuses_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(Duration::ZERO);
-    let worker = worker(&line).handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
+    let worker = line.worker().handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
     let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
     for part in ["\"refunds\"", "zero", "HandlerOptions::timeout"] {
         assert!(refused.contains(part), "{part:?} is not in {refused}");

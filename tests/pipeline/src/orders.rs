@@ -87,6 +87,8 @@ pub(super) enum Act {
     UnbegunWrite,
     LostRace,
     Suicide,
+    /// Breaks its connection, and returns `Ok`.
+    SuicideOk,
     /// Runs slowly.
     Slow,
     /// Runs slowly, and fails.
@@ -209,6 +211,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
                 W::execute(tx, &touch).await?;
             }
             Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
+            Act::SuicideOk => drop(W::execute(tx, W::FEATURES.suicide.unwrap()).await),
             ends => end::<W>(ends, &desk, &name, tx).await?,
         }
         Ok(())

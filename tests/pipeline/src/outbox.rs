@@ -3,7 +3,7 @@
 use std::iter;
 use std::time::Duration;
 
-use idem_core::{Outgoing, Worker};
+use idem_core::Outgoing;
 
 use idem_conformance::store::World;
 use idem_conformance::{soon, until};
@@ -141,10 +141,7 @@ pub async fn a_message_that_runs_again_stages_under_the_same_ids<W: World>(world
 /// It is told what its extractor has to declare, and nothing is lost silently.
 pub async fn a_handler_that_stages_without_saying_so_fails<W: World>(world: W) {
     let staging = Staging::new(world).await;
-    let settings = Settings { retry: idem_core::RetryPolicy::new().max_attempts(1), ..Settings::default() };
-    let worker = Worker::new(settings.consumer, staging.0.store.clone(), staging.0.queue.clone());
-    let worker =
-        staging.0.run_until_stopped(worker.state(staging.0.desk.clone()).handler::<StagesUndeclared<W>>(), settings);
+    let worker = staging.0.run_until_stopped(staging.0.worker().handler::<StagesUndeclared<W>>(), Settings::once());
     staging.publish("Staging", Order::ok("a"));
     staging.0.outcomes(1).await;
     worker.stop().await;

@@ -2,7 +2,7 @@
 //! the worker, and failing gauges cost nothing.
 
 use idem_core::store::StoreError;
-use idem_core::{BackgroundTasks, BoxError, Delivery, Error, Reason, RetryPolicy, Source, SubscribeOptions};
+use idem_core::{BackgroundTasks, BoxError, Delivery, Error, Reason, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use idem_conformance::soon;
@@ -43,8 +43,7 @@ pub async fn a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message<W: 
         line.publish(Publication::from(Order::ok(what)).header("panics", what));
         line.publish(Order::ok(&format!("behind the {what}")));
     }
-    let once = Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() };
-    let worker = line.start_with_codec(PanickyJson, once);
+    let worker = line.start_with_codec(PanickyJson, Settings::once());
     let mut outcomes = line.outcomes(4).await;
     worker.stop_once_idle(&line.queue).await;
     outcomes.sort();

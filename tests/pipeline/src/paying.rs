@@ -118,6 +118,14 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Paying<W, KEYED, ASKS> {
         assert_eq!(self.0.outcomes(expected.len()).await, expected);
     }
 
+    /// Runs a worker until the only call has failed, and lets time pass until it may be repeated or asked about.
+    pub(super) async fn fails_once(&self) {
+        let worker = self.start();
+        self.row(|row| row.attempts == 1).await;
+        worker.stop().await;
+        self.time_passes(MINUTE).await;
+    }
+
     /// Runs a worker until the order was completed.
     pub(super) async fn completes(&self, id: &str) {
         let worker = self.start();

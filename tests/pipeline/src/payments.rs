@@ -107,6 +107,22 @@ impl<W: World, const KEYED: bool, const ASKS: bool> Handler for Pays<W, KEYED, A
     }
 }
 
+/// The handler of a version of the service that makes this call. Its effect is named by the id and the call.
+pub(super) struct PaysBy<W, C>(PhantomData<fn() -> (W, C)>);
+
+impl<W: World, C: External<Message = Order>> Handler for PaysBy<W, C> {
+    const NAME: &'static str = "pays";
+    const EVENT: Option<&'static str> = Some("Order");
+
+    type Params = (State<Desk>, CalledBy<C>);
+
+    idem_conformance::keyed_by_id!(Order, W::Connection);
+
+    async fn handle(order: Order, (State(desk), _): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
+        desk.write::<W>(&[&format!("{} by {}", order.id, C::NAME)], tx).await
+    }
+}
+
 /// The handler of a version of the service that pays by itself.
 pub(super) struct PaysItself<W>(PhantomData<fn() -> W>);
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use idem_core::{BoxError, Delivery, Handler, Reason, State, Worker};
+use idem_core::{BoxError, Delivery, Handler, Reason, State};
 
 use idem_conformance::store::World;
 use idem_conformance::until;
@@ -66,8 +66,7 @@ pub async fn an_unknown_type_is_dead_and_kept_whole<W: World>(world: W) {
 /// They would share their claims.
 pub async fn two_handlers_of_one_name_refuse_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = worker.handler::<Orders<W>>().handler::<Orders<W>>();
+    let worker = line.worker().handler::<Orders<W>>().handler::<Orders<W>>();
     let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
     assert!(refused.contains("orders"), "{refused}");
 }
@@ -113,7 +112,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
         line.publish_raw(order(id).subject(subject).event_type("orders.9.paid"));
     }
     line.publish_raw(order("f"));
-    let worker = || Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = || line.worker();
     let three = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 2>>();
     let running = line.run_until_stopped(three.route_by_subject(), Settings::default());
     let mut outcomes = line.outcomes(8).await;
@@ -145,7 +144,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
 /// Which of the two would run is arbitrary, and a pattern of another broker matches nothing.
 pub async fn patterns_that_overlap_or_make_no_sense_refuse_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = || Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = || line.worker();
     let now = || std::future::ready(());
     let overlapping = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 4>>();
     let refused = overlapping.route_by_subject().run_until(now()).await.unwrap_err().to_string();

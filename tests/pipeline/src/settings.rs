@@ -33,6 +33,19 @@ pub(super) struct Settings {
     pub(super) health: Option<watch::Sender<Option<Health>>>,
 }
 
+impl Settings {
+    /// By which a message that has failed has its next attempt later than any test.
+    pub(super) fn late() -> Self {
+        let hour = Duration::from_secs(3600);
+        Self { retry: RetryPolicy::new().min_delay(hour).max_delay(hour), ..Self::default() }
+    }
+
+    /// By which a message has one attempt.
+    pub(super) fn once() -> Self {
+        Self { retry: RetryPolicy::new().max_attempts(1), ..Self::default() }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use idem_core::RetryPolicy;
-
 use idem_conformance::store::World;
 use idem_conformance::until;
 
@@ -16,8 +14,7 @@ pub async fn a_handler_that_never_waits_ends_at_its_timeout<W: World>(world: W) 
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_millis(1200)));
     line.publish(Order::new("spins", &[Act::Spin]));
-    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
-    let settings = Settings { handler_timeout: Duration::from_secs(2), retry: late, ..Settings::default() };
+    let settings = Settings { handler_timeout: Duration::from_secs(2), ..Settings::late() };
     let worker = line.start_with(settings);
     until(async || line.desk.runs("spins") != 0).await;
     line.publish(Order::ok("x"));

@@ -89,8 +89,7 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
         line.publish_raw(message);
     }
     line.publish_raw(Publication::from(Order::ok("k3")).partition_key("k3").subject("orders.k3"));
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = line.run_until_stopped(worker.handler::<Deletions<W>>(), Settings::default());
+    let worker = line.run_until_stopped(line.worker().handler::<Deletions<W>>(), Settings::default());
     let mut outcomes = line.outcomes(7).await;
     worker.stop_once_idle(&line.queue).await;
     outcomes.sort();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use idem_core::store::{Claims, StoreError, Transactions};
-use idem_core::{Delivery, HasConnection, Reason, RetryPolicy};
+use idem_core::{Delivery, HasConnection, Reason};
 use tokio::sync::watch;
 
 use idem_conformance::store::World;
@@ -154,9 +154,8 @@ pub async fn a_failure_that_is_not_recorded_yet_runs_in_no_batch<W: World>(world
     for id in ["a", "b"] {
         line.publish(Order::new(id, &[Act::Fail]));
     }
-    let retry = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
     let linger = Duration::from_millis(300);
-    let worker = line.start_over(hook, Settings { retry, linger, concurrency: 1, ..Settings::default() });
+    let worker = line.start_over(hook, Settings { linger, concurrency: 1, ..Settings::late() });
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "scheduled 1"]);
     worker.stop_once_idle(&line.queue).await;
     // The first one ran in a batch, in which it failed, and each ran alone.
@@ -221,8 +220,7 @@ pub async fn a_failure_of_a_row_is_recorded_again_and_its_handler_not_run_again<
         }
         Do::Work
     };
-    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
-    let worker = line.start_over(hook, Settings { retry: late, ..Settings::default() });
+    let worker = line.start_over(hook, Settings::late());
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     let mut block = line.store.begin(Duration::from_secs(60)).await.unwrap();
     let table = line.world.own("inbox_messages");

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use idem_core::store::{Claims, Filter, Operator, Page, SEEN_RECENTLY, StoreError};
-use idem_core::{HandlerOptions, Reason, RetryPolicy, Worker};
+use idem_core::{HandlerOptions, Reason, Worker};
 use tokio::sync::watch;
 use tracing::instrument::WithSubscriber;
 
@@ -19,13 +19,9 @@ use super::orders::{Act, Order, Orders};
 use super::running::Running;
 use super::settings::Settings;
 
-fn once() -> Settings {
-    Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() }
-}
-
 /// With the refund handler besides the order handler.
 fn newer() -> Settings {
-    Settings { both: true, ..once() }
+    Settings { both: true, ..Settings::once() }
 }
 
 fn refund(id: &str, act: Act) -> Publication {
@@ -47,14 +43,14 @@ async fn unseen<W: World>(line: &Line<W>, time: Duration) {
 /// Asserts that a worker starts and processes a message.
 async fn starts<W: World>(line: &Line<W>, id: &str) {
     line.publish(Order::ok(id));
-    line.runs_to(once(), &["processed"]).await;
+    line.runs_to(Settings::once(), &["processed"]).await;
     assert_eq!(line.effects(id).await, 1);
 }
 
 /// A worker with one of the two handlers, on a separate queue.
 fn with_one<W: World, const REFUND: bool>(line: &Line<W>, queue: &Queue) -> Running {
     let worker = Worker::new("billing", line.store.clone(), queue.clone()).state(line.desk.clone());
-    line.run_until_stopped(worker.handler::<Orders<W, REFUND>>(), once())
+    line.run_until_stopped(worker.handler::<Orders<W, REFUND>>(), Settings::once())
 }
 
 /// Each has a dead letter that the other one takes for unrunnable.
@@ -111,8 +107,7 @@ pub async fn rows_of_an_unknown_handler_refuse_the_start_with_each_cure<W: World
 pub async fn scheduled_rows_of_an_unknown_handler_can_be_discarded<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_raw(refund("a", Act::Fail));
-    let later = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
-    line.runs_to(Settings { retry: later, ..newer() }, &["scheduled 1"]).await;
+    line.runs_to(Settings { both: true, ..Settings::late() }, &["scheduled 1"]).await;
     unseen(&line, SEEN_RECENTLY).await;
     line.start().refused().await;
     line.world.run(&line.store.cures("billing", "refunds", "orders").dead_letter).await;
@@ -151,9 +146,9 @@ async fn log_of_refunds<W: World>(line: &Line<W>) -> String {
 
 /// A worker with one of the two handlers, which had these names before.
 fn with_former_name<W: World, const REFUND: bool>(line: &Line<W>, names: &'static [&'static str]) -> Running {
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = line.worker();
     let options = HandlerOptions::new().formerly(names);
-    line.run_until_stopped(worker.handler_with::<Orders<W, REFUND>>(options), once())
+    line.run_until_stopped(worker.handler_with::<Orders<W, REFUND>>(options), Settings::once())
 }
 
 /// Also if the release with the new name is rolled back, and comes again.
@@ -195,17 +190,17 @@ pub async fn two_names_that_have_claims_each_refuse_to_be_one_with_the_cure<W: W
     }
     // The claim of a dead letter cannot be moved without its row.
     line.publish(Order::new("c", &[Act::Fail]));
-    line.runs_to(once(), &["dead: exhausted"]).await;
+    line.runs_to(Settings::once(), &["dead: exhausted"]).await;
     line.world.run(&cure).await;
     with_former_name::<W, true>(&line, &["orders"]).refused().await;
     line.publish(Order::ok("a"));
-    line.runs_to(once(), &["duplicate"]).await;
+    line.runs_to(Settings::once(), &["duplicate"]).await;
     assert!(line.inbox().discard(line.one_dead().await.id).await.unwrap());
     line.world.run(&cure).await;
     with_former_name::<W, true>(&line, &["orders"]).stop().await;
     line.publish(Order::ok("a"));
     line.publish(Order::ok("b"));
-    line.runs_to(once(), &["duplicate", "duplicate"]).await;
+    line.runs_to(Settings::once(), &["duplicate", "duplicate"]).await;
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 0));
 }
 
@@ -242,7 +237,7 @@ async fn starts_and_looks_later<W: World>(line: &Line<W>) -> (Running, watch::Se
         }
         _ => Do::Work,
     };
-    let worker = line.start_over(hook, once());
+    let worker = line.start_over(hook, Settings::once());
     soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
     (worker, gate)
 }
@@ -262,7 +257,7 @@ pub async fn a_restore_of_a_backup_that_is_older_than_a_handler_repeats_nothing<
     until(async || line.world.number(&registered).await != 0).await;
     worker.stop().await;
     line.publish(Order::ok("a"));
-    line.runs_to(once(), &["duplicate"]).await;
+    line.runs_to(Settings::once(), &["duplicate"]).await;
     assert_eq!(line.effects("a").await, 1);
 }
 

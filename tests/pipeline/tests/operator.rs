@@ -24,18 +24,6 @@ async fn order_paid(paid: OrderPaid, tx: &mut PgConnection) -> Result<(), BoxErr
     Err(permanent(format!("the bank refuses {}", paid.id)))
 }
 
-/// Where `cargo test` has built the example, beside the tests.
-fn example() -> Option<PathBuf> {
-    let tests = std::env::current_exe().unwrap();
-    let example = tests.ancestors().nth(2).unwrap().join("examples/operator");
-    if example.exists() {
-        return Some(example);
-    }
-    assert!(std::env::var_os("CI").is_none(), "{} was not built", example.display());
-    eprintln!("skipped: {} was not built, run cargo build --examples --all-features", example.display());
-    None
-}
-
 /// A database with idem's tables where the example looks for them.
 struct World {
     example: PathBuf,
@@ -46,7 +34,7 @@ struct World {
 
 impl World {
     async fn new() -> Option<Self> {
-        let (server, example) = (idem_conformance::server("DATABASE_URL")?, example()?);
+        let (server, example) = (idem_conformance::server("DATABASE_URL")?, idem_conformance::example("operator")?);
         let database = format!("idem_operator_{}", uuid::Uuid::new_v4().simple());
         let mut admin = PgConnection::connect(&server).await.unwrap();
         admin.execute(AssertSqlSafe(format!("CREATE DATABASE {database}"))).await.unwrap();

@@ -23,8 +23,6 @@ mod world;
 mod ended;
 #[path = "pgbouncer/login.rs"]
 mod login;
-#[path = "pgbouncer/role.rs"]
-mod role;
 #[path = "pgbouncer/settings.rs"]
 mod settings;
 #[path = "pgbouncer/tenants.rs"]
@@ -76,11 +74,7 @@ async fn sessions_that_are_read_only_are_no_warning() {
 
 mod batch {
     mod read_only {
-        use idem_pipeline::Mode;
-
-        use crate::world::PgBouncerWorld;
-
-        idem_pipeline::__suite! { Mode::<PgBouncerWorld>::in_batches();
+        idem_pipeline::__suite! { idem_pipeline::Mode::<crate::world::PgBouncerWorld>::in_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -104,11 +98,7 @@ mod batch {
 
     /// The sessions may write outside of idem's transactions, so a handler's own writes after its ROLLBACK remain.
     mod writable {
-        use idem_pipeline::Mode;
-
-        use crate::world::PgBouncerWorld;
-
-        idem_pipeline::__suite! { Mode::<PgBouncerWorld<true>>::in_batches();
+        idem_pipeline::__suite! { idem_pipeline::Mode::<crate::world::PgBouncerWorld<true>>::in_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             nobody_is_charged_for_an_error_that_was_swallowed_before
@@ -132,11 +122,7 @@ mod batch {
 
     /// The same sessions, for messages that were stored first.
     mod stored {
-        use idem_pipeline::Mode;
-
-        use crate::world::PgBouncerWorld;
-
-        idem_pipeline::__suite! { Mode::<PgBouncerWorld<true>>::in_inbox_batches();
+        idem_pipeline::__suite! { idem_pipeline::Mode::<crate::world::PgBouncerWorld<true>>::in_inbox_batches();
             a_rollback_in_a_batch_harms_no_other_message
             a_rollback_and_begin_in_a_batch_harms_no_other_message
             a_write_behind_a_rollback_runs_at_most_twice

@@ -112,14 +112,7 @@ async fn dropping_the_group_ends_all_workers() {
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_is_asked_to_end_finishes_what_runs() {
-    // `cargo test` builds the examples beside the tests.
-    let tests = std::env::current_exe().unwrap();
-    let example = tests.ancestors().nth(2).unwrap().join("examples/service");
-    if !example.exists() {
-        assert!(std::env::var_os("CI").is_none(), "{} was not built", example.display());
-        eprintln!("skipped: {} was not built, run cargo build --examples", example.display());
-        return;
-    }
+    let Some(example) = idem_conformance::example("service") else { return };
     for signal in ["-TERM", "-INT"] {
         let mut service = Command::new(&example).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(service.stdout.take().unwrap()).lines();

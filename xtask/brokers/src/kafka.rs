@@ -10,7 +10,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::message::{Header, Message, OwnedHeaders};
+use rdkafka::message::Message;
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -141,14 +141,6 @@ impl Broker for Kafka {
         // Round-robin, so that a copy is usually in another partition than its original.
         let next = || self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(self.partitions);
         self.publish_by(next, payloads).await
-    }
-
-    async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) -> Result<()> {
-        let headers = headers
-            .iter()
-            .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: Some(*value) }));
-        let record = FutureRecord::<(), _>::to(&self.topic).payload(payload).headers(headers);
-        confirmed(vec![self.producer.send_result(record).map_err(|(error, _)| error)?]).await
     }
 
     async fn recorded(&self) -> Result<Vec<Vec<u8>>> {

@@ -71,9 +71,6 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// id, so publishing a payload again creates another message.
     async fn publish(&self, payloads: &[Vec<u8>]) -> Result<()>;
 
-    /// Publishes one message with these headers; `content-type` is the property of that name where the broker has one.
-    async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) -> Result<()>;
-
     /// Returns the number of unsettled messages. RabbitMQ does not count those that a consumer holds.
     async fn left(&self) -> Result<u64>;
 

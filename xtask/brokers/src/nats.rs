@@ -53,13 +53,6 @@ impl Broker for Nats {
         Ok(())
     }
 
-    async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) -> Result<()> {
-        let mut map = async_nats::HeaderMap::new();
-        headers.iter().for_each(|(name, value)| map.append(*name, *value));
-        self.context.publish_with_headers(self.name.clone(), map, payload.to_vec().into()).await?.await?;
-        Ok(())
-    }
-
     /// Reads the stream, which keeps what is settled.
     async fn recorded(&self) -> Result<Vec<Vec<u8>>> {
         let stream = self.context.get_stream(&self.name).await?;

@@ -140,22 +140,6 @@ impl Broker for RabbitMq {
         Ok(())
     }
 
-    async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) -> Result<()> {
-        let (mut properties, mut table) = (BasicProperties::default().with_delivery_mode(2), FieldTable::default());
-        for (name, value) in headers {
-            match *name {
-                "content-type" => properties = properties.with_content_type((*value).into()),
-                name => {
-                    table.insert(name.into(), AMQPValue::LongString((*value).into()));
-                }
-            }
-        }
-        let (queue, options) =
-            (self.queue.as_str().into(), BasicPublishOptions { mandatory: true, ..Default::default() });
-        let confirm = self.channel.basic_publish("".into(), queue, options, payload, properties.with_headers(table));
-        accepted(confirm.await?.await?)
-    }
-
     async fn left(&self) -> Result<u64> {
         self.ready(&self.queue).await
     }

@@ -15,13 +15,6 @@ async fn latest(world: &World) -> Topic {
 }
 
 #[tokio::test]
-async fn a_new_group_begins_at_the_oldest_message() {
-    let Some(world) = World::new().await else { return };
-    world.publish("old").await;
-    assert_eq!(next(&mut world.open(1).await).await.0.payload(), "old");
-}
-
-#[tokio::test]
 async fn a_new_group_may_begin_with_what_comes_and_skips_nothing_of_it_in_a_crash() {
     let Some(world) = World::with(2).await else { return };
     for partition in 0..2 {

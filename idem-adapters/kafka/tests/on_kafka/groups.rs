@@ -161,65 +161,6 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_while_members_come_and_go() {
-    const PARTITIONS: i32 = 4;
-    const EACH: i64 = 300;
-    let Some(world) = World::with(PARTITIONS).await else { return };
-    let mut sent = Vec::new();
-    for n in 0..i64::from(PARTITIONS) * EACH {
-        let payload = n.to_string();
-        let partition = i32::try_from(n).unwrap() % PARTITIONS;
-        let record = rdkafka::producer::FutureRecord::<[u8], _>::to(&world.topic).partition(partition);
-        sent.push(world.producer.send_result(record.payload(payload.as_bytes())).unwrap());
-    }
-    for sent in sent {
-        sent.await.unwrap().unwrap();
-    }
-    let seen = tokio::sync::Mutex::new(BTreeMap::new());
-    let work = async |topic: &mut Topic, count: usize| {
-        for _ in 0..count {
-            // If another member has received the rest, nothing more arrives.
-            let Ok(next) = tokio::time::timeout(Duration::from_secs(2), topic.next()).await else { return };
-            let (delivery, acker) = next.unwrap();
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            *seen.lock().await.entry(place(&delivery)).or_insert(0) += 1;
-            acker.ack().await.unwrap();
-        }
-    };
-    let stays = async {
-        let mut topic = world.open(8).await;
-        while seen.lock().await.len() < usize::try_from(i64::from(PARTITIONS) * EACH).unwrap() {
-            work(&mut topic, 50).await;
-        }
-        topic
-    };
-    let comes_and_goes = async {
-        for crash in [false, true, false] {
-            let mut topic = world.open(8).await;
-            work(&mut topic, 40).await;
-            if crash {
-                drop(topic);
-            } else {
-                topic.drain().await;
-                topic.close().await;
-            }
-        }
-    };
-    let (mut stayed, ()) = tokio::time::timeout(3 * LONG, async { tokio::join!(stays, comes_and_goes) }).await.unwrap();
-    let (expected, seen): (Vec<_>, _) = (
-        (0..PARTITIONS).flat_map(|partition| (0..EACH).map(move |offset| (partition, offset))).collect(),
-        seen.lock().await,
-    );
-    assert!(seen.keys().copied().eq(expected));
-    let twice = seen.values().filter(|times| **times > 1).count();
-    println!("{twice} came twice");
-    stayed.close().await;
-    for partition in 0..PARTITIONS {
-        assert_eq!(world.committed(partition), Some(EACH));
-    }
-}
-
-#[tokio::test]
 async fn a_partition_that_is_added_while_it_runs_is_consumed_from_its_first_message_on() {
     let Some(world) = World::new().await else { return };
     world.publish("first").await;

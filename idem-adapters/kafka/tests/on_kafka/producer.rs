@@ -1,21 +1,15 @@
 //! A producer that ends with a fatal error. Uses the mock cluster of the client, since a real broker gives no such error
 //! on demand.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
-use idem_core::{Outgoing, Sink, SinkError, StagedMessage};
+use idem_conformance::sink::message;
+use idem_core::{Sink, SinkError};
 use idem_kafka::{Kafka, Producer};
 use rdkafka::mocking::MockCluster;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-use tokio::time::timeout;
-use uuid::Uuid;
-
-const LONG: Duration = Duration::from_secs(20);
 
 async fn publish(sink: &Producer) -> Result<(), SinkError> {
-    let message = StagedMessage::new(Uuid::now_v7(), Outgoing::new("orders", "{}"));
-    timeout(LONG, sink.publish(&message)).await.unwrap()
+    idem_conformance::sink::publish(sink, &message("orders")).await
 }
 
 async fn sink(cluster: &MockCluster<'_, rdkafka::producer::DefaultProducerContext>) -> Producer {

@@ -7,7 +7,7 @@ use crate::common::LONG;
 use crate::common::relay;
 use futures_util::future::join_all;
 use idem_conformance::Proxy;
-use idem_conformance::sink::World;
+use idem_conformance::sink::{World, message, publish, relay};
 use idem_conformance::texts;
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_kafka::{Kafka, Producer, Topic};
@@ -89,27 +89,6 @@ impl World for Partitioned {
 }
 
 idem_conformance::sink_suite!(Partitioned);
-
-fn message(to: &str) -> StagedMessage {
-    StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))
-}
-
-async fn publish(sink: &Producer, message: &StagedMessage) -> Result<(), SinkError> {
-    timeout(LONG, sink.publish(message)).await.unwrap()
-}
-
-/// Publishes as a relay does: again, while the broker is unavailable.
-async fn relay(sink: &Producer, message: &StagedMessage) -> Result<(), SinkError> {
-    let published = async {
-        loop {
-            match sink.publish(message).await {
-                Err(SinkError::Broker(_)) => tokio::task::yield_now().await,
-                done => return done,
-            }
-        }
-    };
-    timeout(LONG, published).await.unwrap()
-}
 
 /// The keys of so many records of a topic, each with its partition, sorted.
 fn partitions(world: &common::World, partitions: i32, records: usize) -> Vec<(String, i32)> {
@@ -224,16 +203,16 @@ async fn what_has_no_report_is_given_up_and_not_sent_later() {
     let Some(world) = Partitioned::make().await else { return };
     let sink = world.sink().await;
     sink.open().await.unwrap();
-    relay(&sink, &message(&world.to())).await.unwrap();
+    relay(&sink, &message(world.to())).await.unwrap();
     world.relay.refuse(true);
     let began = Instant::now();
-    let messages: Vec<_> = (0..10).map(|_| message(&world.to())).collect();
+    let messages: Vec<_> = (0..10).map(|_| message(world.to())).collect();
     for result in join_all(messages.iter().map(|message| publish(&sink, message))).await {
         assert!(matches!(result, Err(SinkError::Broker(_))), "{result:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     world.relay.refuse(false);
-    relay(&sink, &message(&world.to())).await.unwrap();
+    relay(&sink, &message(world.to())).await.unwrap();
     let records: i64 = (0..3).map(|partition| world.world.range(partition).1).sum();
     assert_eq!(records, 2);
     sink.close().await;

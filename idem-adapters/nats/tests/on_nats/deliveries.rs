@@ -78,18 +78,6 @@ async fn a_message_arrives_with_its_subject_and_its_content_type() {
 }
 
 #[tokio::test]
-async fn a_message_without_headers_has_none() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (delivery, _acker) = next(&mut stream).await;
-    assert!(delivery.headers().is_empty());
-    assert_eq!((delivery.message_id(), delivery.event_type()), (None, None));
-    assert_eq!((delivery.source(), stream.name()), (&*world.stream, &*world.stream));
-    assert_eq!((delivery.redelivered(), delivery.attempt()), (false, 1));
-}
-
-#[tokio::test]
 async fn a_position_has_the_number_and_the_time_of_the_server() {
     let Some(world) = World::new().await else { return };
     world.publish("a").await;

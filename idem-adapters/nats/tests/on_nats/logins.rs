@@ -7,6 +7,8 @@ use std::time::SystemTime;
 use crate::common;
 use crate::common::server::Server;
 use crate::common::subscribe_options;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idem_conformance::texts;
 use idem_core::{Error, Source};
 use idem_nats::{Credentials, Nats, Options};
@@ -222,22 +224,12 @@ fn user_jwt(account: &KeyPair, user: &KeyPair) -> String {
 /// Returns a JWT like those of nsc.
 fn jwt(issuer: &KeyPair, subject: &KeyPair, name: &str, nats: &str) -> String {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let header = base64(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#);
+    let header = URL_SAFE_NO_PAD.encode(r#"{"typ":"JWT","alg":"ed25519-nkey"}"#);
     let (issuer_key, subject) = (issuer.public_key(), subject.public_key());
     let claims = format!(
         "{{\"jti\":\"X\",\"iat\":{now},\"iss\":\"{issuer_key}\",\"name\":\"{name}\",\"sub\":\"{subject}\",\"nats\":{nats}}}"
     );
-    let body = format!("{header}.{}", base64(claims.as_bytes()));
-    let signature = base64(&issuer.sign(body.as_bytes()).unwrap());
+    let body = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims));
+    let signature = URL_SAFE_NO_PAD.encode(issuer.sign(body.as_bytes()).unwrap());
     format!("{body}.{signature}")
-}
-
-/// Encodes in the URL-safe alphabet, without padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let digits = bytes.chunks(3).flat_map(|chunk| {
-        let number = (0..3).fold(0, |number, at| number << 8 | usize::from(chunk.get(at).copied().unwrap_or(0)));
-        (0..=chunk.len()).map(move |at| char::from(DIGITS[number >> (18 - 6 * at) & 63]))
-    });
-    digits.collect()
 }

@@ -5,18 +5,6 @@ use std::time::Duration;
 use crate::common::{World, loss, next, nothing_for, subscribe_options};
 use idem_core::{Acker, Settled, Source};
 
-#[tokio::test]
-async fn an_acked_message_is_settled_when_the_answer_is_there() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut stream = world.open(1).await;
-    let (_, acker) = next(&mut stream).await;
-    assert!(acker.is_live());
-    assert_eq!(world.info().await.num_ack_pending, 1);
-    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
-    assert_eq!(world.info().await.num_ack_pending, 0);
-}
-
 /// It is gathered with others for a moment only: these may be held for any time.
 #[tokio::test]
 async fn a_single_free_place_brings_the_next_message_while_all_others_are_held() {

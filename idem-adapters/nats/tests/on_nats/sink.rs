@@ -6,7 +6,7 @@ use crate::common;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use futures_util::future::join_all;
 use idem_conformance::Proxy;
-use idem_conformance::sink::World;
+use idem_conformance::sink::{World, message, publish};
 use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
 use idem_nats::{JetStream, Nats, Stream};
 use tokio::time::timeout;
@@ -101,15 +101,7 @@ impl World for OneStream {
 
 idem_conformance::sink_suite!(OneStream);
 
-fn message(to: &str) -> StagedMessage {
-    StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))
-}
-
-async fn publish(sink: &JetStream, message: &StagedMessage) -> Result<(), SinkError> {
-    timeout(common::LONG, sink.publish(message)).await.unwrap()
-}
-
-async fn opened(sink: JetStream) -> JetStream {
+pub(crate) async fn opened(sink: JetStream) -> JetStream {
     timeout(common::LONG, sink.open()).await.unwrap().unwrap();
     sink
 }

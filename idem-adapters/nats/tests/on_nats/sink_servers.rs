@@ -4,24 +4,13 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::common::server::Server;
+use crate::sink::opened;
 use async_nats::jetstream::stream::{Config, StorageType};
+use idem_conformance::sink::{message, publish, relay};
 use idem_core::{Outgoing, Sink, SinkError, StagedMessage};
-use idem_nats::{JetStream, Nats};
+use idem_nats::Nats;
 use tokio::time::timeout;
 use uuid::Uuid;
-
-fn message(to: &str) -> StagedMessage {
-    StagedMessage::new(Uuid::now_v7(), Outgoing::new(to, "{}"))
-}
-
-async fn publish(sink: &JetStream, message: &StagedMessage) -> Result<(), SinkError> {
-    timeout(common::LONG, sink.publish(message)).await.unwrap()
-}
-
-async fn opened(sink: JetStream) -> JetStream {
-    timeout(common::LONG, sink.open()).await.unwrap().unwrap();
-    sink
-}
 
 /// The server does not answer a message to a subject that is forbidden; it fails anyway, and its neighbours do not.
 #[tokio::test]
@@ -134,17 +123,7 @@ async fn a_server_that_restarts_is_a_failure_of_the_broker_until_it_is_back() {
     assert!(matches!(publish(&sink, &message("x")).await, Err(SinkError::Broker(_))));
     server.again();
     // A server that has just started has no stream yet, and that is charged to no message.
-    let message = message("x");
-    let published = async {
-        loop {
-            match sink.publish(&message).await {
-                Ok(()) => break,
-                Err(SinkError::Broker(_)) => tokio::task::yield_now().await,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    };
-    timeout(common::LONG, published).await.unwrap();
+    relay(&sink, &message("x")).await.unwrap();
     sink.close().await;
 }
 

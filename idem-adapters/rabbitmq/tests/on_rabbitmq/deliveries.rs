@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::{World, next, subscribe_options};
 use idem_core::{Acker, Settled, Source};
-use idem_rabbitmq::RabbitMq;
-use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions};
+use lapin::options::BasicPublishOptions;
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, ExchangeKind};
 
@@ -39,11 +38,7 @@ async fn headers_and_properties_arrive_unchanged() {
 async fn a_message_arrives_with_its_way_and_with_what_only_rabbitmq_says_of_it() {
     let Some(world) = World::new().await else { return };
     let exchange = format!("{}-shop", world.queue);
-    let options = ExchangeDeclareOptions { auto_delete: true, ..Default::default() };
-    let (channel, none) = (&world.channel, FieldTable::default);
-    channel.exchange_declare(exchange.as_str().into(), ExchangeKind::Topic, options, none()).await.unwrap();
-    let (queue, pattern, all) = (world.queue.as_str().into(), "orders.*.paid".into(), QueueBindOptions::default());
-    channel.queue_bind(queue, exchange.as_str().into(), pattern, all, none()).await.unwrap();
+    world.exchange(&exchange, ExchangeKind::Topic, "orders.*.paid").await;
     let properties = BasicProperties::default()
         .with_content_type("application/json".into())
         .with_content_encoding("gzip".into())
@@ -57,7 +52,7 @@ async fn a_message_arrives_with_its_way_and_with_what_only_rabbitmq_says_of_it()
         .with_app_id("shop".into())
         .with_cluster_id("east".into());
     let (key, publish) = ("orders.42.paid".into(), BasicPublishOptions::default());
-    let confirm = channel.basic_publish(exchange.as_str().into(), key, publish, b"x", properties).await.unwrap();
+    let confirm = world.channel.basic_publish(exchange.as_str().into(), key, publish, b"x", properties).await.unwrap();
     assert!(confirm.await.unwrap().is_ack());
 
     let (delivery, _acker) = next(&mut world.open(1).await).await;
@@ -96,45 +91,6 @@ async fn a_time_that_cannot_exist_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_message_without_properties_has_none() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut queue = world.open(1).await;
-    let (delivery, _) = next(&mut queue).await;
-    assert!(delivery.headers().is_empty() && delivery.properties().is_empty());
-    assert_eq!((delivery.message_id(), delivery.event_type(), delivery.content_type()), (None, None, None));
-    assert_eq!((delivery.correlation_id(), delivery.reply_to(), delivery.produced_at()), (None, None, None));
-    assert_eq!((delivery.subject(), delivery.partition_key()), (Some(world.queue.as_str()), None));
-}
-
-#[tokio::test]
-async fn an_acked_message_is_gone() {
-    let Some(world) = World::new().await else { return };
-    world.publish("first").await;
-    let mut queue = world.open(1).await;
-    let (_, acker) = next(&mut queue).await;
-    assert!(acker.is_live());
-    assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
-    queue.close().await;
-    world.publish("second").await;
-    queue.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(next(&mut queue).await.0.payload(), "second");
-}
-
-#[tokio::test]
-async fn a_message_that_was_dropped_comes_back_after_the_close() {
-    let Some(world) = World::new().await else { return };
-    world.publish("x").await;
-    let mut queue = world.open(1).await;
-    drop(next(&mut queue).await);
-    queue.close().await;
-    world.until_ready(1).await;
-    queue.subscribe(subscribe_options(1)).await.unwrap();
-    let (delivery, _) = next(&mut queue).await;
-    assert!(delivery.redelivered());
-}
-
-#[tokio::test]
 async fn a_source_that_was_dropped_gives_everything_back() {
     let Some(world) = World::new().await else { return };
     for payload in ["a", "b"] {
@@ -153,15 +109,4 @@ async fn no_limit_at_all_is_refused() {
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
     let error = queue.subscribe(subscribe_options(0)).await.unwrap_err().to_string();
     assert!(error.contains("set it to at least 1"), "{error}");
-}
-
-#[tokio::test]
-async fn a_declared_queue_is_durable_and_takes_messages() {
-    let Some(world) = World::empty().await else { return };
-    let mut queue = RabbitMq::connect(&world.url).await.unwrap().declare(&world.queue).await.unwrap();
-    world.publish("x").await;
-    queue.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(next(&mut queue).await.0.payload(), "x");
-    queue.close().await;
-    world.delete().await;
 }

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use crate::common;
 use crate::common::relay::Relay;
 use crate::common::{World, loss, next, subscribe_options};
 use idem_conformance::authority;
+use idem_conformance::sink::{message, publish};
 use idem_conformance::texts;
-use idem_core::{Acker, Error, Outgoing, Sink, Source, StagedMessage};
+use idem_core::{Acker, Error, Sink, Source};
 use idem_rabbitmq::RabbitMq;
 use lapin::ExchangeKind;
-use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions};
-use lapin::types::FieldTable;
+use lapin::options::ExchangeDeleteOptions;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -107,19 +106,6 @@ async fn after_a_subscription_ends_the_next_connection_begins_with_the_next_host
     assert_eq!(next(&mut queue).await.0.payload(), "by the other one");
 }
 
-fn message(to: &str) -> StagedMessage {
-    StagedMessage::new("00000000-0000-0000-0000-000000000007".parse().unwrap(), Outgoing::new(to, "{}"))
-}
-
-/// Declares an exchange with the name of the queue, bound to it.
-async fn exchange(world: &World) {
-    let name = world.queue.as_str();
-    let options = ExchangeDeclareOptions { durable: true, auto_delete: true, ..Default::default() };
-    world.channel.exchange_declare(name.into(), ExchangeKind::Fanout, options, FieldTable::default()).await.unwrap();
-    let options = QueueBindOptions::default();
-    world.channel.queue_bind(name.into(), name.into(), "".into(), options, FieldTable::default()).await.unwrap();
-}
-
 /// The second host takes connections and says nothing. A relay waits for less time than it takes to find that.
 #[tokio::test]
 async fn a_sink_goes_on_beside_a_host_that_is_silent() {
@@ -130,13 +116,13 @@ async fn a_sink_goes_on_beside_a_host_that_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hosts = [silent.local_addr().unwrap().to_string()];
     let sink = RabbitMq::options(one.url(&world.url)).hosts(hosts).connect().await.unwrap().exchange(&world.queue);
-    exchange(&world).await;
+    world.exchange(&world.queue, ExchangeKind::Fanout, "").await;
     sink.open().await.unwrap();
     // Without the exchange, the server closes the channel, and its host is as good as before.
     let message = message("orders.paid");
     world.channel.exchange_delete(world.queue.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
-    timeout(common::LONG, sink.publish(&message)).await.unwrap().unwrap_err();
-    exchange(&world).await;
+    publish(&sink, &message).await.unwrap_err();
+    world.exchange(&world.queue, ExchangeKind::Fanout, "").await;
     timeout(RELAY, sink.publish(&message)).await.unwrap().unwrap();
     // When its host is lost, the silent one is next, and the first one again after that.
     one.cut();

@@ -25,32 +25,6 @@ async fn a_cut_connection_fails_next_and_opens_again() {
 }
 
 #[tokio::test]
-async fn an_ack_of_before_the_loss_settles_nothing_else() {
-    let Some(world) = World::new().await else { return };
-    let relay = Relay::start(&world.url).await;
-    for payload in ["a", "b"] {
-        world.publish(payload).await;
-    }
-    let mut queue = world.open_through(&relay, 2).await;
-    let old = [next(&mut queue).await, next(&mut queue).await];
-    relay.cut();
-    loss(&mut queue).await;
-    queue.subscribe(subscribe_options(2)).await.unwrap();
-    // Tags restart at 1, so they equal those of the old deliveries.
-    let new = [next(&mut queue).await, next(&mut queue).await];
-    let [first, second] = old;
-    assert!(!first.1.is_live());
-    assert_eq!(first.1.ack().await.unwrap(), Settled::Stale);
-    assert_eq!(second.1.release().await.unwrap(), Settled::Stale);
-    for (_, acker) in &new {
-        assert!(acker.is_live());
-    }
-    drop(new);
-    queue.close().await;
-    world.until_ready(2).await;
-}
-
-#[tokio::test]
 async fn deliveries_buffered_before_the_loss_are_not_delivered() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idem_core::{Outgoing, Sink, SinkError, StagedMessage};
+use idem_conformance::sink::{message, publish};
+use idem_core::{Sink, SinkError, StagedMessage};
 use idem_rabbitmq::{Exchange, RabbitMq};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -71,15 +72,6 @@ async fn send(client: &mut TcpStream, channel: u8, content: &[u8]) -> std::io::R
     client.write_all(&[&[1, 0, channel], &length[..], content, &[0xCE]].concat()).await
 }
 
-fn message(number: u8, to: &str) -> StagedMessage {
-    let id = format!("00000000-0000-0000-0000-{number:012}");
-    StagedMessage::new(id.parse().unwrap(), Outgoing::new(to, "{}"))
-}
-
-async fn publish(sink: &Exchange, message: &StagedMessage) -> Result<(), SinkError> {
-    timeout(LONG, sink.publish(message)).await.unwrap()
-}
-
 /// Publishes these at once, again and again as a relay does, until each is confirmed or refused. A call that gets no
 /// answer is dropped.
 async fn all(sink: &Exchange, messages: &[StagedMessage]) -> Vec<bool> {
@@ -100,7 +92,7 @@ async fn all(sink: &Exchange, messages: &[StagedMessage]) -> Vec<bool> {
 async fn a_forbidden_message_is_found_among_its_neighbours() {
     let sink = sink().await;
     sink.open().await.unwrap();
-    let silent = message(0, "silent");
+    let silent = message("silent");
     let hanging = async {
         loop {
             let _ = timeout(Duration::from_millis(100), sink.publish(&silent)).await;
@@ -108,7 +100,7 @@ async fn a_forbidden_message_is_found_among_its_neighbours() {
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
     };
-    let messages: Vec<_> = (1..9).map(|at| message(at, if at == 4 { "forbidden" } else { "fits" })).collect();
+    let messages: Vec<_> = (1..9).map(|at| message(if at == 4 { "forbidden" } else { "fits" })).collect();
     let results = tokio::select! {
         results = all(&sink, &messages) => results,
         () = hanging => Vec::new(),
@@ -122,13 +114,13 @@ async fn a_forbidden_message_is_found_among_its_neighbours() {
 async fn other_messages_do_not_wait_for_the_suspects() {
     let sink = sink().await;
     sink.open().await.unwrap();
-    let (silent, forbidden) = (message(1, "silent"), message(2, "forbidden"));
+    let (silent, forbidden) = (message("silent"), message("forbidden"));
     let (silenced, refused) = tokio::join!(publish(&sink, &silent), publish(&sink, &forbidden));
     for result in [silenced, refused] {
         assert!(matches!(result, Err(SinkError::Broker(_))), "{result:?}");
     }
     let mut hangs = std::pin::pin!(sink.publish(&silent));
     assert!(timeout(Duration::from_millis(300), hangs.as_mut()).await.is_err());
-    publish(&sink, &message(3, "fits")).await.unwrap();
+    publish(&sink, &message("fits")).await.unwrap();
     sink.close().await;
 }

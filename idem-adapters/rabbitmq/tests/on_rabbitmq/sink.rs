@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::relay::Relay;
-use idem_conformance::sink::World;
-use idem_core::{Delivery, Outgoing, Sink, SinkError, StagedMessage};
+use idem_conformance::sink::{World, message, publish};
+use idem_core::{Delivery, Outgoing, Sink, SinkError};
 use idem_rabbitmq::{Exchange, Queue, RabbitMq};
 use lapin::ExchangeKind;
-use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions};
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::options::ExchangeDeleteOptions;
+use lapin::types::AMQPValue;
 use tokio::time::timeout;
 
 /// A topic exchange with one quorum queue, and a relay in front of it.
@@ -33,15 +33,7 @@ impl World for OneExchange {
 
     async fn make() -> Option<Self> {
         let world = common::World::new().await?;
-        let name = world.queue.as_str();
-        let options = ExchangeDeclareOptions { auto_delete: true, durable: true, ..Default::default() };
-        world.channel.exchange_declare(name.into(), ExchangeKind::Topic, options, FieldTable::default()).await.unwrap();
-        let options = QueueBindOptions::default();
-        world
-            .channel
-            .queue_bind(name.into(), name.into(), "orders.#".into(), options, FieldTable::default())
-            .await
-            .unwrap();
+        world.exchange(&world.queue, ExchangeKind::Topic, "orders.#").await;
         let relay = Relay::start(&world.url).await;
         Some(Self { world, relay })
     }
@@ -76,9 +68,10 @@ impl World for OneExchange {
         vec![
             (Outgoing::new("x".repeat(256), "{}"), "the routing key has 256 bytes"),
             (fit().event_type("x".repeat(256)), "the event type has 256 bytes"),
+            (fit().content_type("x".repeat(256)), "the content type has 256 bytes"),
             (fit().header("x".repeat(256), ""), "the name of a header has 256 bytes"),
-            (fit().header("a", "1").header("a", "2"), "twice"),
-            (fit().header("CC", "orders"), "`CC`"),
+            (fit().header("a", "1").header("a", "2"), "it has the header `a` twice"),
+            (fit().header("CC", "orders"), "RabbitMQ reads the header `CC` itself"),
             (fit().header("a", vec![0; 200_000]), "in one frame"),
         ]
     }
@@ -101,14 +94,6 @@ impl World for OneExchange {
 }
 
 idem_conformance::sink_suite!(OneExchange);
-
-fn message(to: &str) -> StagedMessage {
-    StagedMessage::new("00000000-0000-0000-0000-000000000007".parse().unwrap(), Outgoing::new(to, "{}"))
-}
-
-async fn publish(sink: &Exchange, message: &StagedMessage) -> Result<(), SinkError> {
-    timeout(common::LONG, sink.publish(message)).await.unwrap()
-}
 
 /// The default exchange routes by the name of a queue.
 #[tokio::test]
@@ -135,11 +120,7 @@ async fn an_exchange_that_is_deleted_stops_all_messages() {
         let error = publish(&sink, &message("orders.paid")).await.unwrap_err();
         assert!(matches!(error, SinkError::Broker(_)) && error.to_string().contains(name), "{error}");
     }
-    let options = ExchangeDeclareOptions { durable: true, auto_delete: true, ..Default::default() };
-    let channel = &world.world.channel;
-    channel.exchange_declare(name.into(), ExchangeKind::Topic, options, FieldTable::default()).await.unwrap();
-    let options = QueueBindOptions::default();
-    channel.queue_bind(name.into(), name.into(), "orders.#".into(), options, FieldTable::default()).await.unwrap();
+    world.world.exchange(name, ExchangeKind::Topic, "orders.#").await;
     publish(&sink, &message("orders.paid")).await.unwrap();
     world.world.until_ready(2).await;
     sink.close().await;

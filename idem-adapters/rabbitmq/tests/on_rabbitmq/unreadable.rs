@@ -8,7 +8,7 @@ use idem_conformance::texts;
 use idem_core::{Acker, DeliveryOrder, Settled, Source, SubscribeOptions};
 use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::ExchangeKind;
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::AMQPValue;
 
 /// Takes deliveries until lapin closes the connection at a message that it cannot parse. Waits until `all` messages are
 /// ready again, and then resubscribes. A consumer that subscribes earlier receives later messages first.
@@ -123,14 +123,7 @@ async fn one_consumer_at_a_time_keeps_its_order() {
 async fn a_message_is_taken_out_whichever_part_is_not_utf_8() {
     let Some(world) = World::new().await else { return };
     let exchange = format!("{}-all", world.queue);
-    let auto = lapin::options::ExchangeDeclareOptions { auto_delete: true, ..Default::default() };
-    let (name, none) = (exchange.as_str(), FieldTable::default());
-    world.channel.exchange_declare(name.into(), ExchangeKind::Fanout, auto, none.clone()).await.unwrap();
-    world
-        .channel
-        .queue_bind(world.queue.as_str().into(), name.into(), "".into(), Default::default(), none)
-        .await
-        .unwrap();
+    world.exchange(&exchange, ExchangeKind::Fanout, "").await;
     let mut raw = Raw::connect(&world.url).await;
     let lists: [(&[u8], &str); 5] = [
         (&[0x80, 0, 1, 0xFF], "content type is not UTF-8: its bytes are ff."),

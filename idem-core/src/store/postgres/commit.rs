@@ -1,7 +1,7 @@
 //! Guard and COMMIT.
 
 use crate::BoxError;
-use crate::store::{CommitResult, RollbackResult, StoreError, Ticket, UNBEGUN};
+use crate::store::{CommitResult, RollbackResult, StoreError, Ticket, UNBEGUN, Unscheduled};
 
 use super::answer::Failure;
 use super::connection::{Answer, UNREAD};
@@ -9,6 +9,7 @@ use super::guard::{CHANGED, ENDED, check};
 use super::rollback::{TxnEnd, fate, rollback};
 use super::staging::{self, Staging};
 use super::txn::{Txn, not_answered};
+use super::writes::Writes;
 use super::{Postgres, local};
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
@@ -29,10 +30,9 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         inserts = writes.statements(store, txn.connection.session().writes, txn.lock_wait, txn.batch);
     } else {
         // Boxed: it is large and seldom used.
-        match Box::pin(staging::insert(store, &mut txn, &writes)).await {
-            Staging::Inserted(found) => unscheduled = Some(found),
-            Staging::Refused(failure) => return staging::refused(txn, failure).await,
-            Staging::Lost(fault) => return CommitResult::NotSent(fault, txn.ticket().map(Box::new)),
+        match Box::pin(insert_ahead(store, txn, &writes)).await {
+            Ok((open, found)) => (txn, unscheduled) = (open, Some(found)),
+            Err(ended) => return ended,
         }
     }
     let (text, needed) = question(&txn, &inserts);
@@ -57,6 +57,25 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
         return staging::refused(txn, Some(failure)).await;
     }
     refused(txn, finished, failure).await
+}
+
+/// Inserts what does not travel in the string of guard and COMMIT. The guard goes ahead of it as well: a transaction that the
+/// handler has begun itself could refuse the INSERT, which does not tell that this one was ended.
+async fn insert_ahead(store: &Postgres, mut txn: Txn, writes: &Writes) -> Result<(Txn, Unscheduled), CommitResult> {
+    let not_sent = |fault: StoreError, txn: &Txn| CommitResult::NotSent(fault, txn.ticket().map(Box::new));
+    let text = guard(&txn);
+    let Answer { finished, failure, .. } = txn.connection.run(text).await;
+    match failure {
+        None if finished == 0 => return Err(not_sent(StoreError::ConnectionLost(UNREAD.into()), &txn)),
+        None => {}
+        Some(Failure::Lost(error)) => return Err(not_sent(StoreError::ConnectionLost(error), &txn)),
+        Some(failure @ Failure::Refused(_)) => return Err(refused(txn, 0, failure).await),
+    }
+    match staging::insert(store, &mut txn, writes).await {
+        Staging::Inserted(found) => Ok((txn, found)),
+        Staging::Refused(failure) => Err(staging::refused(txn, failure).await),
+        Staging::Lost(fault) => Err(not_sent(fault, &txn)),
+    }
 }
 
 /// Ends a transaction that sqlx has rolled back, since a nested one did not begin. This is no ROLLBACK of the handler's own.

@@ -66,11 +66,10 @@ pub(super) async fn refused(txn: Txn, failure: Option<Failure>) -> CommitResult 
     match failure.code().unwrap_or_default() {
         // The transaction was aborted before.
         "25P02" => CommitResult::Swallowed,
-        // 25006 is also the answer to a handler that has ended its transaction and begun another one, which is read-only.
         "42501" | "25006" => CommitResult::Refused(
             format!(
                 "the messages that the handler staged cannot be written with the role or in the mode that it has set: undo \
-                 SET ROLE and SET TRANSACTION READ ONLY before it returns, and end no transaction ({})",
+                 SET ROLE and SET TRANSACTION READ ONLY before it returns ({})",
                 failure.into_error()
             )
             .into(),

@@ -104,7 +104,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
     // The same with a live server, for a worker that reaches it through a relay.
     worker.kill().await;
     let relay = Relay::start(&address).await;
-    outages.setting.address = relay.address(&address);
+    outages.setting.address = relay.url(&address);
     let mut worker = outages.start();
     outages
         .harm::<B, _>("cut off", &mut worker, &address, async {

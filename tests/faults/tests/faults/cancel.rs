@@ -98,7 +98,9 @@ async fn workers_that_are_dropped_at_any_moment_leave_no_open_transaction_and_on
         let worker = world.start(&store, queue.clone(), |worker| worker.concurrency(4));
         within("the first is handed out", queue.delivered(handed_out + 1)).await;
         pass(moment(round)).await;
+        let health = worker.health.clone();
         worker.crash().await;
+        assert!(!health.is_ready(), "a worker that is gone is not ready");
         let calm = world.start(&store, queue.clone(), |worker| worker.concurrency(4));
         within("the queue is empty", queue.idle()).await;
         until("the inbox is empty", || async { world.rows(&store).await.is_empty() }).await;

@@ -1,20 +1,17 @@
-//! Many messages, copies of them, and messages that cannot be processed.
+//! Many messages, copies of them, and consumers that are forgotten.
 
-use std::collections::BTreeSet;
+use idem::Outcome;
+use idem_faults::{Act, Broker, Scene, Seen, Witness, number, orders, until};
 
-use idem::{Outcome, Reason};
-use idem_faults::{Act, Order, Scene, Seen, Site, Witness, number, orders, until};
+use crate::everywhere::on_servers;
 
-use crate::everywhere::everywhere;
-
-everywhere! {
+on_servers! {
     no_ack_is_sent_before_the_database_has_the_message
     many_messages_of_which_a_fifth_comes_twice_have_one_effect_each
-    poison_is_dead_and_its_neighbours_are_processed
     a_consumer_that_the_broker_has_forgotten_goes_on
 }
 
-async fn many_messages_of_which_a_fifth_comes_twice_have_one_effect_each<S: Site>(scene: &Scene<S>) {
+async fn many_messages_of_which_a_fifth_comes_twice_have_one_effect_each<B: Broker>(scene: &Scene<B>) {
     let orders = orders("order", number("IDEM_MESSAGES", 2_000), Act::Write);
     let copies = orders.len() / 5;
     let mut published = Vec::with_capacity(orders.len() + copies);
@@ -36,7 +33,7 @@ async fn many_messages_of_which_a_fifth_comes_twice_have_one_effect_each<S: Site
     assert!(dead.is_empty(), "{dead:?}");
 }
 
-async fn no_ack_is_sent_before_the_database_has_the_message<S: Site>(scene: &Scene<S>) {
+async fn no_ack_is_sent_before_the_database_has_the_message<B: Broker>(scene: &Scene<B>) {
     let (source, witness) = Witness::new(&scene.world, scene.site.source().await);
     let worker = scene.start_from(source, |worker| worker);
     let orders: Vec<_> = [(40, Act::Write), (20, Act::Take(5)), (10, Act::Fail(1))]
@@ -52,25 +49,7 @@ async fn no_ack_is_sent_before_the_database_has_the_message<S: Site>(scene: &Sce
     assert!(committed >= 70, "{committed}");
 }
 
-async fn poison_is_dead_and_its_neighbours_are_processed<S: Site>(scene: &Scene<S>) {
-    let good = orders("good", 40, Act::Write);
-    scene.publish(&good[..20]).await;
-    scene.publish(&[Order::new("permanent", Act::Permanent), Order::new("exhausted", Act::Fail(99))]).await;
-    scene.site.publish(&[b"no JSON".to_vec()]).await;
-    scene.publish(&good[20..]).await;
-    scene.publish(&[Order::new("third", Act::Fail(2))]).await;
-    let worker = scene.start().await;
-    let journal = &scene.world.journal;
-    let dead = |outcome: &Outcome| matches!(outcome, Outcome::Dead { .. });
-    journal.until("three are dead", |journal| journal.count(dead) >= 3).await;
-    let good = good.into_iter().chain([Order::new("third", Act::Write)]);
-    let dead = scene.ends_with(good, vec![worker]).await;
-    let reasons: BTreeSet<_> = dead.iter().map(|row| row.reason.map(|reason| reason.to_string())).collect();
-    let expected = [Reason::Exhausted, Reason::Permanent, Reason::Undecodable];
-    assert_eq!((dead.len(), reasons), (3, expected.map(|reason| Some(reason.to_string())).into()));
-}
-
-async fn a_consumer_that_the_broker_has_forgotten_goes_on<S: Site>(scene: &Scene<S>) {
+async fn a_consumer_that_the_broker_has_forgotten_goes_on<B: Broker>(scene: &Scene<B>) {
     let before = orders("before", 20, Act::Write);
     scene.publish(&before).await;
     let mut worker = scene.start().await;

@@ -1,18 +1,18 @@
 //! Workers and connections that vanish, at every bad moment.
 
 use idem::Outcome;
-use idem_faults::{Act, Mode, Scene, Site, Stage, Unacked, orders, until, within};
+use idem_faults::{Act, Broker, Mode, Scene, Stage, Unacked, orders, until, within};
 
-use crate::everywhere::everywhere;
+use crate::everywhere::on_servers;
 
-everywhere! {
+on_servers! {
     messages_in_hand_at_a_crash_are_processed_by_another_worker
     a_message_committed_but_not_acked_at_a_crash_is_a_duplicate
     connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing
     a_dead_letter_without_a_key_that_comes_again_is_the_same_one
 }
 
-async fn messages_in_hand_at_a_crash_are_processed_by_another_worker<S: Site>(scene: &Scene<S>) {
+async fn messages_in_hand_at_a_crash_are_processed_by_another_worker<B: Broker>(scene: &Scene<B>) {
     let crashing = scene.start_warm().await;
     // The messages behind them finish first, and must not settle them.
     let orders = [orders("held", 8, Act::Hold), orders("behind", 8, Act::Write)].concat();
@@ -37,7 +37,7 @@ async fn messages_in_hand_at_a_crash_are_processed_by_another_worker<S: Site>(sc
     assert!(dead.is_empty(), "{dead:?}");
 }
 
-async fn a_message_committed_but_not_acked_at_a_crash_is_a_duplicate<S: Site>(scene: &Scene<S>) {
+async fn a_message_committed_but_not_acked_at_a_crash_is_a_duplicate<B: Broker>(scene: &Scene<B>) {
     let (source, asked) = Unacked::new(scene.site.source().await);
     // A lane for each, since on a busy machine each may be a separate batch.
     let crashing = scene.start_from(source, |worker| worker.concurrency(16));
@@ -59,7 +59,7 @@ async fn a_message_committed_but_not_acked_at_a_crash_is_a_duplicate<S: Site>(sc
     assert!(dead.is_empty(), "{dead:?}");
 }
 
-async fn connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing<S: Site>(scene: &Scene<S>) {
+async fn connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing<B: Broker>(scene: &Scene<B>) {
     let worker = scene.start_warm().await;
     let held = orders("held", 16, Act::Hold);
     scene.publish(&held).await;
@@ -77,7 +77,7 @@ async fn connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_
     assert!(dead.is_empty(), "{dead:?}");
 }
 
-async fn a_dead_letter_without_a_key_that_comes_again_is_the_same_one<S: Site>(scene: &Scene<S>) {
+async fn a_dead_letter_without_a_key_that_comes_again_is_the_same_one<B: Broker>(scene: &Scene<B>) {
     let (source, asked) = Unacked::new(scene.site.source().await);
     let crashing = scene.start_from(source, |worker| worker);
     scene.warm_up().await;

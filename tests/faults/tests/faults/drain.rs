@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idem::{Key, Postgres};
-use idem_faults::{Act, Order, Relay, World, until, variable, within};
+use idem_faults::{Act, Order, Relay, World, until, variable};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_under_load_finishes_what_runs_and_releases_the_rest() {
@@ -54,75 +54,6 @@ async fn a_shutdown_under_load_finishes_what_runs_and_releases_the_rest() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_hangs_is_cut_off_at_the_end_of_the_drain_and_rolled_back() {
-    let Some(world) = World::new().await else { return };
-    let store = world.store().await;
-    let queue = world.broker.queue("orders");
-    // The crash of a first worker makes one message go through the inbox.
-    world.publish(&Order::new("from the inbox", Act::Hold));
-    let worker = world.start(&store, queue.clone(), |worker| worker);
-    world.stage.entered(1).await;
-    worker.crash().await;
-
-    let worker = world.start(&store, queue.clone(), |worker| worker.shutdown_timeout(Duration::from_millis(500)));
-    world.stage.entered(2).await;
-    world.publish(&Order::new("direct", Act::Hold));
-    world.stage.entered(3).await;
-    let start = Instant::now();
-    worker.stop().await.unwrap();
-    let took = start.elapsed();
-    assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(6), "the drain took {took:?}");
-
-    until("everything is rolled back", || async { world.sessions("xact_start IS NOT NULL").await == 0 }).await;
-    assert!(world.all_effects().await.is_empty());
-    let counts = queue.counts();
-    assert_eq!((counts.ready, counts.unsettled), (1, 0), "the direct one went back to the broker: {counts:?}");
-    let row = world.row(&store).await;
-    assert_eq!(
-        (row.crash_count, row.attempts, row.lost_connections, row.locked_by),
-        (0, 0, 0, None),
-        "the other one back to the inbox"
-    );
-
-    world.stage.open();
-    let worker = world.start(&store, queue.clone(), |worker| worker);
-    world.journal.processed(2).await;
-    worker.stop().await.unwrap();
-    assert_eq!(world.all_effects().await, [("direct".to_owned(), 1), ("from the inbox".to_owned(), 1)]);
-    world.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_dropped_in_the_middle_leaves_no_open_transaction() {
-    let Some(world) = World::new().await else { return };
-    let store = world.store().await;
-    let queue = world.broker.queue("orders");
-    for n in 0..16 {
-        world.publish(&Order::new(format!("order-{n}"), Act::Hold));
-    }
-    let worker = world.start(&store, queue.clone(), |worker| worker);
-    let health = worker.health.clone();
-    world.stage.entered(16).await;
-    until("all are in a transaction", || async { world.sessions("state = 'idle in transaction'").await == 16 }).await;
-    worker.crash().await;
-
-    until("no transaction is open", || async { world.sessions("xact_start IS NOT NULL").await == 0 }).await;
-    within("all come back", until("all come back", || async { queue.counts().ready == 16 })).await;
-    assert!(world.all_effects().await.is_empty());
-    assert!(!health.is_ready(), "a worker that is gone is not ready");
-
-    world.stage.open();
-    let worker = world.start(&store, queue.clone(), |worker| worker);
-    world.journal.processed(16).await;
-    worker.stop().await.unwrap();
-    let mut expected: Vec<_> = (0..16).map(|n| (format!("order-{n}"), 1)).collect();
-    expected.sort();
-    assert_eq!(world.all_effects().await, expected);
-    assert_eq!(queue.counts().unsettled + queue.counts().ready, 0);
-    world.end().await;
-}
-
 /// Nobody asks later how a transaction ended that is cut off then. If its handler has run COMMIT, its message counts as
 /// processed, and nothing but the log names it.
 #[tokio::test]
@@ -132,7 +63,7 @@ async fn a_message_that_is_cut_off_while_the_database_is_silent_is_named_in_the_
     let (text, subscriber) = idem_conformance::captured();
     let _logging = idem_conformance::subscribe(subscriber);
     let (world, relay) = (World::at(&url).await, Relay::start(&url).await);
-    let store = Postgres::options(relay.address(&world.url)).schema(&world.schema).connect().await.unwrap();
+    let store = Postgres::options(relay.url(&world.url)).schema(&world.schema).connect().await.unwrap();
     let queue = world.broker.queue("orders");
     let worker = world.start(&store, queue.clone(), |worker| worker.shutdown_timeout(Duration::from_millis(500)));
     world.publish(&Order::new("cut-off", Act::Hold));

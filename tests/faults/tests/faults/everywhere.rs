@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use idem_faults::{Mode, Scene, Site};
+use idem_faults::{Broker, Mode, Scene};
 
 /// Nothing takes longer unless it waits for something that never comes.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs a case in a separate scene.
-pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) {
+pub(crate) async fn run<B: Broker>(mode: Mode, case: impl AsyncFnOnce(&Scene<B>)) {
     if std::env::var_os("FAULTS_LOG").is_some() {
         let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_test_writer().try_init();
     }
@@ -20,17 +20,7 @@ pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) 
     scene.end().await;
 }
 
-/// Generates the cases on four sources.
-macro_rules! everywhere {
-    ($($case:ident)*) => {
-        mod in_process {
-            $crate::everywhere::in_all_modes! { ::idem_faults::InProcess: $($case)* }
-        }
-        $crate::everywhere::on_servers! { $($case)* }
-    };
-}
-
-/// Generates the cases on the three sources with a server.
+/// Generates the cases on the three brokers.
 macro_rules! on_servers {
     ($($case:ident)*) => {
         mod rabbitmq {
@@ -68,4 +58,4 @@ macro_rules! in_all_modes {
     };
 }
 
-pub(crate) use {everywhere, in_all_modes, on_servers};
+pub(crate) use {in_all_modes, on_servers};

@@ -1,10 +1,10 @@
 //! The examples of the brokers, run as a user runs them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Stdio;
 
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use idem_conformance::example;
 use idem_faults::{variable, within};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -29,7 +29,7 @@ async fn the_example_for_kafka_processes_an_order_once() {
 /// It checks the order itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_of_order_per_key_on_rabbitmq_keeps_it() {
-    let (Some(address), Some(example)) = (variable(RabbitMq::VARIABLE), built("ordering_rabbitmq")) else { return };
+    let (Some(address), Some(example)) = (variable(RabbitMq::VARIABLE), example("ordering_rabbitmq")) else { return };
     let mut program = Command::new(example);
     let program = program.env(RabbitMq::VARIABLE, &address).stdout(Stdio::piped()).kill_on_drop(true).output();
     let output = within("the example ends", program).await.unwrap();
@@ -40,20 +40,9 @@ async fn the_example_of_order_per_key_on_rabbitmq_keeps_it() {
     }
 }
 
-/// Returns the program of an example: `cargo test --workspace` builds them beside the tests.
-fn built(name: &str) -> Option<PathBuf> {
-    let example = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples").join(name);
-    if !example.exists() {
-        assert!(std::env::var_os("CI").is_none(), "{} was not built", example.display());
-        eprintln!("skipped: {} was not built, run cargo xtask test", example.display());
-        return None;
-    }
-    Some(example)
-}
-
 async fn an_order_is_processed_once<B: Broker>() {
     let (Some(database), Some(address)) = (variable("DATABASE_URL"), variable(B::VARIABLE)) else { return };
-    let Some(example) = built(B::NAME) else { return };
+    let Some(example) = example(B::NAME) else { return };
     // A database of its own: the examples have one consumer, so they would run each other's inbox rows.
     let mut server = PgConnection::connect(&database).await.unwrap();
     let name = format!("example_{}", B::NAME);

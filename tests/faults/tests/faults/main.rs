@@ -1,10 +1,7 @@
 //! End-to-end fault tests on real servers.
 
-mod barrier;
-mod breaks;
 mod broker_outage;
 mod cancel;
-mod cloud_events;
 mod commit;
 mod content;
 mod crash;
@@ -13,15 +10,13 @@ mod duplicates;
 mod everywhere;
 mod example;
 mod handlers;
-mod killer;
 mod long_outage;
 mod outage;
-mod outbox;
 mod partitions;
 mod process;
 #[path = "../../../../idem-adapters/rabbitmq/tests/on_rabbitmq/common/raw.rs"]
 mod raw;
-mod retries;
+mod replays;
 mod returns;
 mod session;
 mod settling;

@@ -1,22 +1,19 @@
-//! Workers in separate processes, which are killed, or which a message ends.
+//! Workers in separate processes, which a message ends. `traces` has those that are killed.
 
 use std::time::Duration;
 
 use idem::Reason;
-use idem_faults::{Act, Broker, Order, Process, Real, Scene, Setting, orders, within};
+use idem_faults::{Act, Broker, Order, Process, Scene, Setting, orders, within};
 
 use crate::everywhere::on_servers;
 
 on_servers! {
     a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unharmed
-    a_process_that_is_killed_in_the_middle_of_work_loses_nothing_and_doubles_nothing
 }
 
 const INNOCENTS: usize = 15;
 
-async fn a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unharmed<B: Broker>(
-    scene: &Scene<Real<B>>,
-) {
+async fn a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unharmed<B: Broker>(scene: &Scene<B>) {
     // All sixteen are in flight when it ends the process.
     let innocents = orders("innocent", INNOCENTS, Act::Take(500));
     scene.publish(&[Order::new("killer", Act::Abort(300))]).await;
@@ -57,25 +54,6 @@ async fn a_killer_is_a_dead_letter_after_five_deaths_and_its_neighbours_are_unha
     assert_eq!(attempts, [1; INNOCENTS + 1], "an innocent was charged");
 }
 
-async fn a_process_that_is_killed_in_the_middle_of_work_loses_nothing_and_doubles_nothing<B: Broker>(
-    scene: &Scene<Real<B>>,
-) {
-    let orders = orders("order", 600, Act::Take(20));
-    scene.publish(&orders).await;
-    let (first, second) = (start(scene), start(scene));
-    scene.effects(50).await;
-    first.kill().await;
-    scene.effects(150).await;
-    let third = start(scene);
-    scene.effects(250).await;
-    second.kill().await;
-    scene.effects(600).await;
-    third.kill().await;
-    let worker = scene.start().await;
-    let dead = scene.ends_with(orders, vec![worker]).await;
-    assert!(dead.is_empty(), "{dead:?}");
-}
-
-fn start<B: Broker>(scene: &Scene<Real<B>>) -> Process {
+fn start<B: Broker>(scene: &Scene<B>) -> Process {
     Process::start(env!("CARGO_BIN_EXE_worker"), &Setting::of(&scene.world, &scene.site, scene.mode))
 }

@@ -5,14 +5,14 @@
 use std::time::{Duration, Instant};
 
 use idem::Source;
-use idem_faults::{Act, Kafka, Mode, Nats, RabbitMq, Running, Scene, Site, Unacked, orders, until};
+use idem_faults::{Act, Broker, Kafka, Mode, Nats, RabbitMq, Running, Scene, Unacked, orders, until};
 
 use crate::everywhere::run;
 
 const BATCH: usize = 100;
 
 /// A worker with one lane, which takes a whole batch together, however slowly it arrives.
-fn start_from<S: Site>(scene: &Scene<S>, source: impl Source) -> Running {
+fn start_from<B: Broker>(scene: &Scene<B>, source: impl Source) -> Running {
     scene.start_from(source, |worker| worker.concurrency(1).batch(BATCH).linger(Duration::from_secs(5)))
 }
 

@@ -3,18 +3,18 @@
 use std::time::{Duration, Instant};
 
 use idem::Outcome;
-use idem_faults::{Act, Mode, Scene, Site, orders};
+use idem_faults::{Act, Broker, Mode, Scene, orders};
 
-use crate::everywhere::everywhere;
+use crate::everywhere::on_servers;
 
-everywhere! {
+on_servers! {
     workers_that_come_and_go_in_the_middle_of_work_lose_nothing_and_double_nothing
     a_drain_under_load_leaves_the_rest_to_another_worker
     a_handler_that_runs_longer_than_the_broker_waits_keeps_its_message
 }
 
 /// On Kafka, partitions move each time.
-async fn workers_that_come_and_go_in_the_middle_of_work_lose_nothing_and_double_nothing<S: Site>(scene: &Scene<S>) {
+async fn workers_that_come_and_go_in_the_middle_of_work_lose_nothing_and_double_nothing<B: Broker>(scene: &Scene<B>) {
     let orders = orders("shared", 400, Act::Take(20));
     scene.publish(&orders).await;
     let first = scene.start().await;
@@ -30,7 +30,7 @@ async fn workers_that_come_and_go_in_the_middle_of_work_lose_nothing_and_double_
     assert!(dead.is_empty(), "{dead:?}");
 }
 
-async fn a_drain_under_load_leaves_the_rest_to_another_worker<S: Site>(scene: &Scene<S>) {
+async fn a_drain_under_load_leaves_the_rest_to_another_worker<B: Broker>(scene: &Scene<B>) {
     let worker = scene.start_warm().await;
     let orders = orders("drained", 300, Act::Take(20));
     scene.publish(&orders).await;
@@ -40,7 +40,7 @@ async fn a_drain_under_load_leaves_the_rest_to_another_worker<S: Site>(scene: &S
     assert!(start.elapsed() < Duration::from_secs(20), "the drain took {:?}", start.elapsed());
     let ran = scene.runs();
     assert!(ran < 300, "the worker was idle when it was told to drain");
-    assert_eq!(scene.world.all_effects().await.len() - S::WARM_UP, ran, "what had begun was finished");
+    assert_eq!(scene.world.all_effects().await.len() - B::WARM_UP, ran, "what had begun was finished");
 
     let worker = scene.start().await;
     let dead = scene.ends_with(orders, vec![worker]).await;
@@ -48,7 +48,7 @@ async fn a_drain_under_load_leaves_the_rest_to_another_worker<S: Site>(scene: &S
     assert_eq!(scene.runs(), 300, "nothing ran two times");
 }
 
-async fn a_handler_that_runs_longer_than_the_broker_waits_keeps_its_message<S: Site>(scene: &Scene<S>) {
+async fn a_handler_that_runs_longer_than_the_broker_waits_keeps_its_message<B: Broker>(scene: &Scene<B>) {
     // The messages behind them also wait in this worker.
     let worker = scene.start_warm().await;
     // One after the other in a batch, and the whole batch waits.

@@ -1,15 +1,10 @@
-//! Reasons that keep a worker from starting. The refusals of the stores and the adapters are tested beside them.
+//! A database that keeps a worker from starting. The refusals of the stores and the adapters are tested beside them.
 
 use idem::{Error, Postgres};
+use idem_conformance::texts;
 use idem_faults::{World, variable};
 
 const PASSWORD: &str = "secret";
-
-/// All messages of an error chain.
-fn texts(error: &Error) -> String {
-    let chain = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_whose_database_went_away_before_it_started_says_so_and_starts_when_it_is_back() {
@@ -45,24 +40,4 @@ async fn a_worker_whose_database_went_away_before_it_started_says_so_and_starts_
     world.journal.processed(1).await;
     worker.stop().await.unwrap();
     tokio::task::spawn_blocking(move || drop(server)).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_whose_broker_is_away_at_the_start_says_so() {
-    let Some(world) = World::new().await else { return };
-    let store = world.store().await;
-    world.broker.refuse_connections(true);
-    let error = world.start(&store, world.broker.queue("orders"), |worker| worker).end().await.unwrap_err();
-    let text = texts(&error);
-    assert!(matches!(error, Error::Broker { .. }) && text.contains("could not consume orders"), "{text}");
-    world.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_has_no_connection_for_its_own_statements_names_the_cure() {
-    let Some(world) = World::new().await else { return };
-    let error = world.options().connections(1).connect().await.unwrap_err();
-    let text = texts(&error);
-    assert!(matches!(error, Error::Config(_)) && text.contains(".connections(2)"), "{text}");
-    world.end().await;
 }

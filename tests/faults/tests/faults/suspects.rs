@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use idem::{Reason, SuspectLock};
-use idem_faults::{Act, Mode, Order, Running, Scene, Site, Tuned, World, orders, quick, until};
+use idem_faults::{Act, Broker, Mode, Order, Running, Scene, Tuned, World, orders, quick};
 
-use crate::everywhere::everywhere;
+use crate::everywhere::on_servers;
 
-everywhere! {
+on_servers! {
     a_deploy_makes_no_process_go_quiet
 }
 
@@ -131,7 +131,7 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
 }
 
 /// Processes that are killed once, while they hold deliveries.
-async fn a_deploy_makes_no_process_go_quiet<S: Site>(scene: &Scene<S>) {
+async fn a_deploy_makes_no_process_go_quiet<B: Broker>(scene: &Scene<B>) {
     let gates = [(); 4].map(|()| SuspectLock::new());
     let start = async |gate: &SuspectLock| {
         let source = scene.site.source().await;
@@ -151,37 +151,4 @@ async fn a_deploy_makes_no_process_go_quiet<S: Site>(scene: &Scene<S>) {
     let dead = scene.ends_with(held, started.into()).await;
     assert!(dead.is_empty(), "{dead:?}");
     assert_eq!(gates.map(|gate| gate.times_exclusive()), [0; 4]);
-}
-
-/// Batches are counted in rows, and each row may be large.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_inbox_takes_no_more_into_memory_than_16_mib() {
-    let Some(world) = World::new().await else { return };
-    let store = world.store().await;
-    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.inbox().concurrency(4).batch(100));
-    world.publish(&Order::new("first", Act::Write));
-    world.journal.processed(1).await;
-    // All of them are due at once.
-    let count = 40;
-    let rows = "WITH claims AS (
-            INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint)
-            SELECT h.id, convert_to(n::text, 'UTF8'), '' FROM {schema}.handlers AS h, generate_series(1, $1) AS n
-            WHERE h.name = 'act' RETURNING handler_id, key)
-        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-        SELECT handler_id, key, '', 'scheduled', '{}', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
-    let order = serde_json::to_string(&Order::new("large", Act::Hold)).unwrap();
-    sqlx::query(world.stage.sql(rows)).bind(count).bind(order).execute(&world.pool).await.unwrap();
-    // A taken row has a token, whether or not it runs.
-    let taken = "SELECT count(*) FROM {schema}.inbox_messages WHERE locked_by IS NOT NULL";
-    until("as much is taken as may be", || async { world.number(taken).await >= 16 }).await;
-    for _ in 0..20 {
-        // A take may exceed the limit by its last row.
-        let taken = world.number(taken).await;
-        assert!(taken <= 17, "{taken} are taken");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    world.stage.open();
-    world.journal.processed(1 + count as usize).await;
-    worker.stop().await.unwrap();
-    world.end().await;
 }

@@ -1,6 +1,6 @@
 //! The steps of workers in separate processes, which are killed: each message took a path of the model.
 
-use idem_faults::{Act, Broker, Process, Real, Scene, Setting, fresh, orders};
+use idem_faults::{Act, Broker, Process, Scene, Setting, fresh, orders};
 use idem_model::check_trace;
 use idem_test::trace::Trace;
 use tokio::sync::Mutex;
@@ -15,7 +15,7 @@ on_servers! {
 /// takes its own row again.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-async fn the_steps_of_processes_that_are_killed_are_a_path_of_the_model<B: Broker>(scene: &Scene<Real<B>>) {
+async fn the_steps_of_processes_that_are_killed_are_a_path_of_the_model<B: Broker>(scene: &Scene<B>) {
     let _alone = ALONE.lock().await;
     let folder = std::env::temp_dir().join(fresh("idem-traces"));
     std::fs::create_dir(&folder).unwrap();

@@ -1,7 +1,7 @@
 //! Messages that RabbitMQ delivers and its client cannot read.
 
 use idem::{DeliveryOrder, Reason};
-use idem_faults::{Act, Mode, Order, RabbitMq, Running, Scene, Site, Tuned, orders, until};
+use idem_faults::{Act, Mode, Order, RabbitMq, Running, Scene, Tuned, orders, until};
 
 use crate::raw::{BAD_ID, Raw};
 use crate::returns::Returns;

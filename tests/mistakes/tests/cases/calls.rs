@@ -6,42 +6,32 @@ struct Event {
     id: u64,
 }
 
-// case: call_of_a_batch
 #[external(key_life = "24h")]
-async fn charge(_: &Event, _: OutboundKey) -> Result<u64, CallError> {
+async fn settle(_: &Event, _: OutboundKey) -> Result<u64, CallError> {
     Ok(7)
 }
 
-#[idempotent(key = id, call = charge)]
+// case: call_of_a_batch
+#[idempotent(key = id, call = settle)]
 //~                           ^^^^^^ a call is made for one message: take one message instead of a `Batch`
 async fn handler(_: Batch<Event>, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }
 
 // case: call_of_a_natural_handler
-#[external(key_life = "24h")]
-async fn charge(_: &Event, _: OutboundKey) -> Result<u64, CallError> {
-    Ok(7)
-}
-
-#[idempotent(key = id, natural, call = charge)]
+#[idempotent(key = id, natural, call = settle)]
 //~                    ^^^^^^^ a `natural` handler runs for each copy of a message, and would call for each: remove `natural`, or remove `call`
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }
 
 // case: call_of_another_message
-#[external(key_life = "24h")]
-async fn charge(_: &Event, _: OutboundKey) -> Result<u64, CallError> {
-    Ok(7)
-}
-
 #[derive(serde::Deserialize)]
 struct Other {
     id: u64,
 }
 
-#[idempotent(key = id, call = charge)]
+#[idempotent(key = id, call = settle)]
 async fn handler(_: Other, _: &mut PgConnection) -> Result<(), BoxError> {
 //~             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ E0271
     Ok(())
@@ -59,24 +49,14 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: called_of_another_type
-#[external(key_life = "24h")]
-async fn charge(_: &Event, _: OutboundKey) -> Result<u64, CallError> {
-    Ok(7)
-}
-
-    #[idempotent(key = id, call = charge)]
+    #[idempotent(key = id, call = settle)]
 //~ ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ E0308
     async fn handler(_: Event, _: Called<String>, _: &mut PgConnection) -> Result<(), BoxError> {
         Ok(())
     }
 
 // case: called_twice
-#[external(key_life = "24h")]
-async fn charge(_: &Event, _: OutboundKey) -> Result<u64, CallError> {
-    Ok(7)
-}
-
-#[idempotent(key = id, call = charge)]
+#[idempotent(key = id, call = settle)]
 async fn handler(_: Event, _: Called<u64>, _: Called<u64>, _: &mut PgConnection) -> Result<(), BoxError> {
 //~                                           ^^^^^^^^^^^ a handler makes one call, so it takes one `Called`
     Ok(())

@@ -6,12 +6,12 @@ struct Event {
     id: u64,
 }
 
-// case: broker_without_its_feature
 #[idempotent(key = id)]
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }
 
+// case: broker_without_its_feature
 async fn run(store: Postgres) -> Result<(), BoxError> {
     let orders = RabbitMq::connect("amqp://localhost").await?.queue("orders").await?;
 //~              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ `RabbitMq` needs the feature `rabbitmq` of idem
@@ -25,11 +25,6 @@ async fn run(store: Postgres) -> Result<(), BoxError> {
 }
 
 // case: kafka_without_its_feature
-#[idempotent(key = id)]
-async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
-    Ok(())
-}
-
 async fn run(store: Postgres) -> Result<(), BoxError> {
     let orders = Kafka::connect("localhost:9092").await?.topic("orders").await?;
 //~              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ `Kafka` needs the feature `kafka` of idem
@@ -43,11 +38,6 @@ async fn run(store: Postgres) -> Result<(), BoxError> {
 }
 
 // case: nats_without_its_feature
-#[idempotent(key = id)]
-async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
-    Ok(())
-}
-
 async fn run(store: Postgres) -> Result<(), BoxError> {
     let orders = Nats::connect("nats://localhost").await?.stream("ORDERS").await?;
 //~              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ `Nats` needs the feature `nats` of idem
@@ -61,11 +51,6 @@ async fn run(store: Postgres) -> Result<(), BoxError> {
 }
 
 // case: options_without_its_feature
-#[idempotent(key = id)]
-async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
-    Ok(())
-}
-
 async fn run(store: Postgres) -> Result<(), BoxError> {
     let orders = Kafka::options("localhost:9092").connect().await?.topic("orders").await?;
 //~              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ `Kafka` needs the feature `kafka` of idem

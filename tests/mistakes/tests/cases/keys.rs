@@ -1,11 +1,11 @@
 use idem::prelude::*;
 use sqlx::PgConnection;
 
-// case: key_composite_in_a_composite
 struct Event {
     id: u64,
 }
 
+// case: key_composite_in_a_composite
 #[idempotent(key = (id, (id, id)))]
 //~                     ^ expected a field (`"event_id"`, `"order.id"`), `header("..")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -13,10 +13,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_composite_of_one
-struct Event {
-    id: u64,
-}
-
 #[idempotent(key = (id))]
 //~                ^^^^ a composite key has at least two parts: `key = (order_id, version)`; one part needs no parentheses
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -24,10 +20,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_empty
-struct Event {
-    id: u64,
-}
-
 #[idempotent(key = "")]
 //~                ^^ this is empty; expected a field (`"event_id"`, `"order.id"`), `header("..")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -35,10 +27,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_header_without_a_name
-struct Event {
-    id: u64,
-}
-
 #[idempotent(key = header(ce_id))]
 //~                       ^^^^^ expected the name of the header as a string: `header("ce-id")`
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -46,10 +34,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_header_written_as_a_field
-struct Event {
-    id: u64,
-}
-
 #[idempotent(key = "ce-id")]
 //~                ^^^^^^^ no field is called `ce-id`; for a header write `header("ce-id")`
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -57,10 +41,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_no_such_field
-struct Event {
-    event_id: u64,
-}
-
 #[idempotent(key = "event_i")]
 //~                ^^^^^^^^^ E0609
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -68,10 +48,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_no_such_field_bare
-struct Event {
-    event_id: u64,
-}
-
 #[idempotent(key = event_i)]
 //~                ^^^^^^^ E0609
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -79,10 +55,6 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_not_of_any_kind
-struct Event {
-    id: u64,
-}
-
 #[idempotent(key = 5)]
 //~                ^ expected a field (`"event_id"`, `"order.id"`), `header("..")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -90,21 +62,17 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 }
 
 // case: key_of_an_enum
-enum Event {
+enum Events {
     Paid { id: u64 },
 }
 
 #[idempotent(key = "id")]
 //~                ^^^^ E0609
-async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+async fn handler(_: Events, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }
 
 // case: key_of_an_unknown_kind
-struct Event {
-    id: u64,
-}
-
 #[idempotent(key = headers("ce-id"))]
 //~                ^^^^^^^ `headers(..)` is no key; expected a field (`"event_id"`, `"order.id"`), `header("..")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these
 async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
@@ -113,15 +81,15 @@ async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
 
 // case: key_private_field
 mod events {
-    pub struct Event {
+    pub struct Sealed {
         id: u64,
     }
 }
-use events::Event;
+use events::Sealed;
 
 #[idempotent(key = "id")]
 //~                ^^^^ E0616
-async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+async fn handler(_: Sealed, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }
 
@@ -130,12 +98,12 @@ struct Order {
     id: u64,
 }
 
-struct Event {
+struct Nested {
     order: Option<Order>,
 }
 
 #[idempotent(key = "order.id")]
 //~                ^^^^^^^^^^ E0609
-async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+async fn handler(_: Nested, _: &mut PgConnection) -> Result<(), BoxError> {
     Ok(())
 }

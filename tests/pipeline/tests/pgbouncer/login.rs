@@ -8,7 +8,7 @@ use idem_core::Postgres;
 use idem_core::store::{CommitResult, Transactions, TxnState};
 use sqlx::Executor as _;
 
-use crate::role::{Txn, lend};
+use crate::settings::{Txn, lend};
 use crate::world::PgBouncerWorld;
 
 const TIMEOUT: Duration = Duration::from_secs(20);

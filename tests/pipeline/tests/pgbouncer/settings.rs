@@ -1,22 +1,27 @@
-//! The settings of a pooler's session, which a handler can change for the next message.
+//! The settings and the role of a pooler's session, which a handler can change for the next message.
 //!
 //! Nobody else uses these poolers, so each lends the session of a handler again.
 
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::Postgres;
-use idem_core::store::{Claims, CommitResult, HandlerId, Transactions, TxnState};
-use sqlx::Executor as _;
+use idem_core::store::{ClaimState, Claims, CommitResult, HandlerId, Identity, Transactions, TxnState};
+use idem_core::{Fingerprint, HasConnection, Key, Postgres};
+use sqlx::{Executor as _, PgConnection};
 use uuid::Uuid;
 
-use crate::role::{Txn, lend, next_role, run};
 use crate::world::PgBouncerWorld;
+
+pub(crate) type Txn = <Postgres as Transactions>::Txn;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a handler can change what its session may write, or what statements mean there.
-const CHANGES: [&str; 9] = [
+/// How a handler can change what its session may do, or what statements mean there.
+const CHANGES: [&str; 13] = [
+    "SET ROLE pg_monitor",
+    "RESET ROLE",
+    "SET SESSION AUTHORIZATION pg_monitor",
+    "SET LOCAL ROLE pg_monitor",
     "SET default_transaction_read_only = off",
     "SET search_path = pg_catalog",
     "SELECT set_config('search_path', '', false)",
@@ -29,13 +34,26 @@ const CHANGES: [&str; 9] = [
 ];
 
 /// What a message finds.
-const SETTINGS: &str = "SELECT concat_ws('; ', current_setting('default_transaction_read_only'),
+const SETTINGS: &str = "SELECT concat_ws('; ', session_user, current_user,
+    current_setting('default_transaction_read_only'),
     current_setting('search_path'), current_setting('row_security'), current_setting('session_replication_role'),
     current_setting('TimeZone'), current_setting('DateStyle'), current_setting('IntervalStyle'),
     current_setting('client_encoding'))";
 
+pub(crate) fn lend(txn: &mut Txn) -> &mut PgConnection {
+    <Postgres as HasConnection<PgConnection>>::connection(txn)
+}
+
 async fn handler(store: &Postgres) -> HandlerId {
     store.register("billing", &["paid"]).await.unwrap()[0]
+}
+
+/// A transaction with a claim whose handler runs this.
+async fn run(store: &Postgres, handler: HandlerId, key: &str, sql: &str) -> Txn {
+    let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::none() };
+    let (mut txn, _) = store.begin_with_claim(TIMEOUT, &identity, ClaimState::Processed).await.unwrap();
+    <PgBouncerWorld>::execute(lend(&mut txn), sql).await.unwrap();
+    txn
 }
 
 /// The settings that the handler of this transaction finds.
@@ -51,9 +69,22 @@ async fn next(store: &Postgres) -> String {
     found
 }
 
-/// As another client of the pooler does.
+/// As another client of the pooler does, or `connect_query`.
 async fn set(world: &PgBouncerWorld, name: &str, value: &str) {
     world.session(&format!("SELECT count(set_config('{name}', '{value}', false))")).await;
+}
+
+/// A pooler whose session has a role of its own.
+async fn with_role(name: &str) -> Option<(PgBouncerWorld, String)> {
+    let world = <PgBouncerWorld>::make().await?;
+    let role = format!("{name}_{}", Uuid::new_v4().simple());
+    world.run(&format!("CREATE ROLE {role} SUPERUSER")).await;
+    set(&world, "role", &role).await;
+    Some((world, role))
+}
+
+async fn drop_role(world: &PgBouncerWorld, role: &str) {
+    world.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
 
 async fn done(store: &Postgres, txn: Txn) {
@@ -63,10 +94,11 @@ async fn done(store: &Postgres, txn: Txn) {
 
 #[tokio::test]
 async fn the_settings_of_a_handler_end_with_its_message() {
-    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let Some((world, role)) = with_role("idem_role").await else { return };
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;
     let clean = next(&store).await;
+    assert!(clean.contains(&role), "{clean}");
     for (round, change) in CHANGES.into_iter().enumerate() {
         let mut claimed = run(&store, handler, &format!("{round}"), change).await;
         assert_ne!(found(&mut claimed).await, clean, "{change}");
@@ -80,20 +112,36 @@ async fn the_settings_of_a_handler_end_with_its_message() {
         store.rollback(failed).await.unwrap();
         assert_eq!(next(&store).await, clean, "{change}; ROLLBACK");
     }
+    drop_role(&world, &role).await;
 }
 
 #[tokio::test]
 async fn settings_that_a_handler_changes_behind_its_transaction_do_not_reach_the_next_message() {
-    let Some(world) = <PgBouncerWorld>::make().await else { return };
+    let Some((world, role)) = with_role("idem_role").await else { return };
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;
     let clean = next(&store).await;
     for (round, end) in ["ROLLBACK", "COMMIT"].into_iter().enumerate() {
-        let change = format!("{end}; SET search_path = pg_catalog; SET default_transaction_read_only = off");
+        let settings = "SET search_path = pg_catalog; SET default_transaction_read_only = off; SET ROLE pg_monitor";
+        let change = format!("{end}; {settings}");
         let ended = run(&store, handler, &format!("{round}"), &change).await;
         store.commit(ended).await;
         assert_eq!(next(&store).await, clean, "{end}");
     }
+    drop_role(&world, &role).await;
+}
+
+/// In a batch nothing is committed then, and the messages run singly.
+#[tokio::test]
+async fn a_role_that_a_handler_of_a_batch_sets_does_not_reach_the_next_message() {
+    let Some((world, role)) = with_role("idem_role").await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let clean = next(&store).await;
+    let mut batch = run(&store, handler(&store).await, "a", "SET ROLE pg_monitor").await;
+    store.check_between(&mut batch).await.unwrap();
+    assert!(matches!(store.commit(batch).await, CommitResult::Refused(_)));
+    assert_eq!(next(&store).await, clean);
+    drop_role(&world, &role).await;
 }
 
 /// It is given to the store by the pooler as any other, also for a login.
@@ -135,39 +183,36 @@ async fn a_batch_is_checked_although_the_session_in_which_it_began_is_read_only(
 
 #[tokio::test]
 async fn a_reset_between_the_messages_of_a_batch_keeps_the_settings_that_the_pooler_has_made() {
-    let Some(world) = <PgBouncerWorld>::make().await else { return };
-    // As `connect_query` does.
+    let Some((world, role)) = with_role("idem_role").await else { return };
     set(&world, "search_path", "pg_catalog").await;
     let store = world.options(Setup::default()).reset_between_messages().connect().await.unwrap();
     let handler = handler(&store).await;
     let clean = next(&store).await;
-    let mut batch = run(&store, handler, "a", "SET search_path = nowhere; SET TIME ZONE 'Asia/Tokyo'").await;
+    let change = "SET search_path = nowhere; SET TIME ZONE 'Asia/Tokyo'; SET ROLE pg_monitor";
+    let mut batch = run(&store, handler, "a", change).await;
     assert_eq!(store.check_between(&mut batch).await.unwrap(), TxnState::Open);
     assert_eq!(found(&mut batch).await, clean);
     done(&store, batch).await;
     assert_eq!(next(&store).await, clean);
+    drop_role(&world, &role).await;
 }
 
 /// They are set in the string of BEGIN, which the server reads in the encoding that a handler has left.
 #[tokio::test]
 async fn names_that_are_not_ascii_are_set_behind_another_encoding() {
-    let Some(world) = <PgBouncerWorld>::make().await else { return };
-    let role = format!("bücher_{}", Uuid::new_v4().simple());
-    world.run(&format!("CREATE ROLE {role} SUPERUSER")).await;
-    // As `connect_query` does.
+    let Some((world, role)) = with_role("bücher").await else { return };
     set(&world, "search_path", "größe").await;
-    set(&world, "role", &role).await;
     let store = world.store(Setup::default()).await.unwrap();
     let handler = handler(&store).await;
     let clean = next(&store).await;
-    assert!(clean.contains("größe"), "{clean}");
+    assert!(clean.contains("größe") && clean.contains(&role), "{clean}");
     let change = "RESET ROLE; SET search_path = pg_catalog; SET client_encoding = 'LATIN1'";
     done(&store, run(&store, handler, "a", change).await).await;
-    assert_eq!((next(&store).await, next_role(&store).await), (clean.clone(), role.clone()));
+    assert_eq!(next(&store).await, clean);
     let failed = run(&store, handler, "a fails", change).await;
     store.rollback(failed).await.unwrap();
-    assert_eq!((next(&store).await, next_role(&store).await), (clean, role.clone()), "ROLLBACK");
-    world.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    assert_eq!(next(&store).await, clean, "ROLLBACK");
+    drop_role(&world, &role).await;
 }
 
 /// A function with the rights of another role sets what the role of the worker may not set.

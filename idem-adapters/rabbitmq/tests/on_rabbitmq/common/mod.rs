@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
 use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions};
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -108,6 +109,15 @@ impl World {
         }
         let options = QueueDeclareOptions { durable: true, ..Default::default() };
         self.channel.queue_declare(self.queue.as_str().into(), options, table).await.unwrap();
+    }
+
+    /// Declares an exchange, and binds the queue to it. It is gone with the queue.
+    pub(crate) async fn exchange(&self, name: &str, kind: ExchangeKind, pattern: &str) {
+        let (queue, none) = (self.queue.as_str(), FieldTable::default);
+        let options = ExchangeDeclareOptions { durable: true, auto_delete: true, ..Default::default() };
+        self.channel.exchange_declare(name.into(), kind, options, none()).await.unwrap();
+        let options = QueueBindOptions::default();
+        self.channel.queue_bind(queue.into(), name.into(), pattern.into(), options, none()).await.unwrap();
     }
 
     pub(crate) async fn rabbit(&self) -> RabbitMq {
