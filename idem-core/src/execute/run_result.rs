@@ -25,7 +25,7 @@ pub(crate) enum RunResult {
 }
 
 /// A failure that is charged to a message, and the resulting state of the message.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     /// How often the message has failed, including this failure; 0 until that is [counted](Self::counted).
     pub(crate) attempts: u32,
@@ -72,6 +72,11 @@ impl RunResult {
 impl Failure {
     pub(crate) fn new(next: Result<Duration, Reason>, error: impl Into<String>) -> Self {
         Self { attempts: 0, next, error: error.into(), left_by: None }
+    }
+
+    /// The state of a message that has not failed: it is due now.
+    pub(crate) fn none() -> Self {
+        Self::new(Ok(Duration::ZERO), "")
     }
 
     /// Adds that the message has failed this often before, and decides what becomes of it.

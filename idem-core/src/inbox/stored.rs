@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::record::{Classified, Known};
+use crate::record::{Classified, Known, Taken};
 use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, extended_all};
 use crate::{Acker, Outcome, Store, telemetry};
 
@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         }
         drop(beside);
         // The sort is stable, so that of several copies the one that arrived first is stored.
-        batch.sort_by(|one, other| one.message.place().cmp(&other.message.place()));
+        batch.sort_by(|one, other| one.message.identity.place().cmp(&other.message.identity.place()));
         let (mut room, mut parts) = (Some(room), vec![batch]);
         while let Some(part) = parts.pop() {
             let kept = self.store_part(part, &mut parts, &mut alone).await;
@@ -85,7 +85,7 @@ impl<S: Store> Pipeline<S> {
         mut part: Vec<Item<A>>,
         parts: &mut Vec<Vec<Item<A>>>,
         alone: &mut Vec<Arrived<A>>,
-    ) -> Vec<(Item<A>, Classified)> {
+    ) -> Vec<(Item<A>, Taken)> {
         for holds in 0.. {
             part.retain(|item| item.acker.is_live());
             if part.is_empty() {
@@ -95,11 +95,13 @@ impl<S: Store> Pipeline<S> {
                 join_all(part.into_iter().map(|item| self.release(item.acker))).await;
                 break;
             }
-            let (messages, ackers): (Vec<_>, Vec<_>) =
-                part.iter_mut().map(|item| (&item.message, &mut item.acker)).unzip();
-            match extended_all(ackers, self.store_many(&messages)).await {
+            let (entries, ackers): (Vec<_>, Vec<_>) =
+                part.iter_mut().map(|item| (item.message.entry(), &mut item.acker)).unzip();
+            let taken = extended_all(ackers, self.store_many(&entries)).await;
+            drop(entries);
+            match taken {
                 Ok(kept) => {
-                    let is_gone = |(_, kept): &(Item<A>, Classified)| *kept == Classified::Gone;
+                    let is_gone = |(_, kept): &(Item<A>, Taken)| kept.classified == Classified::Gone;
                     let (gone, kept): (Vec<_>, Vec<_>) = part.into_iter().zip(kept).partition(is_gone);
                     alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
                     return kept;
@@ -124,14 +126,14 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Settles a delivery by its classification, after the commit.
-    async fn finish<A: Acker>(&self, item: Item<A>, kept: Classified) {
+    async fn finish<A: Acker>(&self, item: Item<A>, kept: Taken) {
         let Item { message: Known { delivery, identity }, span, mut acker, counted, .. } = item;
         let meters = self.routes.meters(identity.handler);
-        let outcome = if kept == Classified::New {
+        let outcome = if kept.classified == Classified::New {
             acker.stored();
             Some(Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
         } else {
-            kept.outcome(meters)
+            kept.classified.outcome(meters)
         };
         // A message whose claim is gone was removed before.
         let Some(outcome) = outcome else { return };
@@ -139,7 +141,7 @@ impl<S: Store> Pipeline<S> {
         self.settle(acker).await;
         drop(counted);
         span.in_scope(|| {
-            kept.tell();
+            kept.tell(0);
             self.emit(meters, &delivery, &outcome);
         });
     }

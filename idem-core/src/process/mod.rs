@@ -26,7 +26,7 @@ use tracing::Instrument;
 
 use crate::execute::{Failure, RunResult};
 use crate::park::{Parked, Until};
-use crate::record::Classified;
+use crate::record::{Classified, Taken};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
 use crate::runtime::{Carried, Direct, HoldReason, Permit, Pipeline, Progress, Running, extended};
@@ -227,11 +227,8 @@ impl<S: Store> Pipeline<S> {
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
             let txn = match claimed {
-                Ok((txn, Classified::New)) => txn,
-                Ok((txn, Classified::TooOld(dead))) => {
-                    return Ok(self.dead_letter_too_old(txn, delivery, identity, &dead.error).await);
-                }
-                Ok((txn, known)) => return Ok(self.answer(txn, route, &known).await),
+                Ok((txn, Taken { classified: Classified::New, .. })) => txn,
+                Ok((txn, found)) => return Ok(self.answer(txn, route, (identity, delivery), &found).await),
                 Err(step) => return Ok(step),
             };
             // Handle, guard, commit.

@@ -10,6 +10,7 @@ use crate::{Delivery, Outcome, Store, telemetry};
 
 use super::classify::Classified;
 use super::dead::claimless;
+use super::entry::{Entry, Taken};
 use super::many::Known;
 
 /// A delivery as each of its handlers sees it.
@@ -24,7 +25,7 @@ pub(crate) struct Shares {
 
 /// The rows and claims that a transaction wrote for these shares.
 pub(crate) struct Written {
-    classified: Vec<Classified>,
+    known: Vec<Taken>,
     /// The rows of the handlers that can never take it.
     unfit: Vec<i64>,
 }
@@ -33,7 +34,7 @@ impl Written {
     /// Returns whether one of the claims was removed meanwhile. The transaction must not be committed then, and the
     /// delivery starts over.
     pub(crate) fn is_gone(&self) -> bool {
-        self.classified.contains(&Classified::Gone)
+        self.known.iter().any(|taken| taken.classified == Classified::Gone)
     }
 }
 
@@ -50,7 +51,7 @@ impl<S: Store> Pipeline<S> {
             }
         }
         shares.unfit.sort_by_key(|(handler, _)| handler.0);
-        shares.known.sort_by(|one, other| one.place().cmp(&other.place()));
+        shares.known.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
         shares
     }
 
@@ -96,8 +97,8 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         shares: &Shares,
     ) -> Result<Written, StoreError> {
-        let known: Vec<&Known> = shares.known.iter().collect();
-        let classified = if known.is_empty() { Vec::new() } else { self.insert_claims_and_rows(txn, &known).await? };
+        let known: Vec<Entry<'_>> = shares.known.iter().map(Known::entry).collect();
+        let known = if known.is_empty() { Vec::new() } else { self.insert_claims_and_rows(txn, &known).await? };
         let unfit: Vec<_> =
             shares.unfit.iter().map(|(handler, unfit)| (claimless(*handler, delivery), unfit)).collect();
         let rows = unfit
@@ -105,16 +106,16 @@ impl<S: Store> Pipeline<S> {
             .map(|(identity, unfit)| NewRow::new(identity, delivery, Err(unfit.reason)).with_attempts(0, &unfit.error));
         let rows: Vec<_> = rows.collect();
         let unfit = if rows.is_empty() { Vec::new() } else { self.store.insert(txn, &rows).await? };
-        Ok(Written { classified, unfit })
+        Ok(Written { known, unfit })
     }
 
     /// Reports shares whose transaction has committed, and returns their outcomes.
     pub(crate) fn shared(&self, delivery: &Delivery, shares: &Shares, written: &Written) -> Shared {
         let mut outcomes = Vec::with_capacity(shares.known.len() + shares.unfit.len());
-        for (Known { identity, .. }, classified) in shares.known.iter().zip(&written.classified) {
-            classified.tell();
+        for (Known { identity, .. }, taken) in shares.known.iter().zip(&written.known) {
+            taken.tell(0);
             let stored = Outcome::Scheduled { attempt: 0, due: Duration::ZERO };
-            let outcome = match classified {
+            let outcome = match &taken.classified {
                 // This delivery itself stored it, before it was left to a preparation.
                 Classified::Duplicate(_) if delivery.rare().preparation.tries() > 0 => stored,
                 other => other.outcome(self.routes.meters(identity.handler)).unwrap_or(stored),
@@ -126,7 +127,7 @@ impl<S: Store> Pipeline<S> {
             outcomes.push((*handler, Outcome::Dead { reason: unfit.reason }));
         }
         self.wake_inbox();
-        let is_new = !written.classified.is_empty() && written.classified.iter().all(|it| *it == Classified::New);
+        let is_new = !written.known.is_empty() && written.known.iter().all(|taken| taken.classified == Classified::New);
         Shared { outcomes, is_new }
     }
 }

@@ -1,14 +1,13 @@
-//! Takes several messages over in one transaction.
+//! Takes messages over in one transaction: claims first, then rows.
 
 use std::time::Duration;
-
-use uuid::Uuid;
 
 use crate::runtime::{Pipeline, Progress};
 use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, StoreError};
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
+use super::entry::{Entry, Taken};
 
 /// A message whose key is known.
 pub(crate) struct Known {
@@ -17,101 +16,111 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Returns the sort key of a message, so that all transactions claim in the same order.
-    pub(crate) fn place(&self) -> (i32, &[u8]) {
-        (self.identity.handler.0, self.identity.key.as_bytes())
-    }
-
-    /// Returns its row, which is due now. `provider_key`: the key of the external call that its handler makes first.
-    fn row(&self, provider_key: Option<Uuid>) -> NewRow<'_> {
-        let row = NewRow::new(&self.identity, &self.delivery, Ok(Duration::ZERO));
-        match provider_key {
-            Some(provider_key) => row.with_call(provider_key),
-            None => row,
-        }
+    /// Returns its entry.
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        Entry::due(self.identity.clone(), &self.delivery)
     }
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Claims sorted messages, and classifies each. They may contain duplicates: the first message of a key claims it,
-    /// and the others are classified by that claim. Also writes the rows of conflicts and counts duplicates, in the
-    /// same transaction; without an order, also makes their rows due.
-    async fn classify_many(
+    /// Stores sorted messages in the inbox, in one transaction. On error, returns the [`Progress`] that holds all of them.
+    pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Progress> {
+        let mut txn =
+            self.store.begin(self.settings.handler_timeout).await.map_err(|fault| self.outage.hold_for(fault))?;
+        let taken = self.insert_claims_and_rows(&mut txn, entries).await;
+        let taken = self.commit_written(txn, taken).await?;
+        let is_due =
+            |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
+        if entries.iter().zip(&taken).any(is_due) {
+            self.wake_inbox();
+        }
+        Ok(taken)
+    }
+
+    /// Claims sorted messages, and inserts the rows of those that are new, by their failures.
+    pub(super) async fn insert_claims_and_rows(
         &self,
         txn: &mut S::Txn,
-        messages: &[&Known],
-        state: ClaimState,
-    ) -> Result<Vec<Classified>, StoreError> {
-        let groups: Vec<&[&Known]> = messages.chunk_by(|one, next| one.place() == next.place()).collect();
+        entries: &[Entry<'_>],
+    ) -> Result<Vec<Taken>, StoreError> {
+        let mut taken = self.insert_claims(txn, entries).await?;
+        let rows = entries.iter().zip(&taken).filter_map(|(entry, taken)| self.row(entry, &taken.classified));
+        let rows: Vec<NewRow<'_>> = rows.collect();
+        if rows.is_empty() {
+            return Ok(taken);
+        }
+        let mut ids = self.store.insert(txn, &rows).await?.into_iter();
+        let written =
+            taken.iter_mut().filter(|taken| matches!(taken.classified, Classified::New | Classified::TooOld(_)));
+        written.for_each(|taken| taken.row = ids.next());
+        Ok(taken)
+    }
+
+    /// Claims sorted messages, and classifies each. They may contain duplicates: the first message of a key claims it,
+    /// and the others are classified by that claim. Also writes the rows of conflicts and counts duplicates, in the
+    /// same transaction.
+    async fn insert_claims(&self, txn: &mut S::Txn, entries: &[Entry<'_>]) -> Result<Vec<Taken>, StoreError> {
+        let groups: Vec<&[Entry<'_>]> =
+            entries.chunk_by(|one, next| one.identity.place() == next.identity.place()).collect();
         let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
-        let claimed = self.store.claim(txn, &firsts, state).await?;
+        let claimed = self.store.claim(txn, &firsts, ClaimState::Waiting).await?;
         let is_found = |at: &usize| !claimed[*at].is_new();
         let found: Vec<&Identity> = (0..firsts.len()).filter(is_found).map(|at| firsts[at]).collect();
         let existing = if found.is_empty() { Vec::new() } else { self.store.existing_claims(txn, &found).await? };
         let mut existing = existing.into_iter();
 
-        let (mut answers, mut duplicates) = (Vec::with_capacity(messages.len()), Vec::new());
+        let (mut all, mut duplicates) = (Vec::with_capacity(entries.len()), Vec::new());
         for (group, claimed) in groups.into_iter().zip(claimed) {
             let new = claimed.is_new();
             let claim = if new { Some(made(&group[0].identity)) } else { existing.next().flatten() };
-            for (at, Known { delivery, identity }) in group.iter().enumerate() {
+            for (at, Entry { identity, delivery, .. }) in group.iter().enumerate() {
                 // The first message of a key has claimed it, and the others find that claim.
                 let claimed = if at == 0 && new { claimed } else { Claimed::Found(claim) };
-                let mut classified = self.classify((identity, delivery), claimed);
-                match &mut classified {
+                let mut taken = Taken { classified: self.classify((identity, delivery), claimed), row: None };
+                match &taken.classified {
                     // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
                     Classified::Duplicate(None) if !new => duplicates.push(identity),
-                    Classified::Conflict(dead) => {
-                        self.insert_dead(txn, (identity, delivery), Reason::Conflict, dead).await?;
+                    // One by one, because several of them may be copies of each other, which are one row.
+                    Classified::Conflict(error) => {
+                        taken.row = self.insert_conflict(txn, (identity, delivery), error).await?;
                     }
                     _ => {}
                 }
-                answers.push(classified);
+                all.push(taken);
             }
         }
         if !duplicates.is_empty() {
             self.store.count_duplicates(txn, &duplicates).await?;
         }
-        Ok(answers)
+        Ok(all)
     }
 
-    /// Stores sorted messages in the inbox, in one transaction: claims first, then rows. On error, returns the
-    /// [`Progress`] that holds all of them.
-    pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Classified>, Progress> {
-        let mut txn =
-            self.store.begin(self.settings.handler_timeout).await.map_err(|fault| self.outage.hold_for(fault))?;
-        let kept = self.insert_claims_and_rows(&mut txn, messages).await;
-        let kept = self.commit_written(txn, kept).await?;
-        if kept.contains(&Classified::New) {
-            self.wake_inbox();
-        }
-        Ok(kept)
+    /// Returns the row of a message that is new, also if it is too old.
+    fn row<'r>(&self, entry: &'r Entry<'_>, classified: &'r Classified) -> Option<NewRow<'r>> {
+        let Entry { identity, delivery, failure } = entry;
+        let (state, error) = match classified {
+            // A message that is already dead keeps its reason.
+            Classified::TooOld(error) if failure.next.is_ok() => (Err(Reason::TooOld), error),
+            Classified::New | Classified::TooOld(_) => (failure.next, &failure.error),
+            Classified::Duplicate(_) | Classified::Conflict(_) | Classified::Gone => return None,
+        };
+        let row = NewRow::new(identity, delivery, state).with_attempts(failure.attempts, error);
+        Some(match self.routes.first_provider_key(identity, delivery) {
+            Some(provider_key) if state == Ok(Duration::ZERO) => row.with_call(provider_key),
+            Some(provider_key) => row.with_provider_key(provider_key),
+            None => row,
+        })
     }
 
-    /// Claims sorted messages, and inserts the rows of those that are new.
-    pub(super) async fn insert_claims_and_rows(
+    /// Writes the row of a message whose key another message has claimed.
+    pub(super) async fn insert_conflict(
         &self,
         txn: &mut S::Txn,
-        messages: &[&Known],
-    ) -> Result<Vec<Classified>, StoreError> {
-        let mut classified = self.classify_many(txn, messages, ClaimState::Waiting).await?;
-        let mut rows = Vec::with_capacity(messages.len());
-        for (message, classified) in messages.iter().zip(&mut classified) {
-            match classified {
-                Classified::New => {
-                    rows.push(message.row(self.routes.first_provider_key(&message.identity, &message.delivery)));
-                }
-                // One by one, because their ids are logged; they are rare.
-                Classified::TooOld(dead) => {
-                    self.insert_dead(txn, (&message.identity, &message.delivery), Reason::TooOld, dead).await?;
-                }
-                _ => {}
-            }
-        }
-        if !rows.is_empty() {
-            self.store.insert(txn, &rows).await?;
-        }
-        Ok(classified)
+        (identity, delivery): (&Identity, &Delivery),
+        error: &str,
+    ) -> Result<Option<i64>, StoreError> {
+        let row = NewRow::new(identity, delivery, Err(Reason::Conflict)).with_attempts(0, error);
+        Ok(self.store.insert(txn, &[row]).await?.pop())
     }
 }
 
