@@ -3,9 +3,9 @@
 use std::slice;
 use std::time::Duration;
 
-use crate::record::{Shares, committed};
 use crate::runtime::{Pipeline, Running, Shared};
 use crate::store::{Row, StoreError};
+use crate::take_over::{Shares, committed};
 use crate::{Outcome, Store};
 
 impl<S: Store> Pipeline<S> {

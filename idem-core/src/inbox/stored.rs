@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::record::{Classified, Known, Taken};
 use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, extended_all};
+use crate::take_over::{Classified, Known, Taken};
 use crate::{Acker, Outcome, Store, telemetry};
 
 use super::storing::{Arrived, Counted};

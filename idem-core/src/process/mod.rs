@@ -8,9 +8,9 @@
 //! |---|---|
 //! | decode, key | `runtime/decode` |
 //! | lock the key in this process | `carried.keys.take`: `runtime/key_tickets`, `runtime/key_queue` |
-//! | claim, unless the handler is natural | `record/claim`, by the rules of `record/classify` |
+//! | claim, unless the handler is natural | `take_over/claim`, by the rules of `take_over/classify` |
 //! | handle, guard, commit | `execute` |
-//! | failures | `execute/conclude` decides; `record` writes |
+//! | failures | `execute/conclude` decides; `take_over` writes |
 //! | settle | `runtime/settle` |
 //!
 //! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Also here:
@@ -26,11 +26,11 @@ use tracing::Instrument;
 
 use crate::execute::{Failure, RunResult};
 use crate::park::{Parked, Until};
-use crate::record::{Classified, Taken};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
 use crate::runtime::{Carried, Direct, HoldReason, Permit, Pipeline, Progress, Running, extended};
 use crate::store::Identity;
+use crate::take_over::{Classified, Taken};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
