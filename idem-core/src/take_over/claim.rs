@@ -5,9 +5,7 @@ use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{ClaimState, Claimed, Identity, StoreError};
 use crate::{Delivery, Store};
 
-use super::classify::Classified;
-use super::committed::committed;
-use super::entry::Taken;
+use super::{Classified, Entry, Taken, committed};
 
 impl<S: Store> Pipeline<S> {
     /// Begins the transaction of a first delivery: with its claim, or without one if the handler is natural and there is no
@@ -26,8 +24,7 @@ impl<S: Store> Pipeline<S> {
             self.record_history(route).await?;
             self.store.begin_guarded(route.timeout).await
         };
-        let new = Taken { classified: Classified::New, row: None };
-        begun.await.map(|txn| (txn, new)).map_err(|fault| self.outage.hold_for(fault))
+        begun.await.map(|txn| (txn, Taken::new())).map_err(|fault| self.outage.hold_for(fault))
     }
 
     /// Records that this handler processes messages, before the first of them that leaves no claim. Without any record, a
@@ -95,7 +92,7 @@ impl<S: Store> Pipeline<S> {
             return self.outage.hold_for(fault);
         }
         if matches!(found.classified, Classified::TooOld(_)) {
-            return self.enqueue(delivery, identity).await;
+            return self.store(&[Entry::due(identity.clone(), delivery)]).await;
         }
         found.tell(0);
         found.classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Again), Progress::Done)
