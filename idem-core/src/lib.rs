@@ -37,7 +37,6 @@ mod park;
 mod private;
 mod process;
 mod properties;
-mod record;
 mod registry;
 mod relay;
 mod retry;
@@ -46,6 +45,7 @@ mod runtime;
 mod source;
 pub mod store;
 mod subject;
+mod take_over;
 mod telemetry;
 mod worker;
 

@@ -1,9 +1,9 @@
 //! The claims of a batch. The deliveries of natural handlers have none.
 
-use crate::record::Classified;
 use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{ClaimState, Claimed, Identity, StoreError};
+use crate::take_over::Classified;
 use crate::{Delivery, Store};
 
 impl<S: Store> Pipeline<S> {

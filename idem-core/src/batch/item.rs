@@ -114,8 +114,7 @@ impl<S: Store> Pipeline<S> {
 
 /// Compares by claim order: two transactions that claim in the same order cannot deadlock.
 fn in_order(a: &Identity, b: &Identity) -> Ordering {
-    let ((one, key), (other, next)) = ((a.handler.0, &a.key), (b.handler.0, &b.key));
-    one.cmp(&other).then_with(|| key.as_bytes().cmp(next.as_bytes()))
+    a.place().cmp(&b.place())
 }
 
 /// Sets the verdict of items and of their duplicates in the batch. A copy of a processed message is a duplicate.

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::execute::{Staged, Unhandled};
-use crate::record::Classified;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Pipeline, Running};
 use crate::store::{Identity, Row, StoreError, TxnState};
+use crate::take_over::Classified;
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store, telemetry};
 

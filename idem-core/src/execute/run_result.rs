@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::advice::Advice;
 use crate::caught::dropped;
+use crate::registry::Unfit;
 use crate::store::{CommitResult, RowResult, StoreError, Ticket, UNBEGUN};
 use crate::{BoxError, Outcome, Reason, RetryPolicy, telemetry};
 
@@ -24,8 +25,9 @@ pub(crate) enum RunResult {
     Stopped,
 }
 
-/// A failure that is charged to a message, and the resulting state of the message.
-#[derive(Debug)]
+/// A failure that is charged to a message, and the resulting state of the message. Also the state of one that has not failed, or
+/// that can never run.
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     /// How often the message has failed, including this failure; 0 until that is [counted](Self::counted).
     pub(crate) attempts: u32,
@@ -72,6 +74,16 @@ impl RunResult {
 impl Failure {
     pub(crate) fn new(next: Result<Duration, Reason>, error: impl Into<String>) -> Self {
         Self { attempts: 0, next, error: error.into(), left_by: None }
+    }
+
+    /// The state of a message that has not failed: it is due now.
+    pub(crate) fn none() -> Self {
+        Self::new(Ok(Duration::ZERO), "")
+    }
+
+    /// The state of a message that can never be passed to a handler.
+    pub(crate) fn unfit(Unfit { reason, error }: Unfit) -> Self {
+        Self::new(Err(reason), error)
     }
 
     /// Adds that the message has failed this often before, and decides what becomes of it.

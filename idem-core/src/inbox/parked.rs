@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use crate::execute::Failure;
-use crate::runtime::{ParkedRow, Pipeline, Prepared, Preparing, RowUntil, Written, refused_wait};
+use crate::runtime::{ParkedRow, Pipeline, Prepared, Preparing, Progress, RowUntil, Written, refused_wait};
 use crate::store::{Row, RowResult, Ticket};
+use crate::take_over::Entry;
 use crate::{Outcome, Reason, Store};
 
 use super::result::{REFUSED, rejected};
@@ -69,7 +70,7 @@ impl<S: Store> Pipeline<S> {
     /// worker drains before, the row is given back, and runs again.
     pub(super) async fn record_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         if let Some(left_by) = &failure.left_by {
-            return self.record_early_commit_later(row, &failure, left_by).await;
+            return self.store_committed_later(row, &failure, left_by).await;
         }
         self.refund_start(row).await;
         let result = failure.result();
@@ -89,14 +90,15 @@ impl<S: Store> Pipeline<S> {
 
     /// Does the same for a row that its handler has committed: it is gone, and cannot be given back. It is tried once more when
     /// the worker drains.
-    async fn record_early_commit_later(&self, row: &Row, failure: &Failure, left_by: &Ticket) -> Option<Outcome> {
+    async fn store_committed_later(&self, row: &Row, failure: &Failure, left_by: &Ticket) -> Option<Outcome> {
+        let entry = Entry::failed(row.identity.clone(), &row.delivery, failure);
         let mut tries = 0;
         loop {
             let drains = self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries))).await.is_none();
-            match self.record_early_commit(&row.delivery, &row.identity, failure, left_by).await {
-                Ok(outcome) => return Some(outcome),
-                Err(_) if drains => return None,
-                Err(_) => tries += 1,
+            match self.store_committed(&entry, left_by).await {
+                Progress::Done(outcome) => return Some(outcome),
+                _ if drains => return None,
+                _ => tries += 1,
             }
         }
     }

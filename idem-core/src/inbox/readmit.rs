@@ -1,11 +1,10 @@
 //! Replayed rows that have no key. They go back through decode and key.
 
-use std::slice;
 use std::time::Duration;
 
-use crate::record::{Shares, committed};
-use crate::runtime::{Pipeline, Running, Shared};
-use crate::store::{Row, StoreError};
+use crate::execute::Failure;
+use crate::runtime::{Pipeline, Progress, Running};
+use crate::store::{HandlerId, Row};
 use crate::{Outcome, Store};
 
 impl<S: Store> Pipeline<S> {
@@ -14,46 +13,30 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn readmit(&self, row: &Row, running: &Running) -> Option<Outcome> {
         let Some(user_code) = running.user_code() else { return self.snooze(row, Duration::ZERO).await };
         let routes = self.routes.takers_of_row(row);
-        let mut shares = self.share(&row.delivery, &routes);
+        let (mut entries, is_unprepared) = self.shares(&row.delivery, &routes);
         drop(user_code);
-        if shares.unprepared {
+        if is_unprepared {
             return self.leave_to_prepare_row(row).await;
         }
         // One that no other handler can take either is dead as it is.
-        let unfit = match &routes[..] {
-            [] => Some(self.routes.untaken(&row.delivery)),
-            [_] => shares.unfit.pop().map(|(_, unfit)| unfit),
+        let unfit = match (&routes[..], &entries[..]) {
+            ([], _) => Some(Failure::unfit(self.routes.untaken(&row.delivery))),
+            ([_], [entry]) if !entry.identity.has_key() => Some(entry.failure.clone().into_owned()),
             _ => None,
         };
-        if let Some(unfit) = unfit {
-            return self.reject(row, unfit.reason, unfit.error).await;
+        if let Some(Failure { next: Err(reason), error, .. }) = unfit {
+            return self.reject(row, reason, error).await;
         }
-        match self.replace(row, &shares).await {
-            Ok(Some(Shared { outcomes, .. })) => {
-                for (handler, outcome) in outcomes {
-                    self.emit(self.routes.meters(handler), &row.delivery, &outcome);
-                }
-                None
-            }
-            Ok(None) => self.refund_start(row).await,
-            Err(fault) => self.give_back(row, fault).await,
+        entries.iter_mut().for_each(|entry| entry.replaces = Some(row));
+        let outcomes: Vec<(HandlerId, Outcome)> = match self.store(&entries).await {
+            Progress::Done(outcome) => entries.iter().map(|entry| entry.identity.handler).zip([outcome]).collect(),
+            Progress::Shared(shared) => shared.outcomes,
+            Progress::Lost => return self.refund_start(row).await,
+            step => return self.wait_after(row, step).await,
+        };
+        for (handler, outcome) in outcomes {
+            self.emit(self.routes.meters(handler), &row.delivery, &outcome);
         }
-    }
-
-    /// Returns `None` if another process has the row now.
-    async fn replace(&self, row: &Row, shares: &Shares) -> Result<Option<Shared>, StoreError> {
-        let held = self.leases.hold(slice::from_ref(row));
-        let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-        drop(held);
-        let written = self.write_shares(&mut txn, &row.delivery, shares).await?;
-        if written.is_gone() {
-            return Err(StoreError::LockTimeout);
-        }
-        if !self.store.remove(&mut txn, row).await? {
-            self.store.rollback(txn).await?;
-            return Ok(None);
-        }
-        committed(self.store.commit(txn).await)?;
-        Ok(Some(self.shared(&row.delivery, shares, &written)))
+        None
     }
 }

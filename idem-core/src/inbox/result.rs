@@ -59,9 +59,14 @@ impl<S: Store> Pipeline<S> {
         self.record_result(row, &result).await.then(|| rejected(row, reason, error))
     }
 
-    /// Gives back a row that was not run.
+    /// Gives back a row that was not run because of this fault.
     pub(super) async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
-        let due = match self.outage.hold_for(fault) {
+        self.wait_after(row, self.outage.hold_for(fault)).await
+    }
+
+    /// Gives back a row for the time for which a delivery would wait after this try, or longer if the database refuses it.
+    pub(super) async fn wait_after(&self, row: &Row, step: Progress) -> Option<Outcome> {
+        let due = match step {
             Progress::Refused(error) => {
                 warn_of_refusal(&row.delivery, None, error.as_ref());
                 jittered(REFUSED)

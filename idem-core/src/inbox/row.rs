@@ -11,8 +11,9 @@ use crate::execute::{Failure, RunResult};
 use crate::external::{CallLimits, without_kind};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Pipeline, RowUntil, Running, Written, jittered};
+use crate::runtime::{Pipeline, Progress, RowUntil, Running, Written, jittered};
 use crate::store::{MAX_BREAKS, Row, RowResult};
+use crate::take_over::Entry;
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
 use super::result::REFUSED;
@@ -118,10 +119,13 @@ impl<S: Store> Pipeline<S> {
     async fn charge_row(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         let written = match &failure.left_by {
             None => self.try_to_record(row, &failure.result()).await,
-            Some(left_by) => match self.record_early_commit(&row.delivery, &row.identity, &failure, left_by).await {
-                Ok(outcome) => return Some(outcome),
-                Err(_) => Written::Refused,
-            },
+            Some(left_by) => {
+                let entry = Entry::failed(row.identity.clone(), &row.delivery, &failure);
+                match self.store_committed(&entry, left_by).await {
+                    Progress::Done(outcome) => return Some(outcome),
+                    _ => Written::Refused,
+                }
+            }
         };
         match written {
             Written::Yes => Some(failure.logged(row.id)),

@@ -1,20 +1,20 @@
 //! Stores one batch of deliveries.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::record::{Classified, Known};
-use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, extended_all};
-use crate::{Acker, Outcome, Store, telemetry};
+use crate::runtime::{KeyTicket, Pipeline, Progress, extended_all};
+use crate::store::Identity;
+use crate::take_over::Entry;
+use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::storing::{Arrived, Counted};
 
 /// A delivery that can be stored.
 struct Item<A> {
-    message: Known,
+    delivery: Box<Delivery>,
+    identity: Identity,
     span: Span,
     acker: A,
     counted: Counted,
@@ -23,15 +23,20 @@ struct Item<A> {
 }
 
 impl<A> Item<A> {
+    fn entry(&mut self) -> (Entry<'_>, &mut A) {
+        let entry = Entry { span: self.span.clone(), ..Entry::due(self.identity.clone(), &self.delivery) };
+        (entry, &mut self.acker)
+    }
+
     /// Takes the delivery out of the batch, to be processed separately.
     fn alone(self) -> Arrived<A> {
-        Arrived::again(self.message.delivery, self.acker, self.counted)
+        Arrived::again(self.delivery, self.acker, self.counted)
     }
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Stores a batch. Returns those that have to be processed separately; all others are settled, or left to the
-    /// broker if they are lost. `room` is released before the last of them are settled.
+    /// Stores a batch, and waits for the database while it is away. Returns those that have to be processed separately; all
+    /// others are settled, or left to the broker if they are lost. `room` is released before the last of them are settled.
     pub(super) async fn store_batch<A: Acker>(
         &self,
         mut arrived: Vec<Arrived<A>>,
@@ -47,14 +52,41 @@ impl<S: Store> Pipeline<S> {
         }
         drop(beside);
         // The sort is stable, so that of several copies the one that arrived first is stored.
-        batch.sort_by(|one, other| one.message.place().cmp(&other.message.place()));
-        let (mut room, mut parts) = (Some(room), vec![batch]);
-        while let Some(part) = parts.pop() {
-            let kept = self.store_part(part, &mut parts, &mut alone).await;
-            if parts.is_empty() {
+        batch.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
+        let mut room = Some(room);
+        for holds in 0.. {
+            batch.retain(|item| item.acker.is_live());
+            if batch.is_empty() {
+                break;
+            }
+            if self.draining.is_cancelled() {
+                join_all(batch.into_iter().map(|item| self.release(item.acker))).await;
+                break;
+            }
+            let (entries, ackers): (Vec<_>, Vec<_>) = batch.iter_mut().map(Item::entry).unzip();
+            let steps = extended_all(ackers, self.store_many(&entries, holds)).await;
+            drop(entries);
+            let mut stored = Vec::with_capacity(batch.len());
+            let mut held = Vec::new();
+            for (item, step) in batch.into_iter().zip(steps) {
+                match step {
+                    Progress::Done(outcome) => stored.push((item, outcome)),
+                    Progress::Hold(why) if why.is_common(holds) => held.push(item),
+                    // It is held up, refused or too slow.
+                    _ => alone.push(item.alone()),
+                }
+            }
+            batch = held;
+            if batch.is_empty() {
                 room = None;
             }
-            join_all(kept.into_iter().map(|(item, kept)| self.finish(item, kept))).await;
+            join_all(stored.into_iter().map(|(item, outcome)| self.finish(item, outcome))).await;
+            if batch.is_empty() {
+                break;
+            }
+            batch.iter().for_each(|item| self.routes.meters(item.identity.handler).held.increment(1));
+            let ackers = batch.iter_mut().map(|item| &mut item.acker).collect();
+            extended_all(ackers, self.pause(holds)).await;
         }
         drop(room);
         alone
@@ -75,81 +107,18 @@ impl<S: Store> Pipeline<S> {
             },
         };
         let Arrived { delivery, acker, counted, .. } = arrived;
-        Ok(Item { message: Known { delivery, identity }, span, acker, counted, _key_lock: key_lock })
+        Ok(Item { delivery, identity, span, acker, counted, _key_lock: key_lock })
     }
 
-    /// Stores sorted messages in one transaction, and retries until the database has responded. If a claim is held up,
-    /// or the database refuses a message, the part is halved until the message at fault is alone.
-    async fn store_part<A: Acker>(
-        &self,
-        mut part: Vec<Item<A>>,
-        parts: &mut Vec<Vec<Item<A>>>,
-        alone: &mut Vec<Arrived<A>>,
-    ) -> Vec<(Item<A>, Classified)> {
-        for holds in 0.. {
-            part.retain(|item| item.acker.is_live());
-            if part.is_empty() {
-                break;
-            }
-            if self.draining.is_cancelled() {
-                join_all(part.into_iter().map(|item| self.release(item.acker))).await;
-                break;
-            }
-            let (messages, ackers): (Vec<_>, Vec<_>) =
-                part.iter_mut().map(|item| (&item.message, &mut item.acker)).unzip();
-            match extended_all(ackers, self.store_many(&messages)).await {
-                Ok(kept) => {
-                    let is_gone = |(_, kept): &(Item<A>, Classified)| *kept == Classified::Gone;
-                    let (gone, kept): (Vec<_>, Vec<_>) = part.into_iter().zip(kept).partition(is_gone);
-                    alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
-                    return kept;
-                }
-                // One of the messages is held up, refused or too slow.
-                Err(step) if splits(&step, holds) => {
-                    if part.len() == 1 {
-                        alone.extend(part.into_iter().map(Item::alone));
-                    } else {
-                        parts.push(part.split_off(part.len() / 2));
-                        parts.push(part);
-                    }
-                    break;
-                }
-                Err(_) => {}
-            }
-            part.iter().for_each(|item| self.routes.meters(item.message.identity.handler).held.increment(1));
-            let ackers = part.iter_mut().map(|item| &mut item.acker).collect();
-            extended_all(ackers, self.pause(holds)).await;
-        }
-        Vec::new()
-    }
-
-    /// Settles a delivery by its classification, after the commit.
-    async fn finish<A: Acker>(&self, item: Item<A>, kept: Classified) {
-        let Item { message: Known { delivery, identity }, span, mut acker, counted, .. } = item;
-        let meters = self.routes.meters(identity.handler);
-        let outcome = if kept == Classified::New {
+    /// Settles a delivery that the database has taken over.
+    async fn finish<A: Acker>(&self, item: Item<A>, outcome: Outcome) {
+        let Item { delivery, identity, span, mut acker, counted, .. } = item;
+        if outcome.is_stored() {
             acker.stored();
-            Some(Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
-        } else {
-            kept.outcome(meters)
-        };
-        // A message whose claim is gone was removed before.
-        let Some(outcome) = outcome else { return };
+        }
         self.brake.fit(&outcome);
         self.settle(acker).await;
         drop(counted);
-        span.in_scope(|| {
-            kept.tell();
-            self.emit(meters, &delivery, &outcome);
-        });
-    }
-}
-
-/// Returns whether a single message may be the cause.
-fn splits(step: &Progress, holds: usize) -> bool {
-    match step {
-        Progress::Refused(_) | Progress::Hold(HoldReason::Busy) => true,
-        Progress::Hold(HoldReason::Lost) => holds > 0,
-        _ => false,
+        span.in_scope(|| self.emit(self.routes.meters(identity.handler), &delivery, &outcome));
     }
 }

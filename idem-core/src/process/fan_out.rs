@@ -8,6 +8,9 @@ use crate::{Acker, Delivery, Store};
 impl<S: Store> Pipeline<S> {
     /// Stores a delivery for each of its handlers. None of them runs it directly: if one failed, the delivery could
     /// neither be acked nor run again for that one only.
+    ///
+    /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
+    /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
     pub(super) async fn fan_out(
         &self,
         room: Option<&Semaphore>,
@@ -16,15 +19,25 @@ impl<S: Store> Pipeline<S> {
     ) -> Progress {
         let routes: Vec<_> = self.routes.takers(delivery).collect();
         let beside = self.suspect_lock.direct().await;
-        let shares = self.share(delivery, &routes);
+        let (mut entries, is_unprepared) = self.shares(delivery, &routes);
         drop(beside);
+        if is_unprepared {
+            // The unfit are written with the rest, so that they are counted once.
+            entries.retain(|entry| entry.identity.has_key());
+        }
         // In claim order, like a batch, so that no two deliveries wait for each other.
-        let in_order = shares.known.iter().map(|known| (known.identity.handler, &known.identity.key));
-        if !keys.take(&self.key_locks, in_order) {
+        let known = entries.iter().filter(|entry| entry.identity.has_key());
+        if !keys.take(&self.key_locks, known.map(|entry| (entry.identity.handler, &entry.identity.key))) {
             return Progress::Behind;
         }
         let _room = self.room(room, delivery).await;
-        self.store_shares(delivery, shares).await
+        if entries.is_empty() {
+            return Progress::Unprepared;
+        }
+        match self.store(&entries).await {
+            Progress::Done(_) | Progress::Shared(_) if is_unprepared => Progress::Unprepared,
+            step => step,
+        }
     }
 
     /// Settles a delivery that is stored for each of its handlers, and reports the outcome of each.

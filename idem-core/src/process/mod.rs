@@ -8,9 +8,9 @@
 //! |---|---|
 //! | decode, key | `runtime/decode` |
 //! | lock the key in this process | `carried.keys.take`: `runtime/key_tickets`, `runtime/key_queue` |
-//! | claim, unless the handler is natural | `record/claim`, by the rules of `record/classify` |
+//! | claim, unless the handler is natural | `take_over/claim`, by the rules of `take_over/classify` |
 //! | handle, guard, commit | `execute` |
-//! | failures | `execute/conclude` decides; `record` writes |
+//! | failures | `execute/conclude` decides; `take_over/store` writes |
 //! | settle | `runtime/settle` |
 //!
 //! A delivery that cannot run now leaves this path: it is parked (`park`), and then starts over. Also here:
@@ -26,11 +26,11 @@ use tracing::Instrument;
 
 use crate::execute::{Failure, RunResult};
 use crate::park::{Parked, Until};
-use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
 use crate::runtime::{Carried, Direct, HoldReason, Permit, Pipeline, Progress, Running, extended};
 use crate::store::Identity;
+use crate::take_over::{Classified, Entry, Taken};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
@@ -89,7 +89,7 @@ impl<S: Store> Pipeline<S> {
                 self.settle_shared(acker, &delivery, &shared).await;
                 return None;
             }
-            Progress::Stopped => {
+            Progress::Stopped | Progress::Lost => {
                 self.release(acker).await;
                 return None;
             }
@@ -119,7 +119,7 @@ impl<S: Store> Pipeline<S> {
             Err(NoJob::Several) => return self.fan_out(room, delivery, &mut carried.keys).await,
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
-                return self.dead_letter(delivery, unfit).await;
+                return self.store(&[self.unfit(delivery, unfit)]).await;
             }
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
@@ -142,13 +142,13 @@ impl<S: Store> Pipeline<S> {
                 drop(beside);
                 Err(charge)
             }
-            None if stores_first => Ok(self.enqueue(delivery, &work.identity).await),
+            None if stores_first => Ok(self.store(&[Entry::due(work.identity.clone(), delivery)]).await),
             None => self.run(beside, delivery, work.route, &work.identity, work.job).await.map_err(Box::new),
         };
         let step = match ran {
             Ok(step) => step,
             Err(charge) => {
-                let step = self.charge(delivery, &work.identity, &charge).await;
+                let step = self.store(&[Entry::failed(work.identity.clone(), delivery, &charge)]).await;
                 if matches!(step, Progress::Hold(_) | Progress::Refused(_)) {
                     carried.charge = Some(charge);
                 }
@@ -219,7 +219,7 @@ impl<S: Store> Pipeline<S> {
             let ready = match decoded {
                 Ok(ready) => ready,
                 Err(NoJob::Unprepared | NoJob::Several) => return Ok(Progress::Unprepared),
-                Err(NoJob::Unfit(unfit)) => return Ok(self.dead_letter(delivery, unfit).await),
+                Err(NoJob::Unfit(unfit)) => return Ok(self.store(&[self.unfit(delivery, unfit)]).await),
             };
             // Claim.
             let began = Instant::now();
@@ -227,11 +227,8 @@ impl<S: Store> Pipeline<S> {
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
             let txn = match claimed {
-                Ok((txn, Classified::New)) => txn,
-                Ok((txn, Classified::TooOld(dead))) => {
-                    return Ok(self.dead_letter_too_old(txn, delivery, identity, &dead.error).await);
-                }
-                Ok((txn, known)) => return Ok(self.answer(txn, route, &known).await),
+                Ok((txn, Taken { classified: Classified::New, .. })) => txn,
+                Ok((txn, found)) => return Ok(self.answer(txn, route, (identity, delivery), &found).await),
                 Err(step) => return Ok(step),
             };
             // Handle, guard, commit.

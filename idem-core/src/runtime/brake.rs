@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use crate::registry::Unfit;
 use crate::{Outcome, Reason};
 
 use super::health::Health;
@@ -33,14 +32,14 @@ impl Brake {
     }
 
     /// Returns whether an unfit delivery must be held now instead of becoming a dead letter.
-    pub(crate) fn holds(&self, unfit: &Unfit) -> bool {
-        counts(unfit.reason) && self.health.paused().is_some()
+    pub(crate) fn holds(&self, reason: Reason) -> bool {
+        counts(reason) && self.health.paused().is_some()
     }
 
     /// Records a delivery that became a dead letter because it was unfit.
-    pub(crate) fn unfit(&self, unfit: &Unfit) {
+    pub(crate) fn unfit(&self, reason: Reason, error: &str) {
         let Some((limit, of)) = self.limit else { return };
-        if !counts(unfit.reason) {
+        if !counts(reason) {
             return self.see(Seen::Other);
         }
         self.see(Seen::Unfit);
@@ -54,10 +53,9 @@ impl Brake {
         drop(last);
         let why = format!(
             "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
-             none was processed or stored. The last one: {}, {}. Check that event types, the `.event_type(..)` header, keys \
-             and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes after \
-             `Health::resume` or a restart; `.unfit_limit(..)` sets the limit",
-            unfit.reason, unfit.error
+             none was processed or stored. The last one: {reason}, {error}. Check that event types, the `.event_type(..)` \
+             header, keys and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes \
+             after `Health::resume` or a restart; `.unfit_limit(..)` sets the limit"
         );
         tracing::error!(why, "consumption pauses");
         self.health.pause(why);
@@ -98,25 +96,25 @@ mod tests {
         (Brake::new(Some((limit, of)), health.clone()), health)
     }
 
-    fn no_key() -> Unfit {
-        Unfit::new(Reason::NoKey, "no header")
+    fn unfit(brake: &Brake) {
+        brake.unfit(Reason::NoKey, "no header");
     }
 
     #[test]
     fn a_share_of_unfit_deliveries_pauses_and_says_why() {
         let (brake, health) = brake(3, 5);
         for outcome in [Outcome::Duplicate, Outcome::Dead { reason: Reason::Exhausted }] {
-            brake.unfit(&no_key());
+            unfit(&brake);
             assert_eq!(health.paused(), None);
             brake.fit(&outcome);
         }
-        brake.unfit(&no_key());
+        unfit(&brake);
         let why = health.paused().unwrap();
         assert!(why.contains("3 of the last 5") && why.contains("no key") && why.contains("no header"), "{why}");
-        assert!(brake.holds(&no_key()) && !brake.holds(&Unfit::new(Reason::TooLarge, "too large")));
+        assert!(brake.holds(Reason::NoKey) && !brake.holds(Reason::TooLarge));
         health.resume();
-        assert!(!brake.holds(&no_key()));
-        brake.unfit(&no_key());
+        assert!(!brake.holds(Reason::NoKey));
+        unfit(&brake);
         assert_eq!(health.paused(), None, "it counts from the start");
     }
 
@@ -124,13 +122,13 @@ mod tests {
     fn one_that_was_processed_among_them_keeps_it_going() {
         let (brake, health) = brake(3, 5);
         for n in 0..50 {
-            brake.unfit(&no_key());
+            unfit(&brake);
             if n % 4 == 0 {
                 brake.fit(&Outcome::Processed);
             }
         }
         assert_eq!(health.paused(), None);
-        (0..5).for_each(|_| brake.unfit(&no_key()));
+        (0..5).for_each(|_| unfit(&brake));
         assert!(health.paused().is_some(), "the good one is long ago");
     }
 
@@ -138,12 +136,12 @@ mod tests {
     fn processed_ones_that_fill_the_window_pass_out_of_it() {
         let (brake, health) = brake(3, 5);
         (0..50).for_each(|_| brake.fit(&Outcome::Processed));
-        (0..4).for_each(|_| brake.unfit(&no_key()));
+        (0..4).for_each(|_| unfit(&brake));
         assert_eq!(health.paused(), None, "one of the last five was processed");
         brake.fit(&Outcome::Processed);
-        (0..4).for_each(|_| brake.unfit(&no_key()));
+        (0..4).for_each(|_| unfit(&brake));
         assert_eq!(health.paused(), None, "another one was");
-        brake.unfit(&no_key());
+        unfit(&brake);
         assert!(health.paused().is_some());
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum Progress {
     Behind,
     /// The database refuses the writes for this message, and works for others.
     Refused(BoxError),
+    /// Another process has the row now that the message comes from.
+    Lost,
     /// The codec has to prepare first. The delivery is held unsettled, outside its lane.
     Unprepared,
     /// The end of the worker cancelled the run.
@@ -53,6 +55,14 @@ pub(crate) enum HoldReason {
     /// It has met no problem of its own: the next try can start at once, or at the end of an outage or of a pause of the
     /// worker.
     Again,
+}
+
+impl HoldReason {
+    /// Whether it concerns all messages alike, as far as is known after this many holds in a row. If there was no answer
+    /// once, the connection was lost; if there is none again, one message may be the one that takes too long.
+    pub(crate) fn is_common(self, holds: usize) -> bool {
+        self == Self::Again || (self == Self::Lost && holds == 0)
+    }
 }
 
 /// State that a delivery keeps from one try to the next, while it waits or runs. Dropping it lets other deliveries

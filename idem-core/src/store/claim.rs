@@ -18,6 +18,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The order in which all transactions claim, so that none of them waits for one that waits for it.
+    pub(crate) fn place(&self) -> (i32, &[u8]) {
+        (self.handler.0, self.key.as_bytes())
+    }
+
     /// Whether the message has a key. One without a key has a row and no claim.
     pub fn has_key(&self) -> bool {
         !self.key.as_bytes().is_empty()

@@ -5,37 +5,22 @@ use std::time::{Duration, SystemTime};
 use crate::runtime::Pipeline;
 use crate::store::{Claimed, Identity};
 use crate::telemetry::Meters;
-use crate::{Delivery, Outcome, Reason, Store, telemetry};
+use crate::{Delivery, Outcome, Reason, Store};
 
 /// The classification of a message by the claim of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Classified {
     /// The current transaction has inserted its claim.
     New,
-    /// As `New`, but whether the message was processed before is unknown.
-    TooOld(DeadByClaim),
+    /// As `New`, but whether the message was processed before is unknown, with the text of the dead letter.
+    TooOld(String),
     /// A duplicate of the message that holds the claim, with the time since that was processed (`None`: it is in the
     /// inbox).
     Duplicate(Option<Duration>),
-    /// Another message holds the claim.
-    Conflict(DeadByClaim),
+    /// Another message holds the claim, with the text of the dead letter.
+    Conflict(String),
     /// The claim was removed meanwhile; start over. In a batch of inbox rows: the lease of the row was lost.
     Gone,
-}
-
-/// Why a message is dead by its claim alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DeadByClaim {
-    /// The text of the log and of the dead letter.
-    pub(crate) error: String,
-    /// Its row, once that is inserted.
-    pub(crate) row: Option<i64>,
-}
-
-impl DeadByClaim {
-    fn new(error: String) -> Self {
-        Self { error, row: None }
-    }
 }
 
 /// Classifies a message by the result of its claim. Calls `too_old` only if the claim is new.
@@ -46,7 +31,7 @@ pub(crate) fn classify(
 ) -> Classified {
     match claimed {
         Claimed::New { pruned_through } => match too_old(pruned_through) {
-            Some(error) => Classified::TooOld(DeadByClaim::new(error)),
+            Some(error) => Classified::TooOld(error),
             None => Classified::New,
         },
         Claimed::Found(None) => Classified::Gone,
@@ -58,21 +43,12 @@ pub(crate) fn classify(
                  content; `Inbox::replay_as` runs it under another key",
                 identity.key
             );
-            Classified::Conflict(DeadByClaim::new(error))
+            Classified::Conflict(error)
         }
     }
 }
 
 impl Classified {
-    /// Logs that the message is dead by its claim alone, after that was committed.
-    pub(crate) fn tell(&self) {
-        match self {
-            Self::TooOld(dead) => telemetry::tell(dead.row, 0, Err(Reason::TooOld), &dead.error),
-            Self::Conflict(dead) => telemetry::tell(dead.row, 0, Err(Reason::Conflict), &dead.error),
-            Self::New | Self::Duplicate(_) | Self::Gone => {}
-        }
-    }
-
     /// Returns the outcome of the message after the transaction has committed; `None` if that depends on more than its
     /// claim.
     pub(crate) fn outcome(&self, meters: &Meters) -> Option<Outcome> {
@@ -113,12 +89,11 @@ mod tests {
             Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::of(b"ours") };
         let new = Claimed::New { pruned_through: None };
         let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
-        let dead = |error: &str| DeadByClaim::new(error.to_owned());
-        let old = || Classified::TooOld(dead("old"));
+        let old = || Classified::TooOld("old".to_owned());
         let text = "another message was already claimed under the key a: use the id of the event as the key, not of its \
                     entity. If it is the same event in other bytes (compressed or serialized again), give the handler a \
                     `fingerprint = ..` of its content; `Inbox::replay_as` runs it under another key";
-        let conflict = || Classified::Conflict(dead(text));
+        let conflict = || Classified::Conflict(text.to_owned());
         let by_recipe =
             |age| Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::of(b"other").by("a"), age }));
         let table = [
@@ -155,8 +130,8 @@ mod tests {
         let table = [
             (Classified::New, None),
             (Classified::Gone, None),
-            (Classified::TooOld(DeadByClaim::new(String::new())), dead(Reason::TooOld)),
-            (Classified::Conflict(DeadByClaim::new(String::new())), dead(Reason::Conflict)),
+            (Classified::TooOld(String::new()), dead(Reason::TooOld)),
+            (Classified::Conflict(String::new()), dead(Reason::Conflict)),
             (Classified::Duplicate(None), Some(Outcome::Duplicate)),
             (Classified::Duplicate(Some(AGE)), Some(Outcome::Duplicate)),
         ];

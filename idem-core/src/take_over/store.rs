@@ -1,0 +1,219 @@
+//! The transaction in which messages are taken over, and what follows from its end.
+
+use std::slice;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::runtime::{HoldReason, Pipeline, Progress, Shared, refused};
+use crate::store::{CommitResult, NewRow, StoreError, Ticket};
+use crate::{Outcome, Reason, Store, telemetry};
+
+use super::classify::Classified;
+use super::entry::{Entry, Taken};
+
+impl<S: Store> Pipeline<S> {
+    /// Takes a delivery over, for its handler or for each of several, in one transaction: after it, the delivery may be
+    /// acked, and each row runs, is retried and becomes a dead letter independently. `Lost`: the row that the entries
+    /// replace is another process's now. On any failure nothing is written, and the delivery waits.
+    ///
+    /// The failure of a copy or of a conflict is not recorded: then only the log has it.
+    pub(crate) async fn store(&self, entries: &[Entry<'_>]) -> Progress {
+        if let [entry] = entries
+            && let Some(left_by) = &entry.failure.left_by
+            && !self.routes.is_unclaimed(entry.identity.handler)
+        {
+            return self.store_committed(entry, left_by).await;
+        }
+        let unfit = unfit(entries);
+        if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
+            return Progress::Hold(HoldReason::Again);
+        }
+        let taken = match self.store_together(entries).await {
+            Ok(taken) => taken,
+            Err(step) => return step,
+        };
+        if let Some((reason, error)) = unfit {
+            self.brake.unfit(reason, error);
+        }
+        match (entries, &taken[..]) {
+            ([entry], [taken]) => Progress::Done(self.logged(entry, taken)),
+            _ => Progress::Shared(self.shared(entries, &taken)),
+        }
+    }
+
+    /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
+    /// Returns what became of each. `holds`: how often they were held before.
+    ///
+    /// If a claim is held up, or the database refuses a message or repeatedly does not answer, they are halved until the
+    /// message at fault is alone. Those that are not tried any more in an outage, or because the worker drains, are held.
+    pub(crate) async fn store_many(&self, entries: &[Entry<'_>], holds: usize) -> Vec<Progress> {
+        let (mut steps, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
+        let mut is_first = true;
+        while let Some(part) = parts.pop() {
+            let ends = self.draining.is_cancelled() || !self.outage.is_up();
+            let stored = match ends && !is_first {
+                true => Err(Progress::Hold(HoldReason::Again)),
+                false => self.store_together(part).await,
+            };
+            is_first = false;
+            match stored {
+                Ok(taken) => {
+                    let outcomes = part.iter().zip(&taken).map(|(entry, taken)| self.logged(entry, taken));
+                    steps.extend(outcomes.map(Progress::Done));
+                }
+                Err(step) if part.len() == 1 => steps.push(step),
+                Err(Progress::Hold(why)) if why.is_common(holds) => {
+                    steps.extend(part.iter().map(|_| Progress::Hold(why)));
+                }
+                Err(_) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+            }
+        }
+        steps
+    }
+
+    /// Takes messages over in one transaction. On error, returns the [`Progress`] that holds all of them.
+    async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Progress> {
+        // The same one for all of them.
+        let replaced = entries.iter().find_map(|entry| entry.replaces);
+        // All connections may be in use for longer than its lease.
+        let held = replaced.map(|row| self.leases.hold(slice::from_ref(row)));
+        let begun = self.store.begin(self.settings.handler_timeout).await;
+        drop(held);
+        let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
+        let written = async {
+            let taken = self.take_over(&mut txn, entries).await?;
+            let is_ours = match replaced {
+                Some(row) => self.store.remove(&mut txn, row).await?,
+                None => true,
+            };
+            Ok::<_, StoreError>((taken, is_ours))
+        }
+        .await;
+        let (taken, is_ours) = match written {
+            Ok(written) => written,
+            Err(fault) => return Err(self.abandon(txn, fault).await),
+        };
+        let is_gone = taken.iter().any(|taken| taken.classified == Classified::Gone);
+        if is_gone || !is_ours {
+            return Err(match self.store.rollback(txn).await {
+                Ok(_) if is_gone => Progress::Hold(HoldReason::Again),
+                Ok(_) => Progress::Lost,
+                Err(fault) => self.outage.hold_for(fault),
+            });
+        }
+        committed(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
+        let is_due =
+            |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
+        if entries.iter().zip(&taken).any(is_due) {
+            self.wake_inbox();
+        }
+        Ok(taken)
+    }
+
+    /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed,
+    /// also if it is delivered again. It therefore retries until the database has responded, also while the worker stops,
+    /// for as long as that permits. `Refused`: the database refuses the row.
+    pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Progress {
+        let write = || self.write_committed(entry, left_by);
+        let never = CancellationToken::new();
+        let written = self.outage.insist(&never, || async { refused(write().await) }).await;
+        if let Some(Err(error)) = written {
+            // Until it is written, only the log has it.
+            tracing::error!(
+                source = entry.delivery.source(),
+                message_id = entry.delivery.message_id(),
+                position = entry.delivery.position(),
+                error = crate::error::text(error.as_ref()),
+                "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message \
+                 counts as processed; it is retried while this worker runs"
+            );
+            return Progress::Refused(error);
+        }
+        Progress::Done(Outcome::Dead { reason: Reason::Committed })
+    }
+
+    /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
+    /// whose answer was lost, and an operator may have replayed or discarded it since. Without a claim, which was pruned
+    /// or lost with its server, nothing else remembers the message, and it is written.
+    async fn write_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Result<(), StoreError> {
+        let Entry { identity, delivery, failure, .. } = entry;
+        let row = NewRow::new(identity, delivery, failure.next).with_attempts(failure.attempts, &failure.error);
+        let mut txn = self.store.begin(self.settings.handler_timeout).await?;
+        let is_left = self.store.reopen(&mut txn, identity, left_by).await?
+            || self.store.existing_claims(&mut txn, &[identity]).await? == [None];
+        let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
+        committed(self.store.commit(txn).await)?;
+        match id {
+            Some(_) => telemetry::tell(id, failure.attempts, failure.next, &failure.error),
+            None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
+        }
+        Ok(())
+    }
+
+    /// Returns the outcome of a message that was taken over, and logs the failure that was written or that could not be.
+    fn logged(&self, entry: &Entry<'_>, taken: &Taken) -> Outcome {
+        let _entered = entry.span.enter();
+        let failure = &*entry.failure;
+        let outcome = match &taken.classified {
+            // A message that is already dead keeps its reason.
+            Classified::TooOld(_) if failure.next.is_err() => None,
+            classified => classified.outcome(self.routes.meters(entry.identity.handler)),
+        };
+        let Some(outcome) = outcome else { return failure.logged(taken.row) };
+        taken.tell(failure.attempts);
+        let is_known = matches!(outcome, Outcome::Duplicate | Outcome::Dead { reason: Reason::Conflict });
+        if is_known && failure.attempts > 0 {
+            let (outcome, error) = (outcome.as_str(), failure.error.as_str());
+            tracing::warn!(
+                outcome,
+                key = %entry.identity.key,
+                error,
+                "a message has failed whose key has been claimed meanwhile, so the failure is not recorded"
+            );
+        }
+        outcome
+    }
+
+    /// Returns the outcome of a delivery for each of several handlers, which have taken it over.
+    fn shared(&self, entries: &[Entry<'_>], taken: &[Taken]) -> Shared {
+        let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
+            // This delivery itself stored it, before it was left to a preparation.
+            Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
+                (entry.identity.handler, Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
+            }
+            _ => (entry.identity.handler, self.logged(entry, taken)),
+        };
+        let is_known = |entry: &Entry<'_>| entry.identity.has_key();
+        let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);
+        Shared { outcomes: entries.iter().zip(taken).map(outcome).collect(), is_new }
+    }
+}
+
+/// Returns why no handler can be called for a delivery. A replayed one says nothing about those that arrive now.
+fn unfit<'e>(entries: &'e [Entry<'_>]) -> Option<(Reason, &'e str)> {
+    let is_unfit = |entry: &Entry<'_>| entry.replaces.is_none() && !entry.identity.has_key();
+    let first = entries.first().filter(|_| entries.iter().all(is_unfit))?;
+    Some((first.failure.next.err()?, first.failure.error.as_str()))
+}
+
+/// Converts the commit result of our own transaction, in which no handler ran.
+pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
+    match result {
+        CommitResult::Done => Ok(()),
+        CommitResult::Retry(error) => Err(StoreError::Serialization(error)),
+        // No message was staged.
+        CommitResult::Busy(_) => Err(StoreError::LockTimeout),
+        CommitResult::Refused(error) => Err(StoreError::Message(error)),
+        CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
+        CommitResult::Swallowed
+        | CommitResult::RolledBack
+        | CommitResult::CommittedEarly(_)
+        | CommitResult::CommitRefused => {
+            Err(StoreError::Unavailable("the transaction ended although idem had not ended it".into()))
+        }
+    }
+}
