@@ -1,5 +1,6 @@
 //! An outbox, its relays, and what they publish.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,13 +140,17 @@ impl<W: World> Line<W> {
         (TappedStore::new(self.store.clone(), gate.clone()), gate)
     }
 
-    /// Has the sink answer messages with these texts only when it is told to: it refuses them then, and no later ones.
+    /// Has the sink answer messages with these texts only when it is told to: it refuses them then. It confirms them when they are
+    /// published again.
     pub(super) fn refusing(&self, refused: impl Fn(&str) -> bool + Send + 'static) -> watch::Sender<bool> {
         let refuse = watch::Sender::new(false);
-        let when = refuse.subscribe();
-        self.sink.on_publish(move |message| match refused(&text(message)) && !*when.borrow() {
-            true => Reply::RefuseWhen(when.clone()),
-            false => Reply::Confirm,
+        let (when, mut seen) = (refuse.subscribe(), BTreeSet::new());
+        self.sink.on_publish(move |message| {
+            let text = text(message);
+            match refused(&text) && seen.insert(text) {
+                true => Reply::RefuseWhen(when.clone()),
+                false => Reply::Confirm,
+            }
         });
         refuse
     }
