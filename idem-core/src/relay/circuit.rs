@@ -206,12 +206,10 @@ impl Circuits {
         self.of.keys().cloned().collect()
     }
 
-    /// Records that a read from this id on has left out all these destinations.
+    /// Records that a read from this id on has left out all these destinations; also one whose circuit was closed meanwhile.
     pub(super) fn left_out_from(&mut self, destinations: &[String], from: i64) {
         for to in destinations {
-            if let Some(of) = self.of.get_mut(to) {
-                of.pass(from);
-            }
+            self.of.entry(to.clone()).or_default().pass(from);
         }
     }
 

@@ -84,6 +84,18 @@ async fn what_is_left_out_while_a_destination_is_read_is_read_again() {
 }
 
 #[tokio::test]
+async fn what_a_read_has_left_out_is_read_although_its_destination_has_answered_meanwhile() {
+    let (mut circuits, now) = (Circuits::default(), Instant::now());
+    circuits.fail("a", true, (now, now));
+    let left_out = circuits.left_out();
+    assert!(circuits.confirm("a").is_some());
+    circuits.left_out_from(&left_out, 7);
+    assert_eq!((circuits.to_read(now), circuits.begin_read("a")), (Some("a".to_owned()), Some(7)));
+    circuits.end_read("a", Some(None));
+    assert!(circuits.left_out().is_empty());
+}
+
+#[tokio::test]
 async fn a_broker_that_is_away_is_probed_after_growing_delays() {
     let now = Instant::now();
     let mut broker = Broker::default();
