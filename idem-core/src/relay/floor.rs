@@ -124,6 +124,11 @@ impl Floor {
         (bounds.from <= bounds.to).then_some(bounds)
     }
 
+    /// Records that the second cursor has come no further than to this id: its read was cut there, or dropped.
+    pub(super) fn walked(&mut self, end: i64) {
+        self.cursor = self.cursor.min(end);
+    }
+
     /// Returns whether the next read has to draw a mark.
     pub(super) fn wants_mark(&self, now: Instant) -> bool {
         let since = if self.seen > self.floor { MARKS } else { IDLE };

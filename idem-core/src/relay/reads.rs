@@ -161,7 +161,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
         let Some(found) = self.answered_by_database("read the outbox", found) else {
             self.next.read = self.again();
-            return self.undo(kind);
+            return self.undo(kind, bounds);
         };
         let before = self.floor.bounds();
         match self.floor.ended(from_floor, &found, (began, now)) {
@@ -170,7 +170,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Verdict::Drop if matches!(kind, Kind::Ids(_)) => self.read_soon(),
             Verdict::Drop => {
                 self.read_soon();
-                return self.undo(kind);
+                return self.undo(kind, bounds);
             }
             Verdict::Replaced => {
                 tracing::warn!("the database of the outbox was restored, or has failed over: the relay begins anew");
@@ -185,7 +185,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Kind::Ids(ids) => self.gone(ids, &found),
             Kind::Keys(keys) => self.queue.covered(keys, Some(end)),
             Kind::Destination(to) => self.circuits.end_read(to, Some(end)),
-            Kind::Others { is_below: true, .. } => {}
+            Kind::Others { is_below: true, .. } => last.into_iter().for_each(|last| self.floor.walked(last)),
             Kind::Others { keys, destinations, .. } => {
                 self.queue.left_out_from(keys, bounds.from);
                 self.circuits.left_out_from(destinations, bounds.from);
@@ -227,7 +227,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     /// Takes back a read that has brought nothing that counts.
-    fn undo(&mut self, kind: Kind) {
+    fn undo(&mut self, kind: Kind, bounds: Bounds) {
         match kind {
             Kind::Ids(ids) => self.queue.wake(ids),
             Kind::Keys(keys) => {
@@ -236,6 +236,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 next.into_iter().for_each(|id| self.place(Some(id)));
             }
             Kind::Destination(to) => self.circuits.end_read(&to, None),
+            Kind::Others { is_below: true, .. } => self.floor.walked(bounds.from - 1),
             Kind::Others { .. } => {}
         }
     }

@@ -254,4 +254,11 @@ async fn the_second_cursor_walks_what_is_below_the_floor() {
     let expected = [bounds(1, 100_000), bounds(100_001, 200_000), bounds(200_001, 250_000), None];
     assert_eq!(walked, expected);
     assert_eq!(floor.walk(), bounds(1, 100_000));
+    floor.walked(2000);
+    assert_eq!(floor.walk(), bounds(2001, 102_000), "the last read was cut");
+    floor.walked(2000);
+    assert_eq!(floor.walk(), bounds(2001, 102_000), "it was dropped");
+    floor.failed();
+    floor.walked(2000);
+    assert_eq!(floor.cursor, 0, "a statement has failed since");
 }
