@@ -76,6 +76,9 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns the read that is next, if there is one now.
     pub(super) fn next_read(&mut self, now: Instant) -> Option<Ask> {
         const KINDS: usize = 5;
+        if now < self.next.again {
+            return None;
+        }
         for _ in 0..KINDS {
             self.turn = (self.turn + 1) % KINDS;
             let ask = match self.turn {
@@ -160,7 +163,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let Ask { kind, bounds, .. } = ask;
         let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
         let Some(found) = self.answered_by_database("read the outbox", found) else {
-            self.next.read = self.again();
+            self.next.again = self.again();
+            self.next.read = self.next.again;
             return self.undo(kind, bounds);
         };
         let before = self.floor.bounds();

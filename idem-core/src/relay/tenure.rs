@@ -116,6 +116,8 @@ pub(super) struct Next {
     pub(super) early: Instant,
     /// Below it.
     pub(super) walk: Instant,
+    /// The earliest time of any read, behind one that has failed.
+    pub(super) again: Instant,
     delete: Instant,
     pub(super) record: Instant,
     renew: Instant,
@@ -125,7 +127,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     pub(super) fn new(parts: &Parts<'a, S, K>, outbox: OutboxId, token: Uuid, lease: Lease) -> Self {
         let Parts { store, sink, settings, health, metrics } = *parts;
         let now = Instant::now();
-        let next = Next { read: now, early: now, walk: now + WALK, delete: now, record: now, renew: lease.next(now) };
+        let (walk, renew) = (now + WALK, lease.next(now));
+        let next = Next { read: now, early: now, walk, again: now, delete: now, record: now, renew };
         Self {
             store,
             sink,
@@ -395,14 +398,15 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     /// When something can be started next, if nothing happens before. All that can be started at `now` is.
     fn next(&self, now: Instant) -> Instant {
         let when = |wanted: bool, time: Instant| wanted.then_some(time);
-        let may_read = !self.busy.reading && !self.draining && !self.is_full();
+        let is_reading = self.busy.reading || self.draining;
         let times = [
             self.broker.until().filter(|until| *until > now),
             self.queue.next_due(now),
             self.circuits.next_due(now),
             self.lease.until(),
             when(!self.busy.leasing, self.next.renew),
-            when(may_read, self.next.read.min(self.next.walk)),
+            when(!is_reading && self.next.again > now, self.next.again),
+            when(!is_reading && !self.is_full(), self.next.read.min(self.next.walk).max(self.next.again)),
             when(!self.busy.deleting && !self.confirmed.is_empty(), self.next.delete),
             when(!self.busy.recording && !self.failures.is_empty(), self.next.record),
         ];
