@@ -350,6 +350,11 @@ impl Queue {
         (!keys.is_empty()).then_some((keys, from, room.min(READ)))
     }
 
+    /// How many keys are to be read for.
+    pub(super) fn keys_to_read(&self) -> usize {
+        self.reading_on.len()
+    }
+
     /// Records that a read for keys has ended, before its messages are added. `end`: the last id that it has brought, if there may
     /// be more; `None`: it has failed, or was dropped.
     pub(super) fn covered(&mut self, keys: &[Key], end: Option<Option<i64>>) {

@@ -1,7 +1,7 @@
 //! The reads of a relay: which one is next, and what becomes of the messages that it brings.
 //!
 //! One read runs at a time. Those for messages whose time has come, for keys, for destinations, and from the floor take turns, so
-//! that none can hinder another.
+//! that none can hinder another. While many keys are to be read for, reads from the floor are rare, since each may add more keys.
 
 use std::time::Duration;
 
@@ -21,10 +21,15 @@ use super::tenure::{Done, End, Tenure};
 const MOST: usize = 2000;
 const BYTES: u64 = 64 * 1024 * 1024;
 
-/// How many messages may be parked before nothing new is read: so many for each that may be published at a time, and at least so
-/// many.
+/// How many messages may be parked before nothing new is read: so many for each that may be published at a time, at least so many,
+/// and at most so many, since reads from the floor name each key of which more messages wait.
 const PARKED: usize = 100;
 const PARKED_AT_LEAST: usize = 1000;
+const PARKED_AT_MOST: usize = 50_000;
+
+/// If so many keys are to be read for, so many reads come between two from the floor.
+const KEYS: usize = 1000;
+const BEFORE_FLOOR: usize = 15;
 
 /// The shortest time between the beginnings of two reads from the floor.
 const BETWEEN: Duration = Duration::from_millis(2);
@@ -79,16 +84,19 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         if now < self.next.again {
             return None;
         }
+        let is_behind = self.queue.keys_to_read() >= KEYS && self.since_floor < BEFORE_FLOOR;
         for _ in 0..KINDS {
             self.turn = (self.turn + 1) % KINDS;
             let ask = match self.turn {
                 0 => self.read_due(),
                 1 => self.read_keys(),
                 2 => self.read_destination(now),
+                3 if is_behind => None,
                 3 => self.read_floor(now),
                 _ => self.read_below(now),
             };
             if ask.is_some() {
+                self.since_floor = if self.turn == 3 { 0 } else { self.since_floor.saturating_add(1) };
                 return ask;
             }
         }
@@ -99,7 +107,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     pub(super) fn is_full(&self) -> bool {
         let concurrency = self.settings.concurrency;
         self.queue.ready_len() >= 2 * concurrency
-            || self.queue.is_full(concurrency.saturating_mul(PARKED).max(PARKED_AT_LEAST))
+            || self.queue.is_full(concurrency.saturating_mul(PARKED).clamp(PARKED_AT_LEAST, PARKED_AT_MOST))
     }
 
     fn limit(&self) -> usize {

@@ -28,9 +28,10 @@ use super::publish::{Failed, Panics, Published, publish};
 use super::queue::Queue;
 use super::reads::{Ask, WALK, read};
 
-/// How many messages are kept in memory: so many for each that may be published at a time, and at least so many.
+/// How many messages are kept in memory: so many for each that may be published at a time, at least so many, and at most so many.
 const EACH: usize = 20;
 const AT_LEAST: usize = 1000;
+const AT_MOST: usize = 100_000;
 
 /// The most rows that one DELETE names.
 const DELETED: usize = 1000;
@@ -90,8 +91,9 @@ pub(super) struct Tenure<'a, S, K> {
     statements: FuturesUnordered<BoxFuture<'a, Done>>,
     busy: Busy,
     pub(super) next: Next,
-    /// The kind of read that was last.
+    /// The kind of read that was last, and how many there were since the last one from the floor.
     pub(super) turn: usize,
+    pub(super) since_floor: usize,
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
     pub(super) failures: Vec<Failed>,
@@ -139,7 +141,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             metrics,
             lease,
             floor: Floor::new(),
-            queue: Queue::new(settings.concurrency.saturating_mul(EACH).max(AT_LEAST)),
+            queue: Queue::new(settings.concurrency.saturating_mul(EACH).clamp(AT_LEAST, AT_MOST)),
             circuits: Circuits::default(),
             broker: Broker::default(),
             panics: Panics::default(),
@@ -150,6 +152,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             busy: Busy::default(),
             next,
             turn: 0,
+            since_floor: 0,
             confirmed: Vec::new(),
             failures: Vec::new(),
             draining: false,
