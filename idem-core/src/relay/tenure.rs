@@ -33,8 +33,9 @@ const EACH: usize = 20;
 const AT_LEAST: usize = 1000;
 const AT_MOST: usize = 100_000;
 
-/// The most rows that one DELETE names.
+/// The most rows that one DELETE names, and the most failures that are recorded at once: their texts may be long.
 const DELETED: usize = 1000;
+const RECORDED: usize = 100;
 
 /// How long to wait after a statement has failed.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -295,8 +296,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     fn write(&mut self, now: Instant) {
         let (store, outbox, token) = (self.store, self.outbox, self.token);
         if !self.busy.deleting && !self.confirmed.is_empty() && now >= self.next.delete {
-            let rest = self.confirmed.split_off(self.confirmed.len().min(DELETED));
-            let rows = std::mem::replace(&mut self.confirmed, rest);
+            let rows = take_first(&mut self.confirmed, DELETED);
             self.busy.deleting = true;
             self.statements.push(Box::pin(async move {
                 let deleted = store.delete_published(outbox, token, &rows).await;
@@ -304,7 +304,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             }));
         }
         if !self.busy.recording && !self.failures.is_empty() && now >= self.next.record {
-            let failures = std::mem::take(&mut self.failures);
+            let failures = take_first(&mut self.failures, RECORDED);
             self.busy.recording = true;
             self.statements.push(Box::pin(async move {
                 let rows: Vec<_> = failures.iter().map(|failed| failed.failure.clone()).collect();
@@ -424,5 +424,23 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     /// When a statement that has failed is tried again.
     pub(super) fn again(&self) -> Instant {
         Instant::now() + jittered(AGAIN.min(self.settings.lease / 10))
+    }
+}
+
+/// Takes the first ones, up to so many.
+fn take_first<T>(all: &mut Vec<T>, most: usize) -> Vec<T> {
+    let rest = all.split_off(all.len().min(most));
+    std::mem::replace(all, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_statement_writes_the_first_ones_and_leaves_the_rest_to_the_next() {
+        let mut all: Vec<usize> = (0..250).collect();
+        assert_eq!(take_first(&mut all, RECORDED), (0..100).collect::<Vec<_>>());
+        assert_eq!((all.len(), take_first(&mut all, DELETED).len(), all.len()), (150, 150, 0));
     }
 }
