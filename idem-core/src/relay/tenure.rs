@@ -58,6 +58,8 @@ pub(super) enum End {
     Lost,
     /// The database or the table is another one.
     Replaced,
+    /// The broker is away for this relay, and may answer another one.
+    Away,
     /// The sink is broken.
     Defect(Error),
 }
@@ -172,6 +174,9 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                 return end;
             }
             let now = Instant::now();
+            if self.broker.is_lost(now, self.settings.publish_timeout) {
+                return End::Away;
+            }
             self.start(now);
             let rung = async {
                 match &mut bell {

@@ -128,6 +128,18 @@ async fn after_a_timeout_others_are_tried_at_once() {
     assert_eq!(broker.until(), Some(late));
 }
 
+#[tokio::test]
+async fn another_relay_is_given_a_try_when_the_broker_has_been_away_for_half_a_minute() {
+    let (now, mut broker, short) = (Instant::now(), Broker::default(), Duration::from_secs(10));
+    assert!(!broker.is_lost(later(now, 60), short));
+    broker.fail(false, (now, now));
+    broker.fail(false, (later(now, 29), later(now, 29)));
+    assert!(!broker.is_lost(later(now, 30), short) && broker.is_lost(later(now, 31), short), "since its first failure");
+    assert!(!broker.is_lost(later(now, 31), 6 * short), "an answer may take a minute");
+    broker.confirm(later(now, 31));
+    assert!(!broker.is_lost(later(now, 60), short));
+}
+
 #[test]
 fn a_message_that_never_gets_an_answer_is_tried_ever_more_seldom() {
     assert!(wait_unanswered(0) < Duration::from_secs(1) && wait_unanswered(20) > Duration::from_secs(60));
