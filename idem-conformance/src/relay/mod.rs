@@ -61,6 +61,7 @@ macro_rules! relay_suite {
             a_key_with_many_messages_does_not_wait_for_the_poll
             // leases
             a_drain_waits_for_its_confirms_and_gives_its_lease_back
+            a_drain_ends_when_another_relay_has_the_lease
             one_relay_publishes_and_another_stands_by
             the_outbox_of_a_relay_that_dies_is_taken_over
             a_relay_that_cannot_renew_its_lease_stops_publishing

@@ -213,6 +213,10 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             if is_idle && self.confirmed.is_empty() && self.failures.is_empty() {
                 return;
             }
+            // Nothing can be written any more.
+            if matches!(self.end, Some(End::Lost | End::Replaced)) {
+                return;
+            }
             let next = self.next(now).min(end);
             tokio::select! {
                 Some(done) = self.statements.next() => self.apply(done),
