@@ -295,10 +295,10 @@ impl Queue {
         }
     }
 
-    /// When the time of the next one comes.
+    /// When the time of the next one comes. Those whose time has come cannot go on at present, for lack of slots or of a lease.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let unanswered = self.unanswered.first().filter(|(until, _)| *until > now);
-        self.refused.first().into_iter().chain(unanswered).map(|(until, _)| *until).min()
+        let first = [self.refused.first(), self.unanswered.first()];
+        first.into_iter().flatten().map(|(until, _)| *until).filter(|until| *until > now).min()
     }
 
     /// Takes messages that are to be read again, up to so many.
