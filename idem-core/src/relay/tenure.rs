@@ -102,6 +102,9 @@ pub(super) struct Tenure<'a, S, K> {
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
     pub(super) failures: Vec<Failed>,
+    /// A delete had no answer, so the next one may find nothing; and the last one has deleted nothing without that.
+    is_repeated: bool,
+    has_kept: bool,
     draining: bool,
     pub(super) end: Option<End>,
 }
@@ -161,6 +164,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             parts: Default::default(),
             confirmed: Vec::new(),
             failures: Vec::new(),
+            is_repeated: false,
+            has_kept: false,
             draining: false,
             end: None,
         }
@@ -353,10 +358,17 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                             self.next.renew = Instant::now();
                             self.floor.failed();
                         }
+                        let is_repeated = std::mem::take(&mut self.is_repeated);
+                        if deleted == 0 && !is_repeated {
+                            // If the lease is not lost, they are read and published again: not at full speed.
+                            self.has_kept = true;
+                            self.next.again = self.again();
+                        }
                         rows.into_iter().for_each(|row| self.queue.remove(row.id));
                     }
                     None => {
                         self.confirmed.extend(rows);
+                        self.is_repeated = true;
                         self.next.delete = self.again();
                     }
                 }
@@ -377,6 +389,12 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                     Some(LeaseAnswer::Held) => {
                         self.lease.renewed(began);
                         self.next.renew = self.lease.next(began);
+                        if std::mem::take(&mut self.has_kept) {
+                            tracing::warn!(
+                                "the database has deleted none of the published messages, and they are published again: see to it that \
+                                 no trigger and no row-level security keeps the relay from deleting in outbox_messages"
+                            );
+                        }
                     }
                     Some(LeaseAnswer::Other) => self.end = Some(End::Lost),
                     Some(LeaseAnswer::Unknown) => self.end = Some(End::Replaced),
