@@ -205,7 +205,11 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         };
         self.parts[self.turn].ended(found.is_cut);
         let before = self.floor.bounds();
-        match self.floor.ended(from_floor, &found, (began, now)) {
+        // Those by ids and below the floor do not cover such a range.
+        if !matches!(kind, Kind::Ids(_) | Kind::Others { is_below: true, .. }) {
+            self.floor.adapt(now.duration_since(began));
+        }
+        match self.floor.ended(from_floor, &found, now) {
             Verdict::Keep => {}
             // Those that are read by their ids are in front of all that comes later.
             Verdict::Drop if matches!(kind, Kind::Ids(_)) => self.read_soon(),
