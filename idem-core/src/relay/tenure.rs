@@ -171,7 +171,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         }
     }
 
-    /// Publishes until it is stopped, the lease is lost, or the sink is broken.
+    /// Publishes until it is stopped, the lease is lost, the broker is away for too long, or the sink is broken.
     pub(super) async fn run(&mut self, stop: &CancellationToken) -> End {
         let mut bell = self.store.bell().map(Bell::listen);
         loop {
