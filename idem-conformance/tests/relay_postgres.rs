@@ -78,6 +78,34 @@ async fn a_transaction_that_commits_late_is_published_before_later_ones_of_its_k
     relay.abort();
 }
 
+/// A trigger keeps the rows that a relay deletes. Their copies are published again, but not at full speed.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_cannot_be_deleted_are_published_again_after_a_while() {
+    let Some((world, store, mut own)) = scene().await else { return };
+    let (keep, messages) = (world.name("keep"), world.own("outbox_messages"));
+    let function = format!("CREATE FUNCTION {keep}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$");
+    let trigger = format!("CREATE TRIGGER keep BEFORE DELETE ON {messages} FOR EACH ROW EXECUTE FUNCTION {keep}()");
+    let (outbox, sink) = (store.outbox("billing"), MemorySink::new());
+    stage(&outbox, &mut own, [Outgoing::new("orders", "kept")]).await;
+    world.run(&format!("{function}; {trigger}")).await;
+    let relay = Relay::new("billing", store.clone(), sink.clone()).poll_interval(Duration::from_millis(5));
+    let relay = tokio::spawn(relay.run_until(std::future::pending()));
+    sink.wait_for(|sink| sink.calls() >= 2).await;
+    let before = sink.calls();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let copies = sink.calls() - before;
+    assert!(copies < 10, "{copies} copies in two seconds");
+    world.run(&format!("DROP TRIGGER keep ON {messages}")).await;
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while world.number(&format!("SELECT count(*) FROM {messages}")).await > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+    relay.abort();
+}
+
 /// A sink that takes some time for each message.
 #[derive(Clone, Default)]
 struct SlowSink(MemorySink);

@@ -33,6 +33,33 @@ pub async fn a_drain_waits_for_its_confirms_and_gives_its_lease_back<W: World>(w
     relay.stop().await.unwrap();
 }
 
+/// It waits no longer for the confirms, since it could delete nothing.
+pub async fn a_drain_ends_when_another_relay_has_the_lease<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let other = line.store.register_outbox("other").await.unwrap();
+    line.store.lease_outbox(other, Uuid::new_v4(), LeaseRequest::Hold(LONG)).await.unwrap();
+    line.sink.on_publish(|_| Reply::Hang);
+    line.stage([message("one")]).await;
+    let relay = line.relay(line.store.clone(), line.sink.clone()).lease_duration(Duration::from_secs(6));
+    let relay = relay.publish_timeout(LONG).shutdown_timeout(LONG);
+    let health = relay.health();
+    let relay = line.start_with(relay);
+    soon(line.sink.wait_for(|sink| sink.calls() >= 1)).await;
+    let stopped = tokio::spawn(relay.stop());
+    soon(async {
+        while health.broker() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let outboxes = line.world.own("outboxes");
+    let columns = "locked_by, lease, locked_until";
+    let taken = format!("SELECT {columns} FROM {outboxes} WHERE name = 'other'");
+    line.world.run(&format!("UPDATE {outboxes} SET ({columns}) = ({taken}) WHERE name = 'billing'")).await;
+    stopped.await.unwrap().unwrap();
+    assert_eq!(line.waiting().await.len(), 1);
+}
+
 /// Of two relays one publishes, and the other one stands by.
 pub async fn one_relay_publishes_and_another_stands_by<W: World>(world: W) {
     let line = Line::new(world).await;

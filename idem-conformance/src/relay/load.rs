@@ -122,6 +122,38 @@ pub async fn a_record_without_an_answer_costs_no_attempt<W: World>(world: W) {
     assert_eq!(dead.iter().map(|dead| dead.attempts).collect::<Vec<_>>(), [3]);
 }
 
+/// Messages of a key are to be read, and no read has an answer. It tries again after a while, and not at once.
+pub async fn a_database_that_refuses_reads_is_seldom_asked<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (away, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (is_away, refusing) = (away.clone(), refused.clone());
+    let store = line.failing(move |method| {
+        let fails = method == "read_outbox" && is_away.load(SeqCst);
+        refusing.fetch_add(usize::from(fails), SeqCst);
+        fails
+    });
+    let hook = away.clone();
+    line.sink.on_publish(move |message| {
+        if text(message) == "0" {
+            hook.store(true, SeqCst);
+        }
+        Reply::Confirm
+    });
+    line.stage((0..300).map(|n| message(n).key("k"))).await;
+    let relay = line.start_with(line.relay(store, line.sink.clone()));
+    // Those that were kept in memory. The key is to be read for since half of them are published.
+    line.published(101).await;
+    let before = refused.load(SeqCst);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let more = refused.load(SeqCst) - before;
+    assert!(more < 20, "{more} reads in two seconds");
+    line.sink.on_publish(|_| Reply::Confirm);
+    away.store(false, SeqCst);
+    line.published(300).await;
+    line.is_empty().await;
+    relay.stop().await.unwrap();
+}
+
 /// The DELETE has run, and its answer is lost.
 pub async fn a_delete_without_an_answer_makes_no_copy<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -61,6 +61,7 @@ macro_rules! relay_suite {
             a_key_with_many_messages_does_not_wait_for_the_poll
             // leases
             a_drain_waits_for_its_confirms_and_gives_its_lease_back
+            a_drain_ends_when_another_relay_has_the_lease
             one_relay_publishes_and_another_stands_by
             the_outbox_of_a_relay_that_dies_is_taken_over
             a_relay_that_cannot_renew_its_lease_stops_publishing
@@ -80,6 +81,7 @@ macro_rules! relay_suite {
             a_relay_that_was_paused_publishes_nothing_twice
             many_messages_without_an_answer_stop_no_other
             a_relay_in_which_too_many_messages_wait_goes_on
+            a_database_that_refuses_reads_is_seldom_asked
             a_delete_without_an_answer_makes_no_copy
             a_record_without_an_answer_costs_no_attempt
         }

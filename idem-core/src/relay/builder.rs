@@ -112,10 +112,10 @@ impl<S: Store, K: Sink> Relay<S, K> {
         Self { name: name.into(), store, sink, settings: RelaySettings::default(), health: Health::new() }
     }
 
-    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many, and up to
-    /// 1,000 in any case, are kept in memory, and no more than about 64 MiB of payloads and headers, beside those of one read. Of
-    /// those that wait for their next attempt, or for their destination, only the ids and keys are kept: of up to 100 times as many,
-    /// and of 1,000 in any case.
+    /// Sets how many messages may be published at once; 500 by default, and one of each key. Up to 20 times as many are kept
+    /// in memory, from 1,000 to 100,000, and no more than about 64 MiB of payloads and headers, beside those of one read. Of those
+    /// that wait for their next attempt, or for their destination, only the ids and keys are kept: of up to 100 times as many, from
+    /// 1,000 to 50,000.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.settings.concurrency = messages;
         self

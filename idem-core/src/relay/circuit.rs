@@ -25,6 +25,10 @@ const UNANSWERED: Duration = Duration::from_secs(120);
 /// A failure so soon behind a confirm of another message is one of its destination, although it began later.
 const RECENT: Duration = Duration::from_secs(1);
 
+/// How long the broker may be away before another relay is given the lease, whose connection to it may be sound; longer if a message
+/// may wait for its answer for longer.
+const AWAY: Duration = Duration::from_secs(30);
+
 /// How many messages are published at once to find out whether the broker answers again.
 const PROBES: usize = 16;
 
@@ -206,12 +210,10 @@ impl Circuits {
         self.of.keys().cloned().collect()
     }
 
-    /// Records that a read from this id on has left out all these destinations.
+    /// Records that a read from this id on has left out all these destinations; also one whose circuit was closed meanwhile.
     pub(super) fn left_out_from(&mut self, destinations: &[String], from: i64) {
         for to in destinations {
-            if let Some(of) = self.of.get_mut(to) {
-                of.pass(from);
-            }
+            self.of.entry(to.clone()).or_default().pass(from);
         }
     }
 
@@ -286,6 +288,7 @@ pub(super) struct Broker {
 
 #[derive(Debug)]
 struct Away {
+    since: Instant,
     until: Instant,
     failures: u32,
 }
@@ -313,10 +316,16 @@ impl Broker {
                 (true, false)
             }
             None => {
-                self.away = Some(Away { until: if is_late { now } else { now + wait(0) }, failures: 0 });
+                let until = if is_late { now } else { now + wait(0) };
+                self.away = Some(Away { since: now, until, failures: 0 });
                 (true, true)
             }
         }
+    }
+
+    /// Returns whether it has been away for so long that another relay should try. A message may wait for its answer for `timeout`.
+    pub(super) fn is_lost(&self, now: Instant, timeout: Duration) -> bool {
+        self.away.as_ref().is_some_and(|away| now.duration_since(away.since) > AWAY.max(timeout.saturating_mul(2)))
     }
 
     /// How many messages may be published at a time, of at most `most`.

@@ -124,6 +124,11 @@ impl Floor {
         (bounds.from <= bounds.to).then_some(bounds)
     }
 
+    /// Records that the second cursor has come no further than to this id: its read was cut there, or dropped.
+    pub(super) fn walked(&mut self, end: i64) {
+        self.cursor = self.cursor.min(end);
+    }
+
     /// Returns whether the next read has to draw a mark.
     pub(super) fn wants_mark(&self, now: Instant) -> bool {
         let since = if self.seen > self.floor { MARKS } else { IDLE };
@@ -135,20 +140,17 @@ impl Floor {
         *self = Self { number: self.number, table: self.table, ..Self::new() };
     }
 
-    /// Records the end of a read that began at `began`. `bounds`: it was one from the floor.
-    pub(super) fn ended(
-        &mut self,
-        bounds: Option<Bounds>,
-        found: &OutboxFound,
-        (began, now): (Instant, Instant),
-    ) -> Verdict {
-        if bounds.is_some() {
-            self.range = match now.duration_since(began) {
-                time if time < QUICK => self.range.saturating_mul(2).min(i64::MAX / 4),
-                time if time > SLOW => (self.range / 2).max(RANGE),
-                _ => self.range,
-            };
-        }
+    /// Adapts how many ids the next reads cover to the time that one of such a range took.
+    pub(super) fn adapt(&mut self, time: Duration) {
+        self.range = match time {
+            time if time < QUICK => self.range.saturating_mul(2).min(i64::MAX / 4),
+            time if time > SLOW => (self.range / 2).max(RANGE),
+            _ => self.range,
+        };
+    }
+
+    /// Records the end of a read. `bounds`: it was one from the floor.
+    pub(super) fn ended(&mut self, bounds: Option<Bounds>, found: &OutboxFound, now: Instant) -> Verdict {
         // A failure since has lowered the floor: this read says nothing of what is below its own.
         let bounds = bounds.filter(|bounds| bounds.from <= self.floor + 1);
         let last = found.rows.last().map(|row| row.id);

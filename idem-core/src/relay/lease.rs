@@ -10,7 +10,7 @@ use crate::runtime::{Health, jittered};
 use crate::store::{LeaseAnswer, LeaseRequest, OutboxId};
 
 /// How often a relay that stands by asks for the lease.
-const ASK: Duration = Duration::from_secs(1);
+pub(super) const ASK: Duration = Duration::from_secs(1);
 
 /// How often the lease is renewed at least.
 const RENEWED: Duration = Duration::from_secs(5);
@@ -69,7 +69,8 @@ pub(super) async fn stand_by<S: Store>(
         health.set_database(answer.is_ok());
         match answer {
             Ok(LeaseAnswer::Held) => return (Lease::new(length, began), outbox),
-            Ok(LeaseAnswer::Other) => {}
+            // Its broker may have been away when it last published.
+            Ok(LeaseAnswer::Other) => health.set_broker(true),
             Ok(LeaseAnswer::Unknown) => match store.register_outbox(name).await {
                 Ok(registered) => outbox = registered,
                 Err(error) => tracing::warn!(%error, "the relay could not register its outbox; it tries again"),

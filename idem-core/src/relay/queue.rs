@@ -295,10 +295,10 @@ impl Queue {
         }
     }
 
-    /// When the time of the next one comes.
+    /// When the time of the next one comes. Those whose time has come cannot go on at present, for lack of slots or of a lease.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let unanswered = self.unanswered.first().filter(|(until, _)| *until > now);
-        self.refused.first().into_iter().chain(unanswered).map(|(until, _)| *until).min()
+        let first = [self.refused.first(), self.unanswered.first()];
+        first.into_iter().flatten().map(|(until, _)| *until).filter(|until| *until > now).min()
     }
 
     /// Takes messages that are to be read again, up to so many.
@@ -348,6 +348,11 @@ impl Queue {
         }
         self.reading_on = others;
         (!keys.is_empty()).then_some((keys, from, room.min(READ)))
+    }
+
+    /// How many keys are to be read for.
+    pub(super) fn keys_to_read(&self) -> usize {
+        self.reading_on.len()
     }
 
     /// Records that a read for keys has ended, before its messages are added. `end`: the last id that it has brought, if there may

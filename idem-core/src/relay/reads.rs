@@ -1,7 +1,7 @@
 //! The reads of a relay: which one is next, and what becomes of the messages that it brings.
 //!
 //! One read runs at a time. Those for messages whose time has come, for keys, for destinations, and from the floor take turns, so
-//! that none can hinder another.
+//! that none can hinder another. While many keys are to be read for, reads from the floor are rare, since each may add more keys.
 
 use std::time::Duration;
 
@@ -17,20 +17,51 @@ use super::circuit::KEPT;
 use super::floor::{Bounds, Verdict};
 use super::tenure::{Done, End, Tenure};
 
+/// How many kinds of reads take turns.
+pub(super) const KINDS: usize = 5;
+
 /// The most messages that one read brings, and their bytes of payloads and headers.
 const MOST: usize = 2000;
 const BYTES: u64 = 64 * 1024 * 1024;
 
-/// How many messages may be parked before nothing new is read: so many for each that may be published at a time, and at least so
-/// many.
+/// How many messages may be parked before nothing new is read: so many for each that may be published at a time, at least so many,
+/// and at most so many, since reads from the floor name each key of which more messages wait.
 const PARKED: usize = 100;
 const PARKED_AT_LEAST: usize = 1000;
+const PARKED_AT_MOST: usize = 50_000;
+
+/// If so many keys are to be read for, so many reads come between two from the floor.
+const KEYS: usize = 1000;
+const BEFORE_FLOOR: usize = 15;
 
 /// The shortest time between the beginnings of two reads from the floor.
 const BETWEEN: Duration = Duration::from_millis(2);
 
 /// How often the second cursor reads.
 pub(super) const WALK: Duration = Duration::from_secs(1);
+
+/// By what the reads of a kind are divided, as a power of two. One that fails may have been too large for the connection, and the
+/// next one brings half as much; one that brings all that it may lets the next one bring twice as much.
+#[derive(Debug, Default)]
+pub(super) struct Part(u32);
+
+impl Part {
+    /// Up to this power: 64 KiB and one message.
+    const SMALLEST: u32 = 10;
+
+    fn failed(&mut self) {
+        self.0 = (self.0 + 1).min(Self::SMALLEST);
+    }
+
+    fn ended(&mut self, is_cut: bool) {
+        self.0 = self.0.saturating_sub(u32::from(is_cut));
+    }
+
+    /// How many messages, at least one, and bytes a read brings whose usual limit is this.
+    fn of(&self, limit: usize) -> (usize, u64) {
+        ((limit >> self.0).max(1), BYTES >> self.0)
+    }
+}
 
 /// The request of a read.
 #[derive(Debug)]
@@ -39,6 +70,7 @@ pub(super) struct Ask {
     bounds: Bounds,
     known: Vec<i64>,
     limit: usize,
+    bytes: u64,
     marks: bool,
 }
 
@@ -58,7 +90,7 @@ enum Kind {
 pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture<'_, Done> {
     Box::pin(async move {
         let began = Instant::now();
-        let Ask { kind, bounds, known, limit, marks } = &ask;
+        let Ask { kind, bounds, known, limit, bytes, marks } = &ask;
         let filter = match kind {
             Kind::Ids(ids) => OutboxFilter::Ids(ids),
             Kind::Keys(keys) => OutboxFilter::Keys(keys),
@@ -66,7 +98,7 @@ pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture
             Kind::Others { keys, destinations, .. } => OutboxFilter::Except { keys, destinations },
         };
         let limit = u32::try_from(*limit).unwrap_or(u32::MAX);
-        let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: BYTES, marks: *marks };
+        let read = OutboxRead { from: bounds.from, to: bounds.to, filter, known, limit, bytes: *bytes, marks: *marks };
         let found = store.read_outbox(outbox, read).await;
         Done::Read { ask, began, found }
     })
@@ -75,17 +107,22 @@ pub(super) fn read<S: Store>(store: &S, outbox: OutboxId, ask: Ask) -> BoxFuture
 impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Returns the read that is next, if there is one now.
     pub(super) fn next_read(&mut self, now: Instant) -> Option<Ask> {
-        const KINDS: usize = 5;
+        if now < self.next.again {
+            return None;
+        }
+        let is_behind = self.queue.keys_to_read() >= KEYS && self.since_floor < BEFORE_FLOOR;
         for _ in 0..KINDS {
             self.turn = (self.turn + 1) % KINDS;
             let ask = match self.turn {
                 0 => self.read_due(),
                 1 => self.read_keys(),
                 2 => self.read_destination(now),
+                3 if is_behind => None,
                 3 => self.read_floor(now),
                 _ => self.read_below(now),
             };
             if ask.is_some() {
+                self.since_floor = if self.turn == 3 { 0 } else { self.since_floor.saturating_add(1) };
                 return ask;
             }
         }
@@ -96,7 +133,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     pub(super) fn is_full(&self) -> bool {
         let concurrency = self.settings.concurrency;
         self.queue.ready_len() >= 2 * concurrency
-            || self.queue.is_full(concurrency.saturating_mul(PARKED).max(PARKED_AT_LEAST))
+            || self.queue.is_full(concurrency.saturating_mul(PARKED).clamp(PARKED_AT_LEAST, PARKED_AT_MOST))
     }
 
     fn limit(&self) -> usize {
@@ -108,9 +145,9 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             return None;
         }
         let ids = self.queue.take_due(self.limit());
-        let limit = ids.len().max(1);
+        let (limit, bytes) = self.parts[self.turn].of(ids.len());
         let bounds = Bounds { from: 0, to: i64::MAX };
-        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, marks: false })
+        (!ids.is_empty()).then_some(Ask { kind: Kind::Ids(ids), bounds, known: Vec::new(), limit, bytes, marks: false })
     }
 
     fn read_keys(&mut self) -> Option<Ask> {
@@ -151,7 +188,8 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     fn ask(&self, kind: Kind, bounds: Bounds, limit: usize) -> Ask {
-        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, marks: false }
+        let (limit, bytes) = self.parts[self.turn].of(limit);
+        Ask { kind, bounds, known: self.queue.known(bounds.from, bounds.to), limit, bytes, marks: false }
     }
 
     /// Records the end of a read, and adds the messages that it has brought.
@@ -160,17 +198,24 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
         let Ask { kind, bounds, .. } = ask;
         let from_floor = matches!(kind, Kind::Others { is_below: false, .. }).then_some(bounds);
         let Some(found) = self.answered_by_database("read the outbox", found) else {
-            self.next.read = self.again();
-            return self.undo(kind);
+            self.parts[self.turn].failed();
+            self.next.again = self.again();
+            self.next.read = self.next.again;
+            return self.undo(kind, bounds);
         };
+        self.parts[self.turn].ended(found.is_cut);
         let before = self.floor.bounds();
-        match self.floor.ended(from_floor, &found, (began, now)) {
+        // Those by ids and below the floor do not cover such a range.
+        if !matches!(kind, Kind::Ids(_) | Kind::Others { is_below: true, .. }) {
+            self.floor.adapt(now.duration_since(began));
+        }
+        match self.floor.ended(from_floor, &found, now) {
             Verdict::Keep => {}
             // Those that are read by their ids are in front of all that comes later.
             Verdict::Drop if matches!(kind, Kind::Ids(_)) => self.read_soon(),
             Verdict::Drop => {
                 self.read_soon();
-                return self.undo(kind);
+                return self.undo(kind, bounds);
             }
             Verdict::Replaced => {
                 tracing::warn!("the database of the outbox was restored, or has failed over: the relay begins anew");
@@ -185,7 +230,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
             Kind::Ids(ids) => self.gone(ids, &found),
             Kind::Keys(keys) => self.queue.covered(keys, Some(end)),
             Kind::Destination(to) => self.circuits.end_read(to, Some(end)),
-            Kind::Others { is_below: true, .. } => {}
+            Kind::Others { is_below: true, .. } => last.into_iter().for_each(|last| self.floor.walked(last)),
             Kind::Others { keys, destinations, .. } => {
                 self.queue.left_out_from(keys, bounds.from);
                 self.circuits.left_out_from(destinations, bounds.from);
@@ -227,7 +272,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     }
 
     /// Takes back a read that has brought nothing that counts.
-    fn undo(&mut self, kind: Kind) {
+    fn undo(&mut self, kind: Kind, bounds: Bounds) {
         match kind {
             Kind::Ids(ids) => self.queue.wake(ids),
             Kind::Keys(keys) => {
@@ -236,6 +281,7 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
                 next.into_iter().for_each(|id| self.place(Some(id)));
             }
             Kind::Destination(to) => self.circuits.end_read(&to, None),
+            Kind::Others { is_below: true, .. } => self.floor.walked(bounds.from - 1),
             Kind::Others { .. } => {}
         }
     }
@@ -243,5 +289,25 @@ impl<S: Store, K: Sink> Tenure<'_, S, K> {
     /// Reads from the floor as soon as it may be.
     pub(super) fn read_soon(&mut self) {
         self.next.read = self.next.read.min(self.next.early);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_has_failed_is_asked_for_again_with_less() {
+        let mut part = Part::default();
+        assert_eq!(part.of(2000), (2000, BYTES));
+        part.failed();
+        assert_eq!(part.of(2000), (1000, BYTES / 2));
+        part.ended(false);
+        assert_eq!(part.of(2000), (1000, BYTES / 2), "a small one says nothing of large ones");
+        part.ended(true);
+        part.ended(true);
+        assert_eq!(part.of(2000), (2000, BYTES));
+        (0..100).for_each(|_| part.failed());
+        assert_eq!((part.of(2000), part.of(5).0), ((1, 64 * 1024), 1));
     }
 }

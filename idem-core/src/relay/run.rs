@@ -18,7 +18,7 @@ use crate::{Error, Store};
 
 use super::builder::RelaySettings;
 use super::circuit::wait;
-use super::lease::stand_by;
+use super::lease::{ASK, stand_by};
 use super::tenure::{End, Parts, Tenure};
 use super::watch::watch;
 
@@ -181,7 +181,7 @@ async fn tenures<S: Store, K: Sink>(
         metrics.active.set(1.0);
         let mut tenure = Tenure::new(parts, outbox, token, lease);
         let end = tenure.run(stop).await;
-        if let End::Stopped | End::Defect(_) = end {
+        if let End::Stopped | End::Away | End::Defect(_) = end {
             health.set_broker(false);
             tracing::info!(outbox = name, "the relay drains");
             tenure.drain().await;
@@ -200,6 +200,17 @@ async fn tenures<S: Store, K: Sink>(
         match end {
             End::Stopped => return Ok(()),
             End::Defect(error) => return Err(error),
+            End::Away => {
+                tracing::warn!(
+                    outbox = name,
+                    "the broker is still away: the relay leaves the lease to another one, if there is one"
+                );
+                // One that stands by has asked for it by then.
+                tokio::select! {
+                    () = sleep(2 * ASK) => {}
+                    () = stop.cancelled() => return Ok(()),
+                }
+            }
             End::Lost | End::Replaced => {}
         }
     }

@@ -26,14 +26,16 @@ use super::floor::Floor;
 use super::lease::Lease;
 use super::publish::{Failed, Panics, Published, publish};
 use super::queue::Queue;
-use super::reads::{Ask, WALK, read};
+use super::reads::{Ask, KINDS, Part, WALK, read};
 
-/// How many messages are kept in memory: so many for each that may be published at a time, and at least so many.
+/// How many messages are kept in memory: so many for each that may be published at a time, at least so many, and at most so many.
 const EACH: usize = 20;
 const AT_LEAST: usize = 1000;
+const AT_MOST: usize = 100_000;
 
-/// The most rows that one DELETE names.
+/// The most rows that one DELETE names, and the most failures that are recorded at once: their texts may be long.
 const DELETED: usize = 1000;
+const RECORDED: usize = 100;
 
 /// How long to wait after a statement has failed.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -56,6 +58,8 @@ pub(super) enum End {
     Lost,
     /// The database or the table is another one.
     Replaced,
+    /// The broker is away for this relay, and may answer another one.
+    Away,
     /// The sink is broken.
     Defect(Error),
 }
@@ -90,11 +94,17 @@ pub(super) struct Tenure<'a, S, K> {
     statements: FuturesUnordered<BoxFuture<'a, Done>>,
     busy: Busy,
     pub(super) next: Next,
-    /// The kind of read that was last.
+    /// The kind of read that was last, and how many there were since the last one from the floor.
     pub(super) turn: usize,
+    pub(super) since_floor: usize,
+    /// Of each kind of read.
+    pub(super) parts: [Part; KINDS],
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
     pub(super) failures: Vec<Failed>,
+    /// A delete had no answer, so the next one may find nothing; and the last one has deleted nothing without that.
+    is_repeated: bool,
+    has_kept: bool,
     draining: bool,
     pub(super) end: Option<End>,
 }
@@ -116,6 +126,8 @@ pub(super) struct Next {
     pub(super) early: Instant,
     /// Below it.
     pub(super) walk: Instant,
+    /// The earliest time of any read, behind one that has failed.
+    pub(super) again: Instant,
     delete: Instant,
     pub(super) record: Instant,
     renew: Instant,
@@ -125,7 +137,8 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     pub(super) fn new(parts: &Parts<'a, S, K>, outbox: OutboxId, token: Uuid, lease: Lease) -> Self {
         let Parts { store, sink, settings, health, metrics } = *parts;
         let now = Instant::now();
-        let next = Next { read: now, early: now, walk: now + WALK, delete: now, record: now, renew: lease.next(now) };
+        let (walk, renew) = (now + WALK, lease.next(now));
+        let next = Next { read: now, early: now, walk, again: now, delete: now, record: now, renew };
         Self {
             store,
             sink,
@@ -136,7 +149,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             metrics,
             lease,
             floor: Floor::new(),
-            queue: Queue::new(settings.concurrency.saturating_mul(EACH).max(AT_LEAST)),
+            queue: Queue::new(settings.concurrency.saturating_mul(EACH).clamp(AT_LEAST, AT_MOST)),
             circuits: Circuits::default(),
             broker: Broker::default(),
             panics: Panics::default(),
@@ -147,14 +160,18 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             busy: Busy::default(),
             next,
             turn: 0,
+            since_floor: 0,
+            parts: Default::default(),
             confirmed: Vec::new(),
             failures: Vec::new(),
+            is_repeated: false,
+            has_kept: false,
             draining: false,
             end: None,
         }
     }
 
-    /// Publishes until it is stopped, the lease is lost, or the sink is broken.
+    /// Publishes until it is stopped, the lease is lost, the broker is away for too long, or the sink is broken.
     pub(super) async fn run(&mut self, stop: &CancellationToken) -> End {
         let mut bell = self.store.bell().map(Bell::listen);
         loop {
@@ -162,6 +179,9 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                 return end;
             }
             let now = Instant::now();
+            if self.broker.is_lost(now, self.settings.publish_timeout) {
+                return End::Away;
+            }
             self.start(now);
             let rung = async {
                 match &mut bell {
@@ -196,6 +216,10 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             self.start(now);
             let is_idle = !self.busy.deleting && !self.busy.recording && !self.busy.leasing && self.flying.is_empty();
             if is_idle && self.confirmed.is_empty() && self.failures.is_empty() {
+                return;
+            }
+            // Nothing can be written any more.
+            if matches!(self.end, Some(End::Lost | End::Replaced)) {
                 return;
             }
             let next = self.next(now).min(end);
@@ -286,8 +310,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     fn write(&mut self, now: Instant) {
         let (store, outbox, token) = (self.store, self.outbox, self.token);
         if !self.busy.deleting && !self.confirmed.is_empty() && now >= self.next.delete {
-            let rest = self.confirmed.split_off(self.confirmed.len().min(DELETED));
-            let rows = std::mem::replace(&mut self.confirmed, rest);
+            let rows = take_first(&mut self.confirmed, DELETED);
             self.busy.deleting = true;
             self.statements.push(Box::pin(async move {
                 let deleted = store.delete_published(outbox, token, &rows).await;
@@ -295,7 +318,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             }));
         }
         if !self.busy.recording && !self.failures.is_empty() && now >= self.next.record {
-            let failures = std::mem::take(&mut self.failures);
+            let failures = take_first(&mut self.failures, RECORDED);
             self.busy.recording = true;
             self.statements.push(Box::pin(async move {
                 let rows: Vec<_> = failures.iter().map(|failed| failed.failure.clone()).collect();
@@ -335,10 +358,17 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                             self.next.renew = Instant::now();
                             self.floor.failed();
                         }
+                        let is_repeated = std::mem::take(&mut self.is_repeated);
+                        if deleted == 0 && !is_repeated {
+                            // If the lease is not lost, they are read and published again: not at full speed.
+                            self.has_kept = true;
+                            self.next.again = self.again();
+                        }
                         rows.into_iter().for_each(|row| self.queue.remove(row.id));
                     }
                     None => {
                         self.confirmed.extend(rows);
+                        self.is_repeated = true;
                         self.next.delete = self.again();
                     }
                 }
@@ -359,6 +389,12 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                     Some(LeaseAnswer::Held) => {
                         self.lease.renewed(began);
                         self.next.renew = self.lease.next(began);
+                        if std::mem::take(&mut self.has_kept) {
+                            tracing::warn!(
+                                "the database has deleted none of the published messages, and they are published again: see to it that \
+                                 no trigger and no row-level security keeps the relay from deleting in outbox_messages"
+                            );
+                        }
                     }
                     Some(LeaseAnswer::Other) => self.end = Some(End::Lost),
                     Some(LeaseAnswer::Unknown) => self.end = Some(End::Replaced),
@@ -395,14 +431,15 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     /// When something can be started next, if nothing happens before. All that can be started at `now` is.
     fn next(&self, now: Instant) -> Instant {
         let when = |wanted: bool, time: Instant| wanted.then_some(time);
-        let may_read = !self.busy.reading && !self.draining && !self.is_full();
+        let is_reading = self.busy.reading || self.draining;
         let times = [
             self.broker.until().filter(|until| *until > now),
             self.queue.next_due(now),
             self.circuits.next_due(now),
             self.lease.until(),
             when(!self.busy.leasing, self.next.renew),
-            when(may_read, self.next.read.min(self.next.walk)),
+            when(!is_reading && self.next.again > now, self.next.again),
+            when(!is_reading && !self.is_full(), self.next.read.min(self.next.walk).max(self.next.again)),
             when(!self.busy.deleting && !self.confirmed.is_empty(), self.next.delete),
             when(!self.busy.recording && !self.failures.is_empty(), self.next.record),
         ];
@@ -414,5 +451,23 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
     /// When a statement that has failed is tried again.
     pub(super) fn again(&self) -> Instant {
         Instant::now() + jittered(AGAIN.min(self.settings.lease / 10))
+    }
+}
+
+/// Takes the first ones, up to so many.
+fn take_first<T>(all: &mut Vec<T>, most: usize) -> Vec<T> {
+    let rest = all.split_off(all.len().min(most));
+    std::mem::replace(all, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_statement_writes_the_first_ones_and_leaves_the_rest_to_the_next() {
+        let mut all: Vec<usize> = (0..250).collect();
+        assert_eq!(take_first(&mut all, RECORDED), (0..100).collect::<Vec<_>>());
+        assert_eq!((all.len(), take_first(&mut all, DELETED).len(), all.len()), (150, 150, 0));
     }
 }

@@ -84,6 +84,18 @@ async fn what_is_left_out_while_a_destination_is_read_is_read_again() {
 }
 
 #[tokio::test]
+async fn what_a_read_has_left_out_is_read_although_its_destination_has_answered_meanwhile() {
+    let (mut circuits, now) = (Circuits::default(), Instant::now());
+    circuits.fail("a", true, (now, now));
+    let left_out = circuits.left_out();
+    assert!(circuits.confirm("a").is_some());
+    circuits.left_out_from(&left_out, 7);
+    assert_eq!((circuits.to_read(now), circuits.begin_read("a")), (Some("a".to_owned()), Some(7)));
+    circuits.end_read("a", Some(None));
+    assert!(circuits.left_out().is_empty());
+}
+
+#[tokio::test]
 async fn a_broker_that_is_away_is_probed_after_growing_delays() {
     let now = Instant::now();
     let mut broker = Broker::default();
@@ -114,6 +126,18 @@ async fn after_a_timeout_others_are_tried_at_once() {
     assert_eq!((broker.fail(true, (now, late)), broker.slots(500, late)), ((true, true), 16));
     assert_eq!(broker.fail(true, (late, later(late, 10))), (true, false));
     assert_eq!(broker.until(), Some(late));
+}
+
+#[tokio::test]
+async fn another_relay_is_given_a_try_when_the_broker_has_been_away_for_half_a_minute() {
+    let (now, mut broker, short) = (Instant::now(), Broker::default(), Duration::from_secs(10));
+    assert!(!broker.is_lost(later(now, 60), short));
+    broker.fail(false, (now, now));
+    broker.fail(false, (later(now, 29), later(now, 29)));
+    assert!(!broker.is_lost(later(now, 30), short) && broker.is_lost(later(now, 31), short), "since its first failure");
+    assert!(!broker.is_lost(later(now, 31), 6 * short), "an answer may take a minute");
+    broker.confirm(later(now, 31));
+    assert!(!broker.is_lost(later(now, 60), short));
 }
 
 #[test]

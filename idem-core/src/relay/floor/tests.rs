@@ -102,7 +102,7 @@ impl Model {
         }
         let rows = ids.iter().copied().map(row).collect();
         let found = OutboxFound { rows, is_cut: ids.len() >= limit, snapshot: Some(snapshot), mark };
-        match self.floor.ended(Some(bounds), &found, (now, now)) {
+        match self.floor.ended(Some(bounds), &found, now) {
             Verdict::Drop => return,
             verdict => assert_eq!(verdict, Verdict::Keep),
         }
@@ -157,7 +157,9 @@ impl Reader {
         let snapshot = Some(OutboxSnapshot { open: open.to_vec(), end, table: 1 });
         let rows = ids.iter().copied().map(row).collect();
         let found = OutboxFound { rows, is_cut: false, snapshot, mark };
-        self.floor.ended(Some(self.floor.bounds()), &found, (now, now))
+        let bounds = self.floor.bounds();
+        self.floor.adapt(Duration::ZERO);
+        self.floor.ended(Some(bounds), &found, now)
     }
 
     fn from(&self) -> i64 {
@@ -209,10 +211,13 @@ async fn behind_a_failure_all_is_read_again() {
     let found =
         OutboxFound { snapshot: Some(OutboxSnapshot { end: 20, open: vec![], table: 1 }), ..OutboxFound::default() };
     let late = Bounds { from: 3, ..bounds };
-    reader.floor.ended(Some(late), &found, (reader.start, reader.start));
+    reader.floor.adapt(Duration::ZERO);
+    reader.floor.ended(Some(late), &found, reader.start);
     assert_eq!(reader.from(), 1, "it says nothing of 1 and 2");
     reader.read(0.3, &[], (&[], 20), None);
     assert_eq!(reader.from(), 4 * RANGE + 1, "quick reads cover more");
+    reader.floor.adapt(2 * SLOW);
+    assert_eq!(reader.floor.range, 4 * RANGE, "slow ones cover less");
 }
 
 #[tokio::test]
@@ -227,7 +232,7 @@ async fn another_table_and_numbers_that_go_back_are_told() {
     reader.read(0.0, &[1, 2], (&[], 10), None);
     let found =
         OutboxFound { snapshot: Some(OutboxSnapshot { end: 10, open: vec![], table: 2 }), ..OutboxFound::default() };
-    assert_eq!(reader.floor.ended(None, &found, (reader.start, reader.start)), Verdict::Replaced);
+    assert_eq!(reader.floor.ended(None, &found, reader.start), Verdict::Replaced);
 }
 
 #[tokio::test]
@@ -237,7 +242,7 @@ async fn where_ids_are_in_the_order_of_commits_the_floor_follows_at_once() {
         let rows = ids.iter().copied().map(row).collect();
         let mark = Some(OutboxMark { number: 0, highest });
         let bounds = floor.bounds();
-        floor.ended(Some(bounds), &OutboxFound { rows, is_cut, snapshot: None, mark }, (now, now));
+        floor.ended(Some(bounds), &OutboxFound { rows, is_cut, snapshot: None, mark }, now);
         floor.bounds().from
     };
     assert_eq!(read(&[1, 2], true, 9), 3, "there may be more behind 2");
@@ -254,4 +259,11 @@ async fn the_second_cursor_walks_what_is_below_the_floor() {
     let expected = [bounds(1, 100_000), bounds(100_001, 200_000), bounds(200_001, 250_000), None];
     assert_eq!(walked, expected);
     assert_eq!(floor.walk(), bounds(1, 100_000));
+    floor.walked(2000);
+    assert_eq!(floor.walk(), bounds(2001, 102_000), "the last read was cut");
+    floor.walked(2000);
+    assert_eq!(floor.walk(), bounds(2001, 102_000), "it was dropped");
+    floor.failed();
+    floor.walked(2000);
+    assert_eq!(floor.cursor, 0, "a statement has failed since");
 }

@@ -93,8 +93,9 @@ pub(super) const SHOW: &str =
 const COLUMNS: &str = "m.id, m.message_id, m.attempts, m.destination, m.key, m.envelope::text, m.payload,
     (extract(epoch FROM m.created_at) * 1000000)::bigint";
 
-/// The conditions of a read, by its filter, whose values are $8 and $9. `IN` of a subquery searches a hash table under any plan;
-/// behind `IS TRUE` the planner makes no join of it, which would not read in the order of the index.
+/// The conditions of a read, by its filter, whose values are $8 and $9. `IN` of a subquery searches a hash table under any
+/// plan, as long as that fits into `work_mem`: that of about 75,000 keys does by default. With more, each row is compared with each key.
+/// Behind `IS TRUE` the planner makes no join of it, which would not read in the order of the index.
 pub(super) const EXCEPT: &str = "o.key NOT IN (SELECT unnest($8::bytea[]))
     AND (o.key <> '' OR o.destination NOT IN (SELECT unnest($9::text[])))";
 pub(super) const OF_KEYS: &str = "(o.key IN (SELECT unnest($8::bytea[]))) IS TRUE";

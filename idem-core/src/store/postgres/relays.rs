@@ -144,7 +144,7 @@ impl Postgres {
         let query = self.query(&outbox_sql::record()).bind(outbox.number).bind(token);
         let query = named(query, failures.iter().map(|failure| failure.row));
         let attempts = failures.iter().map(|failure| i32::try_from(failure.attempts).unwrap_or(i32::MAX));
-        self.ask(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
+        self.ask_long(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
     }
 
     pub(super) async fn fill_level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
