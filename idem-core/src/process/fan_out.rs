@@ -30,10 +30,10 @@ impl<S: Store> Pipeline<S> {
         if !keys.take(&self.key_locks, known.map(|entry| (entry.identity.handler, &entry.identity.key))) {
             return Progress::Behind;
         }
-        let _room = self.room(room, delivery).await;
         if entries.is_empty() {
             return Progress::Unprepared;
         }
+        let _room = self.room(room, delivery).await;
         match self.store(&entries).await {
             Progress::Done(_) | Progress::Shared(_) if is_unprepared => Progress::Unprepared,
             step => step,

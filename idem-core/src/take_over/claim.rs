@@ -95,6 +95,6 @@ impl<S: Store> Pipeline<S> {
             return self.store(&[Entry::due(identity.clone(), delivery)]).await;
         }
         found.tell(0);
-        found.classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Again), Progress::Done)
+        found.classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Busy), Progress::Done)
     }
 }

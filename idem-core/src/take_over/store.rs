@@ -100,7 +100,8 @@ impl<S: Store> Pipeline<S> {
         let is_gone = taken.iter().any(|taken| taken.classified == Classified::Gone);
         if is_gone || !is_ours {
             return Err(match self.store.rollback(txn).await {
-                Ok(_) if is_gone => Progress::Hold(HoldReason::Again),
+                // As one that is held up: of several messages, only this one may be tried again alone.
+                Ok(_) if is_gone => Progress::Hold(HoldReason::Busy),
                 Ok(_) => Progress::Lost,
                 Err(fault) => self.outage.hold_for(fault),
             });

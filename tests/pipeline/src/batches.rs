@@ -194,6 +194,36 @@ pub async fn a_locked_key_does_not_keep_its_batch<W: World>(world: W) {
     assert_eq!((line.effects("locked").await, line.effects("locked too").await), (1, 1));
 }
 
+/// A trigger of somebody else keeps the claim of one message out. Only that message waits, and is not lost.
+pub async fn a_claim_that_a_trigger_keeps_out_does_not_keep_its_batch<W: World>(world: W) {
+    let line = Line::new(world).await;
+    // Its language is that of PostgreSQL.
+    if W::FEATURES.lost_race.is_none() {
+        return;
+    }
+    let (skip, claims) = (line.world.name("skip"), line.world.own("processed_messages"));
+    let trigger = format!(
+        "CREATE FUNCTION {skip}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+         CREATE TRIGGER skip BEFORE INSERT ON {claims}
+             FOR EACH ROW WHEN (NEW.key = 'skipped'::bytea) EXECUTE FUNCTION {skip}()"
+    );
+    line.world.run(&trigger).await;
+    let (worker, block) = blocked(&line).await;
+    line.publish(Order::ok("before"));
+    line.publish(Order::ok("skipped"));
+    line.publish(Order::ok("after"));
+    soon(line.queue.delivered(BEFORE + 3)).await;
+    line.store.rollback(block).await.unwrap();
+    line.outcomes(BEFORE + 2).await;
+    soon(line.queue.settled(BEFORE + 2)).await;
+    assert_eq!((line.queue.counts().unsettled, line.desk.runs("skipped")), (1, 0));
+
+    line.world.run(&format!("DROP TRIGGER skip ON {claims}")).await;
+    assert!(line.outcomes(BEFORE + 3).await.iter().all(|outcome| outcome == "processed"));
+    worker.stop_once_idle(&line.queue).await;
+    assert_eq!(line.effects("skipped").await, 1);
+}
+
 /// While a batch cannot be stored, its deliveries keep their leases, and so do those that wait for the next batch.
 pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
     let line = Line::new(world).await;
