@@ -83,7 +83,7 @@ impl Claims for Nothing {
         Ok(vec![Claimed::New { pruned_through: None }; identities.len()])
     }
 
-    async fn begin_with_claim(&self, _: Duration, _: &Identity, _: ClaimState) -> Answer<(Nowhere, Claimed)> {
+    async fn begin_with_claim(&self, _: Duration, _: &Identity) -> Answer<(Nowhere, Claimed)> {
         Ok((Nowhere, Claimed::New { pruned_through: None }))
     }
 

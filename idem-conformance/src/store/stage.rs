@@ -65,7 +65,7 @@ impl<W: World> Stage<W> {
 
     /// Begins a transaction and makes a claim that must be new.
     pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Transactions>::Txn {
-        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, ClaimState::Processed);
+        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity);
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn

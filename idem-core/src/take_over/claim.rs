@@ -2,7 +2,7 @@
 
 use crate::routes::Route;
 use crate::runtime::{HoldReason, Pipeline, Progress};
-use crate::store::{ClaimState, Claimed, Identity, StoreError};
+use crate::store::{Claimed, Identity, StoreError};
 use crate::{Delivery, Store};
 
 use super::{Classified, Entry, Taken, committed};
@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<(S::Txn, Taken), Progress> {
-        let begun = self.store.begin_with_claim(route.timeout, identity, ClaimState::Processed).await;
+        let begun = self.store.begin_with_claim(route.timeout, identity).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
         match self.classify_in(&mut txn, (identity, delivery), claimed).await {
             Ok(taken) => Ok((txn, taken)),
