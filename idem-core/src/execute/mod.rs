@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `handle` | calls handlers, within the handler timeout |
 //! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
-//! | `run_result` | the result of a run |
+//! | `failure` | the result of a run |
 //! | `fate` | how a run ended that was cut off |
 //! | `conclude` | what follows from a run |
 
 mod conclude;
+mod failure;
 mod fate;
 mod handle;
 mod local;
-mod run_result;
 mod stage;
 
 use std::time::Duration;
@@ -25,8 +25,8 @@ use crate::runtime::{Pipeline, Running};
 use crate::store::{CommitResult, Identity, RollbackResult};
 use crate::{Delivery, Store};
 
+pub(crate) use failure::{Failure, RunResult};
 pub(crate) use handle::Unhandled;
-pub(crate) use run_result::{Failure, RunResult};
 pub(crate) use stage::Staged;
 
 impl<S: Store> Pipeline<S> {
