@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::execute::{Staged, Unhandled};
+use crate::execute::Staged;
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::runtime::{Pipeline, Running};
+use crate::runtime::{Ended, Pipeline, Running};
 use crate::store::{Identity, Row, StoreError, TxnState};
 use crate::take_over::Classified;
 use crate::telemetry::Meters;
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
         if matches!(opening, Opening::Claims) {
             meters(items).for_each(|meters| meters.claim.record(began.elapsed()));
         }
-        let (mut txn, found) = match opened {
+        let (txn, found) = match opened {
             Ok(opened) => opened,
             Err(round) => return round,
         };
@@ -80,15 +80,11 @@ impl<S: Store> Pipeline<S> {
             return self.rolled_back(txn, TransactionResult::Without(new)).await;
         }
         let mut staged = Staged::default();
-        let last = match self.call_all(&mut txn, calls, &messages, &mut staged, running).await {
-            Ok(last) => last,
-            Err(Failed { unhandled, places, is_first_to_end }) => {
-                let ran = match unhandled {
-                    Some(unhandled) => self.undo(txn, unhandled).await,
-                    None => return TransactionResult::All(Verdict::Broke),
-                };
+        let (txn, last) = match self.call_all(txn, calls, &messages, &mut staged, running).await {
+            Ok(called) => called,
+            Err(Failed { ended, places, is_first_to_end }) => {
                 let ended_by = if is_first_to_end { &*places } else { &[] };
-                return self.blame(ran, &places, ended_by).unwrap_or(TransactionResult::Split);
+                return self.blame(ended, &places, ended_by).unwrap_or(TransactionResult::Split);
             }
         };
         let ended = std::time::Instant::now();
@@ -146,36 +142,36 @@ impl<S: Store> Pipeline<S> {
         Ok((txn, found))
     }
 
-    /// Calls the handlers, one after another, and collects what they stage. Returns the items of the last call if it is
-    /// known that all calls before it have left the transaction open: if it has ended, then by that call. If a suspect comes
-    /// first, no further handler is called.
+    /// Calls the handlers, one after another, and collects what they stage. Returns the transaction, and the items of the last
+    /// call if it is known that all calls before it have left the transaction open: if it has ended, then by that call. If a
+    /// suspect comes first, no further handler is called. On error, the transaction has ended.
     async fn call_all(
         &self,
-        txn: &mut S::Txn,
+        mut txn: S::Txn,
         calls: Vec<Call<'_, S>>,
         messages: &[(&Identity, &Delivery)],
         staged: &mut Staged,
         running: &Running,
-    ) -> Result<Vec<usize>, Failed> {
+    ) -> Result<(S::Txn, Vec<usize>), Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
         for Call { places, route, job } in calls {
             if !before.is_empty() {
-                match self.store.check_between(txn).await {
+                match self.store.check_between(&mut txn).await {
                     Ok(TxnState::Open) => was_open = true,
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
                     Ok(TxnState::Ended) => {
-                        let unhandled = Unhandled::Failed("the handler ended the transaction".into());
-                        return Err(Failed { unhandled: Some(unhandled), places: before, is_first_to_end: true });
+                        let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
+                        return Err(Failed { ended, places: before, is_first_to_end: true });
                     }
                     Err(fault) => {
-                        self.outage.report(&fault);
-                        return Err(Failed { unhandled: None, places: before, is_first_to_end: false });
+                        return Err(Failed { ended: Ended::Broke(fault), places: before, is_first_to_end: false });
                     }
                 }
             }
-            let Some(_user_code) = running.user_code() else {
-                return Err(Failed { unhandled: Some(Unhandled::PutOff), places: before, is_first_to_end: false });
+            let Some(user_code) = running.user_code() else {
+                let ended = self.undo(txn, None).await;
+                return Err(Failed { ended, places: before, is_first_to_end: false });
             };
             let span = if route.handler.facts().takes_batch {
                 Span::none()
@@ -184,19 +180,25 @@ impl<S: Store> Pipeline<S> {
             };
             let began = Instant::now();
             let outbox = job.outbox().cloned();
-            let mut handled = self.handle(route, job, txn, began).instrument(span.clone()).await;
+            let mut handled = self.handle(route, job, &mut txn, began).instrument(span.clone()).await;
             route.meters.handler.record(began.elapsed());
-            if let (Ok(()), Some(outbox)) = (&handled, outbox) {
+            if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
                 // In its span, which the messages name as their parent.
                 let stage = || self.stage(staged, route, messages[places[0]], &outbox);
-                handled = span.in_scope(stage).map_err(Unhandled::Failed);
+                handled = Some(span.in_scope(stage));
             }
-            if let Err(unhandled) = handled {
-                return Err(Failed { unhandled: Some(unhandled), places, is_first_to_end: was_open });
-            }
-            before = places;
+            drop(user_code);
+            let ended = match handled {
+                Some(Ok(())) => {
+                    before = places;
+                    continue;
+                }
+                Some(Err(error)) => self.undo(txn, Some(error)).await,
+                None => self.unreturned(txn, route.timeout).await,
+            };
+            return Err(Failed { ended, places, is_first_to_end: was_open });
         }
-        Ok(if was_open { before } else { Vec::new() })
+        Ok((txn, if was_open { before } else { Vec::new() }))
     }
 
     /// Returns the span in which the handler is called for one message. The ack of the message has another one.
@@ -235,8 +237,7 @@ impl<S: Store> Pipeline<S> {
 
 /// A call of a handler that ended the round.
 struct Failed {
-    /// The reason; `None` if the connection was lost.
-    unhandled: Option<Unhandled>,
+    ended: Ended,
     /// The items of the call.
     places: Vec<usize>,
     /// Whether no call before it has ended the transaction.

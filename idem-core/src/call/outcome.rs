@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::execute::{Failure, RunResult};
+use crate::execute::Failure;
 use crate::external::{CallLimits, Doubt};
 use crate::routes::Route;
-use crate::runtime::{Pipeline, Written};
+use crate::runtime::{Ended, Pipeline};
 use crate::store::{CallAnswer, CallResult, Row};
 use crate::{BoxError, Outcome, Reason, Store};
 
@@ -24,13 +24,13 @@ impl<S: Store> Pipeline<S> {
         }
         let id = row.id;
         match self.write_call(row, &CallResult::answered(answer)).await {
-            Written::Yes => self.scheduled.notify_one(),
-            Written::Lost => self.tell_of_lost_answer(row).await,
-            Written::Refused => tracing::warn!(
+            Ok(()) => self.scheduled.notify_one(),
+            Err(Ended::Lost) => self.tell_of_lost_answer(row).await,
+            Err(Ended::Park(_)) => tracing::warn!(
                 id,
                 "the database refuses to keep the answer of a call, which therefore stays in doubt: it is repeated or asked about"
             ),
-            Written::Stopped => tracing::warn!(
+            Err(_) => tracing::warn!(
                 id,
                 "the worker has stopped before the database has taken the answer of a call, which therefore stays in doubt"
             ),
@@ -84,14 +84,14 @@ impl<S: Store> Pipeline<S> {
 
     /// Leaves a row whose call was cut off by the end of the worker. No attempt is charged.
     pub(super) async fn call_stopped(&self, row: &Row, in_doubt: bool) -> Option<Outcome> {
-        self.write_call(row, &CallResult { in_doubt, ..CallResult::given_back(Duration::ZERO) }).await;
+        let _ = self.write_call(row, &CallResult { in_doubt, ..CallResult::given_back(Duration::ZERO) }).await;
         None
     }
 
     /// Applies the retry policy of the handler, after this many failed attempts.
     fn failure_of(&self, route: &Route<S>, attempts: u32, error: &BoxError) -> Option<Failure> {
-        match self.conclude(route, RunResult::Failed(Failure::of(error)), attempts, 0)? {
-            RunResult::Failed(failure) => Some(failure),
+        match self.conclude(route, Ended::Failed(Failure::of(error)), attempts, 0)? {
+            Ended::Failed(failure) => Some(failure),
             _ => None,
         }
     }

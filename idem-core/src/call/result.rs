@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::execute::Failure;
 use crate::external::CallLimits;
 use crate::inbox::read_row;
-use crate::runtime::{Pipeline, Written};
+use crate::runtime::{Ended, Pipeline};
 use crate::store::{CallResult, Row, error_text};
 use crate::{Outcome, Reason, Store};
 
 impl<S: Store> Pipeline<S> {
     /// Records the result of a call, and retries until the database has answered.
-    pub(super) async fn write_call(&self, row: &Row, result: &CallResult) -> Written {
+    pub(super) async fn write_call(&self, row: &Row, result: &CallResult) -> Result<(), Ended> {
         let tries = AtomicUsize::new(0);
         let write = || {
             tries.fetch_add(1, Relaxed);
@@ -20,7 +20,7 @@ impl<S: Store> Pipeline<S> {
         };
         match self.insist_for(row, None, write).await {
             // Of an earlier try, the answer may have been lost, and not what it has written.
-            Written::Lost if tries.load(Relaxed) > 1 && self.has_result(row, result).await => Written::Yes,
+            Err(Ended::Lost) if tries.load(Relaxed) > 1 && self.has_result(row, result).await => Ok(()),
             written => written,
         }
     }
@@ -74,7 +74,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Gives a row back that was not called. `is_first`: no call before can have had an effect.
     pub(super) async fn give_back_call(&self, row: &Row, is_first: bool, due: Duration) -> Option<Outcome> {
-        self.write_call(row, &CallResult { is_unused: is_first, ..CallResult::given_back(due) }).await;
+        let _ = self.write_call(row, &CallResult { is_unused: is_first, ..CallResult::given_back(due) }).await;
         self.calls_due.notify_one();
         None
     }
@@ -88,7 +88,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Records a failure of a call or of a question, with this result.
     pub(super) async fn charge_call(&self, row: &Row, failure: &Failure, result: CallResult) -> Option<Outcome> {
-        (self.write_call(row, &result).await == Written::Yes).then(|| failure.logged(row.id))
+        self.write_call(row, &result).await.is_ok().then(|| failure.logged(row.id))
     }
 }
 

@@ -3,10 +3,11 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use crate::execute::Failure;
 use crate::external::{CallLimits, CallReply, Calling, Doubt};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Permit, Pipeline, Prepared, Running};
+use crate::runtime::{self, Permit, Pipeline, Running, Turn};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};
 
@@ -118,12 +119,14 @@ impl<S: Store> Pipeline<S> {
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
         let prepared = match self.turn_to_prepare(row) {
             Ok(turn) => self.prepare(turn, route, &row.delivery, Some((row.id, Some(left)))).await,
-            Err(delay) => Prepared::After(delay),
+            Err(delay) => Err(runtime::Ended::Park(Turn::After(delay))),
         };
         match prepared {
-            Prepared::Done => self.give_back_call(row, is_first, Duration::ZERO).await,
-            Prepared::After(due) => self.give_back_call(row, is_first, due).await,
-            Prepared::Never(error) => self.end_call(row, Reason::Undecodable, error, is_first).await,
+            Err(runtime::Ended::Failed(Failure { error, .. })) => {
+                self.end_call(row, Reason::Undecodable, error, is_first).await
+            }
+            Err(runtime::Ended::Park(Turn::After(due))) => self.give_back_call(row, is_first, due).await,
+            _ => self.give_back_call(row, is_first, Duration::ZERO).await,
         }
     }
 

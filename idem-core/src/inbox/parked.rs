@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use crate::execute::Failure;
-use crate::runtime::{ParkedRow, Pipeline, Prepared, Preparing, Progress, RowUntil, Written, refused_wait};
+use crate::runtime::{Ended, ParkedRow, Pipeline, Preparing, RowUntil, Turn, refused_wait};
 use crate::store::{Row, RowResult, Ticket};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, Store};
@@ -51,18 +51,18 @@ impl<S: Store> Pipeline<S> {
     /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
     async fn prepare_row(&self, row: &Row, turn: Preparing) -> Option<Outcome> {
         let due = match self.draining.run_until_cancelled(self.prepare_codec_of(row, turn)).await {
-            Some(Prepared::Never(error)) => {
+            Some(Err(Ended::Failed(Failure { error, .. }))) => {
                 let result = RowResult::Dead { reason: Reason::Undecodable, error: error.clone() };
-                let written = self.record_parked(row, &result, None).await;
-                if written == Written::Refused {
-                    self.record_parked(row, &RowResult::Released { due: REFUSED }, None).await;
+                match self.record_parked(row, &result, None).await {
+                    Ok(()) => return Some(rejected(row, Reason::Undecodable, error)),
+                    Err(Ended::Park(_)) => REFUSED,
+                    Err(_) => return None,
                 }
-                return (written == Written::Yes).then(|| rejected(row, Reason::Undecodable, error));
             }
-            Some(Prepared::After(due)) => due,
-            Some(Prepared::Done) | None => Duration::ZERO,
+            Some(Err(Ended::Park(Turn::After(due)))) => due,
+            _ => Duration::ZERO,
         };
-        self.record_parked(row, &RowResult::Released { due }, None).await;
+        let _ = self.record_parked(row, &RowResult::Released { due }, None).await;
         None
     }
 
@@ -79,12 +79,12 @@ impl<S: Store> Pipeline<S> {
                 break;
             }
             match self.record_parked(row, &result, Some(tries + 1)).await {
-                Written::Yes => return Some(failure.logged(row.id)),
-                Written::Lost | Written::Stopped => return None,
-                Written::Refused => {}
+                Ok(()) => return Some(failure.logged(row.id)),
+                Err(Ended::Park(_)) => {}
+                Err(_) => return None,
             }
         }
-        self.record_parked(row, &RowResult::Released { due: Duration::ZERO }, None).await;
+        let _ = self.record_parked(row, &RowResult::Released { due: Duration::ZERO }, None).await;
         None
     }
 
@@ -96,7 +96,7 @@ impl<S: Store> Pipeline<S> {
         loop {
             let drains = self.draining.run_until_cancelled(tokio::time::sleep(refused_wait(tries))).await.is_none();
             match self.store_committed(&entry, left_by).await {
-                Progress::Done(outcome) => return Some(outcome),
+                Ended::Done(outcome) => return Some(outcome),
                 _ if drains => return None,
                 _ => tries += 1,
             }
@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Records the result of a row that waits here on the inbox's own connection, since these rows have no slot.
-    async fn record_parked(&self, row: &Row, result: &RowResult, tries: Option<usize>) -> Written {
+    async fn record_parked(&self, row: &Row, result: &RowResult, tries: Option<usize>) -> Result<(), Ended> {
         let write = || async {
             let _own = self.own_statements.lock().await;
             self.store.record_result(row, result).await
@@ -112,7 +112,7 @@ impl<S: Store> Pipeline<S> {
         self.insist_for(row, tries, write).await
     }
 
-    async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Prepared {
+    async fn prepare_codec_of(&self, row: &Row, turn: Preparing) -> Result<(), Ended> {
         let route = match row.identity.has_key() {
             true => self.routes.get(row.identity.handler),
             // Its handler is looked up again.
@@ -124,7 +124,7 @@ impl<S: Store> Pipeline<S> {
         match route {
             Some(route) => self.prepare(turn, route, &row.delivery, Some((row.id, None))).await,
             // The run of the row reports the reason.
-            None => Prepared::Done,
+            None => Ok(()),
         }
     }
 }

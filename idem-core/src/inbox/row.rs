@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::batch::Verdict;
-use crate::execute::{Failure, RunResult};
+use crate::execute::Failure;
 use crate::external::{CallLimits, without_kind};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Pipeline, Progress, RowUntil, Running, Written, jittered};
+use crate::runtime::{Ended, Pipeline, RowUntil, Running, Turn, jittered};
 use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
@@ -103,13 +103,15 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let ran = self.execute(running, route, (&row.identity, &row.delivery), job, txn, Instant::now()).await;
-            let Some(ran) = self.conclude(route, ran, row.attempts, rounds) else { continue };
-            return match ran {
-                RunResult::Processed => Some(Outcome::Processed),
-                RunResult::Failed(failure) => self.charge_row(row, failure).await,
-                RunResult::Busy(_) | RunResult::Retry(_) => self.snooze(row, jittered(BUSY)).await,
-                RunResult::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
-                RunResult::PutOff | RunResult::Stopped => self.snooze(row, Duration::ZERO).await,
+            let Some(ended) = self.conclude(route, ran, row.attempts, rounds) else { continue };
+            return match ended {
+                Ended::Done(outcome) => Some(outcome),
+                Ended::Failed(failure) => self.charge_row(row, failure).await,
+                Ended::Park(Turn::Claim) => self.snooze(row, jittered(BUSY)).await,
+                Ended::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
+                Ended::Park(_) | Ended::Again(_) | Ended::Lost | Ended::Stopped => {
+                    self.snooze(row, Duration::ZERO).await
+                }
             };
         }
         None
@@ -122,15 +124,15 @@ impl<S: Store> Pipeline<S> {
             Some(left_by) => {
                 let entry = Entry::failed(row.identity.clone(), &row.delivery, &failure);
                 match self.store_committed(&entry, left_by).await {
-                    Progress::Done(outcome) => return Some(outcome),
-                    _ => Written::Refused,
+                    Ended::Done(outcome) => return Some(outcome),
+                    ended => Err(ended),
                 }
             }
         };
         match written {
-            Written::Yes => Some(failure.logged(row.id)),
-            Written::Refused => self.charge_row_later(row, failure).await,
-            Written::Lost | Written::Stopped => None,
+            Ok(()) => Some(failure.logged(row.id)),
+            Err(Ended::Park(_)) => self.charge_row_later(row, failure).await,
+            Err(_) => None,
         }
     }
 

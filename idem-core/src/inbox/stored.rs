@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::runtime::{KeyTicket, Pipeline, Progress, extended_all};
+use crate::runtime::{Ended, KeyTicket, Pipeline, extended_all};
 use crate::store::Identity;
 use crate::take_over::Entry;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
@@ -64,14 +64,14 @@ impl<S: Store> Pipeline<S> {
                 break;
             }
             let (entries, ackers): (Vec<_>, Vec<_>) = batch.iter_mut().map(Item::entry).unzip();
-            let steps = extended_all(ackers, self.store_many(&entries, holds)).await;
+            let ended = extended_all(ackers, self.store_many(&entries, holds)).await;
             drop(entries);
             let mut stored = Vec::with_capacity(batch.len());
             let mut held = Vec::new();
-            for (item, step) in batch.into_iter().zip(steps) {
-                match step {
-                    Progress::Done(outcome) => stored.push((item, outcome)),
-                    Progress::Hold(why) if why.is_common(holds) => held.push(item),
+            for (item, ended) in batch.into_iter().zip(ended) {
+                match ended {
+                    Ended::Done(outcome) => stored.push((item, outcome)),
+                    Ended::Park(turn) if turn.is_common(holds) => held.push(item),
                     // It is held up, refused or too slow.
                     _ => alone.push(item.alone()),
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Carried, HoldReason, Pipeline, Refused, busy_wait, hold_wait, refused_wait, warn_of_refusal};
+use crate::runtime::{Carried, Pipeline, Refused, Turn, busy_wait, hold_wait, refused_wait, warn_of_refusal};
 use crate::{BoxError, Delivery, Store};
 
 /// After this many tries in a row without an answer, a delivery counts as refused. If another transaction holds its claim for
@@ -10,36 +10,40 @@ use crate::{BoxError, Delivery, Store};
 pub(crate) const UNANSWERED: usize = 3;
 
 impl<S: Store> Pipeline<S> {
-    /// Counts a try in vain. Returns the time until the next one, which grows from try to try.
-    pub(crate) fn in_vain(&self, delivery: &mut Delivery, carried: &mut Carried, why: HoldReason) -> Duration {
-        // A process or a connection may have died on it, so it now runs from the inbox.
-        delivery.redelivered |= why == HoldReason::Broke;
+    /// Counts a try in vain. Returns the time until the next one, which grows from try to try. A delivery that waits for something
+    /// else waits for that.
+    pub(crate) fn in_vain(&self, delivery: &Delivery, carried: &mut Carried, turn: Turn) -> Turn {
         let tries = carried.tries;
-        match why {
+        Turn::After(match turn {
             // The end of an outage or of a pause is waited for in any case.
-            HoldReason::Again => return Duration::ZERO,
+            Turn::Free => Duration::ZERO,
             // The database may respond to others: this message may be the one that takes too long.
-            HoldReason::Lost if tries >= UNANSWERED => {
+            Turn::Answer if tries >= UNANSWERED => {
                 let why = "the database repeatedly did not answer for this message, although it answers for others";
-                return self.refused(delivery, carried, &why.into());
+                self.refused(delivery, carried, &why.into())
             }
-            _ => carried.tries += 1,
-        }
-        if why != HoldReason::Busy {
-            return hold_wait(tries);
-        }
-        // Another transaction holds its claim, so the database does not refuse it.
-        carried.refused = None;
-        if tries + 1 >= UNANSWERED {
-            // Each claim may be held up: the table may be locked, or the database read-only.
-            self.outage.ask();
-        }
-        busy_wait(tries + 1)
+            Turn::Answer => {
+                carried.tries += 1;
+                hold_wait(tries)
+            }
+            Turn::Claim => {
+                carried.tries += 1;
+                // Another transaction holds its claim, so the database does not refuse it.
+                carried.refused = None;
+                if tries + 1 >= UNANSWERED {
+                    // Each claim may be held up: the table may be locked, or the database read-only.
+                    self.outage.ask();
+                }
+                busy_wait(tries + 1)
+            }
+            Turn::Refused(error) => self.refused(delivery, carried, &error),
+            Turn::After(_) | Turn::Codec | Turn::Key | Turn::Order | Turn::Row(_) => return turn,
+        })
     }
 
     /// Does the same for a delivery whose writes the database refuses, although it works for others. The log names it, because
     /// it is the one to investigate.
-    pub(crate) fn refused(&self, delivery: &Delivery, carried: &mut Carried, error: &BoxError) -> Duration {
+    fn refused(&self, delivery: &Delivery, carried: &mut Carried, error: &BoxError) -> Duration {
         carried.refused.get_or_insert_with(|| Refused::new(&self.outage));
         carried.tries += 1;
         warn_of_refusal(delivery, Some(carried.tries), error.as_ref());

@@ -3,7 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | the reasons, and the task in which all parked deliveries wait |
+//! | this one | the task in which all parked deliveries wait |
 //! | `until` | each wait |
 //! | `prepared` | the preparation of a codec |
 //! | `in_vain` | how long a delivery waits whose try was in vain |
@@ -20,11 +20,9 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::Span;
 
-use crate::runtime::{Arrival, Carried, Pipeline};
-use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store};
+use crate::runtime::{Arrival, Carried, Pipeline, Turn};
+use crate::{Acker, Delivery, Store};
 
 use blocked::Blocked;
 
@@ -35,35 +33,7 @@ pub(crate) struct Parked<A> {
     pub(crate) delivery: Box<Delivery>,
     pub(crate) acker: A,
     pub(crate) carried: Carried,
-    pub(crate) until: Until,
-}
-
-/// What a parked delivery waits for.
-pub(crate) enum Until {
-    /// The deliveries of its ordering key that are in front of it.
-    Turn,
-    /// Another delivery of its message's key, which is in progress in this process.
-    Key,
-    /// This time, and then the end of an outage or a pause of the worker, if there is one.
-    After(Duration),
-    /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
-    Prepared,
-    /// Its message, which runs from the inbox: with an ordering key, the delivery is settled once that is processed or dead.
-    Row(Box<InRow>),
-}
-
-/// A message that runs from the inbox.
-pub(crate) struct InRow {
-    identity: Box<Identity>,
-    outcome: Outcome,
-    span: Span,
-}
-
-impl Until {
-    /// A message in the inbox, in the current span.
-    pub(crate) fn row(identity: Box<Identity>, outcome: Outcome) -> Self {
-        Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
-    }
+    pub(crate) until: Turn,
 }
 
 /// How often the age of the oldest blocked delivery is shown.

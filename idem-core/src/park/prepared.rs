@@ -1,6 +1,6 @@
 //! Deliveries whose codec has to fetch something before it can decode them.
 
-use crate::runtime::{FORGOTTEN, Pipeline, Prepared, refused_wait, warn_of_unprepared};
+use crate::runtime::{Ended, FORGOTTEN, Pipeline, Turn, refused_wait, warn_of_unprepared};
 use crate::{Delivery, Store};
 
 impl<S: Store> Pipeline<S> {
@@ -24,14 +24,15 @@ impl<S: Store> Pipeline<S> {
             }
             tokio::time::sleep(refused_wait(tries - 1)).await;
         }
-        let undecodable = match self.preparations.turn(route.id) {
-            Ok(turn) => match self.prepare(turn, route, delivery, None).await {
-                Prepared::Done => None,
-                Prepared::Never(why) => Some(why),
-                Prepared::After(delay) => return tokio::time::sleep(delay).await,
-            },
+        let prepared = match self.preparations.turn(route.id) {
+            Ok(turn) => self.prepare(turn, route, delivery, None).await,
             // What the other message fetches may be all that this one needs.
-            Err(delay) => return tokio::time::sleep(delay).await,
+            Err(delay) => Err(Ended::Park(Turn::After(delay))),
+        };
+        let undecodable = match prepared {
+            Err(Ended::Failed(failure)) => Some(failure.error),
+            Err(Ended::Park(Turn::After(delay))) => return tokio::time::sleep(delay).await,
+            _ => None,
         };
         delivery.rare_mut().preparation.ended(route.id, tries + 1, undecodable);
     }

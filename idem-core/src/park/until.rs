@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{Arrival, Pipeline, jittered, kept};
+use crate::runtime::{Arrival, InRow, Pipeline, Turn, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-use super::{InRow, Parked, Until};
+use super::Parked;
 
 /// How often a waiting delivery is checked for having been lost.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ impl<S: Store> Pipeline<S> {
         // As in `process`: a panic drains the worker before `carried` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let can_run = match until {
-            Until::Turn => {
+            Turn::Order => {
                 let turn = async {
                     if let Some(place) = &carried.order {
                         place.turn().await;
@@ -29,13 +29,17 @@ impl<S: Store> Pipeline<S> {
                 };
                 self.unless_over(&mut acker, turn).await
             }
-            Until::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
-            Until::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
-            Until::Prepared => {
+            Turn::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
+            Turn::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
+            // `in_vain` has turned them into a time.
+            Turn::Free | Turn::Claim | Turn::Answer | Turn::Refused(_) => {
+                self.unless_over(&mut acker, self.after(Duration::ZERO)).await
+            }
+            Turn::Codec => {
                 let span = telemetry::span(self.system, &self.consumer, &delivery);
                 self.unless_over(&mut acker, self.prepared(&mut delivery)).instrument(span).await
             }
-            Until::Row(row) => {
+            Turn::Row(row) => {
                 let span = row.span.clone();
                 self.settle_after(&row, &delivery, acker).instrument(span).await;
                 return None;

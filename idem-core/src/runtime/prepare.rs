@@ -4,23 +4,15 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::execute::Failure;
 use crate::routes::Route;
 use crate::store::Row;
-use crate::{BoxError, Delivery, PrepareError, Store};
+use crate::{BoxError, Delivery, PrepareError, Reason, Store};
 
+use super::ended::{Ended, Turn};
 use super::pipeline::Pipeline;
 use super::preparations::Preparing;
 use super::waits::jittered;
-
-/// What follows from a preparation.
-pub(crate) enum Prepared {
-    /// The codec has what it needs.
-    Done,
-    /// It can never decode the message, and why.
-    Never(String),
-    /// What it needs is unavailable. The message is tried again after this time, uncharged.
-    After(Duration),
-}
 
 /// The error of a codec that does not find what it has fetched.
 pub(crate) const FORGOTTEN: &str = "the codec requested another preparation although the last one succeeded: `decode` must use the data that \
@@ -33,23 +25,28 @@ impl<S: Store> Pipeline<S> {
     /// Lets the codec prepare for a delivery whose turn it is, within the timeout, and without a connection or a lock. A codec
     /// that hangs is waiting for another system, which is not the fault of any message. `row`: the row of the delivery, and how
     /// long it is still taken if that is limited. Cancel safe.
+    ///
+    /// # Errors
+    /// `Failed`: the codec can never decode the message. `Park`: what it needs is unavailable; the message is tried again after
+    /// this time, uncharged.
     pub(crate) async fn prepare(
         &self,
         turn: Preparing,
         route: &Route<S>,
         delivery: &Delivery,
         row: Option<(i64, Option<Duration>)>,
-    ) -> Prepared {
+    ) -> Result<(), Ended> {
         let most = self.settings.prepare_timeout;
         let limit = row.and_then(|(_, left)| left).map_or(most, |left| left.min(most));
         let error = match timeout(limit, route.handler.prepare_codec(delivery)).await {
             Ok(Ok(())) => {
                 turn.succeeded(row.map(|(id, _)| id));
-                return Prepared::Done;
+                return Ok(());
             }
             Ok(Err(PrepareError::Undecodable(error))) => {
                 turn.succeeded(row.map(|(id, _)| id));
-                return Prepared::Never(crate::error::text(error.as_ref()));
+                let error = crate::error::text(error.as_ref());
+                return Err(Ended::Failed(Failure::new(Err(Reason::Undecodable), error)));
             }
             Ok(Err(PrepareError::Unavailable(error))) => error,
             Err(_) if limit < most => BoxError::from("it takes longer than the lease of a call"),
@@ -57,7 +54,7 @@ impl<S: Store> Pipeline<S> {
         };
         let (tries, wait) = turn.failed();
         warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));
-        Prepared::After(wait)
+        Err(Ended::Park(Turn::After(wait)))
     }
 
     /// Returns the turn to prepare for a row, or the time after which it is tried again: another message of its handler prepares

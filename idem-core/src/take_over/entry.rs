@@ -9,7 +9,7 @@ use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{HandlerId, Identity, Row};
-use crate::{Delivery, Fingerprint, Key, Reason, Store, telemetry};
+use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
 
@@ -69,6 +69,13 @@ impl Taken {
             Classified::New | Classified::Duplicate(_) | Classified::Gone => {}
         }
     }
+}
+
+/// The outcome of a delivery for each of several handlers, which have taken it over.
+pub(crate) struct Shared {
+    pub(crate) outcomes: Vec<(HandlerId, Outcome)>,
+    /// Whether no handler had taken the message before.
+    pub(crate) is_new: bool,
 }
 
 impl<S: Store> Pipeline<S> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_channel::Sender;
 use tokio::time::timeout;
 
-use crate::park::{Parked, Until};
-use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Rate};
+use crate::park::Parked;
+use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Rate, Turn};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -134,7 +134,7 @@ impl<A> Arrivals<A> {
         let carried = Carried { order: place, ..Carried::default() };
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
-            drop(self.parked.try_send(Parked { delivery, acker, carried, until: Until::Turn }));
+            drop(self.parked.try_send(Parked { delivery, acker, carried, until: Turn::Order }));
         } else if stores_first {
             drop(self.to_store.try_send((delivery, acker, carried)));
         } else {
