@@ -113,11 +113,7 @@ impl<S: Store> Pipeline<S> {
     /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if another message of its
     /// handler prepares, or if the codec has just prepared and has forgotten the result.
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
-        let prepared = match self.turn_to_prepare(row) {
-            Ok(turn) => self.prepare(turn, route, &row.delivery, Some((row.id, Some(left)))).await,
-            Err(delay) => Err(Ended::Park(Turn::After(delay))),
-        };
-        match prepared {
+        match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some((row.id, Some(left)))).await {
             Err(Ended::Failed(Failure { error, .. })) => self.end_call(row, Reason::Undecodable, error, is_first).await,
             Err(Ended::Park(Turn::After(due))) => self.give_back_call(row, is_first, due).await,
             _ => self.give_back_call(row, is_first, Duration::ZERO).await,

@@ -116,13 +116,10 @@ impl<S: Store> Pipeline<S> {
         let route = match row.identity.has_key() {
             true => self.routes.get(row.identity.handler),
             // Its handler is looked up again.
-            false => {
-                let _beside = self.suspect_lock.direct().await;
-                self.unprepared(&self.routes.takers_of_row(row), &row.delivery)
-            }
+            false => self.unprepared(&self.routes.takers_of_row(row), &row.delivery).await,
         };
         match route {
-            Some(route) => self.prepare(turn, route, &row.delivery, Some((row.id, None))).await,
+            Some(route) => self.prepare(Ok(turn), route, &row.delivery, Some((row.id, None))).await,
             // The run of the row reports the reason.
             None => Ok(()),
         }

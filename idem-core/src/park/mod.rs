@@ -5,13 +5,11 @@
 //! |---|---|
 //! | this one | the task in which all parked deliveries wait |
 //! | `until` | each wait |
-//! | `prepared` | the preparation of a codec |
 //! | `in_vain` | how long a delivery waits whose try was in vain |
 //! | `blocked` | the gauges |
 
 mod blocked;
 mod in_vain;
-mod prepared;
 mod until;
 
 use std::sync::Arc;

@@ -37,7 +37,7 @@ impl<S: Store> Pipeline<S> {
             }
             Turn::Codec => {
                 let span = telemetry::span(self.system, &self.consumer, &delivery);
-                self.unless_over(&mut acker, self.prepared(&mut delivery)).instrument(span).await
+                self.unless_over(&mut acker, self.prepare_delivery(&mut delivery)).instrument(span).await
             }
             Turn::Row(row) => {
                 let span = row.span.clone();

@@ -61,8 +61,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns that of these handlers, which take the delivery, whose codec has to prepare for it: the only one, or of
-    /// several the first for which that is so.
-    pub(crate) fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
+    /// several the first for which that is so. It decodes beside no suspect that has the process to itself, as
+    /// [`decode_beside`](Self::decode_beside).
+    pub(crate) async fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
+        let _beside = self.suspect_lock.direct().await;
         let is_unprepared = |route: &&&Route<S>| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared));
         if let [only] = takers { Some(only) } else { takers.iter().find(is_unprepared).copied() }
     }

@@ -67,7 +67,6 @@ pub(crate) use parked_rows::{ParkedRow, ParkedRows, RowUntil};
 pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, Preparing};
-pub(crate) use prepare::{FORGOTTEN, warn_of_unprepared};
 pub(crate) use rate::Rate;
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
