@@ -2,17 +2,62 @@
 
 use std::pin::pin;
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_channel::{Receiver, Sender};
 use futures_util::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::execute::Failure;
-use crate::runtime::{Ended, ParkedRow, Pipeline, Preparing, RowUntil, Turn, refused_wait};
+use crate::runtime::{Ended, Pipeline, Preparing, Turn, refused_wait};
 use crate::store::{Row, RowResult, Ticket};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, Store};
 
 use super::result::{REFUSED, rejected};
+
+/// The rows that wait, until a task takes them.
+pub(crate) struct ParkedRows {
+    queue: (Sender<Kept>, Receiver<Kept>),
+    room: Arc<Semaphore>,
+}
+
+/// A row that waits. It keeps its token and its lease, and its start is refunded.
+struct Kept {
+    row: Row,
+    /// The turn of its codec, or the failure that is not recorded yet: only that is repeated, never the run.
+    work: Result<Preparing, Failure>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// How many bytes of rows may wait for the record of their failure, and how many count for a small row: that is 1,024 rows.
+const BYTES: usize = 16 * 1024 * 1024;
+const LEAST: usize = 16 * 1024;
+
+impl Default for ParkedRows {
+    fn default() -> Self {
+        Self { queue: async_channel::unbounded(), room: Arc::new(Semaphore::new(BYTES)) }
+    }
+}
+
+impl ParkedRows {
+    /// Returns the permit to keep the failure of one more row, if there is room for the row.
+    pub(super) fn room(&self, row: &Row) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(row.bytes().clamp(LEAST, BYTES)).ok()?;
+        self.room.clone().try_acquire_many_owned(bytes).ok()
+    }
+
+    /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
+    pub(super) fn park(&self, row: &Row, work: Result<Preparing, Failure>, room: Option<OwnedSemaphorePermit>) {
+        drop(self.queue.0.try_send(Kept { row: row.clone(), work, _room: room }));
+    }
+
+    /// Ends the wait for further rows, since no more rows run.
+    pub(super) fn close(&self) {
+        self.queue.0.close();
+    }
+}
 
 impl<S: Store> Pipeline<S> {
     /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry
@@ -26,22 +71,21 @@ impl<S: Store> Pipeline<S> {
             Err(due) => return self.snooze(row, due).await,
         };
         self.refund_start(row).await;
-        self.parked_rows.park(row.clone(), RowUntil::Prepared(turn));
+        self.parked_rows.park(row, Ok(turn), None);
         None
     }
 
     /// Keeps the rows that wait here, until no more rows run and none is left.
     pub(super) async fn keep_parked_rows(&self) {
-        let keep = |ParkedRow { row, until }| self.keep_row(row, until);
-        self.parked_rows.queue().for_each_concurrent(None, keep).await;
+        self.parked_rows.queue.1.clone().for_each_concurrent(None, |kept| self.keep_row(kept)).await;
     }
 
-    async fn keep_row(&self, row: Row, until: RowUntil) {
+    async fn keep_row(&self, Kept { row, work, _room }: Kept) {
         let _held = self.leases.hold(slice::from_ref(&row));
         let work = pin!(async {
-            match until {
-                RowUntil::Prepared(turn) => self.prepare_row(&row, turn).await,
-                RowUntil::Recorded(failure, _room) => self.record_later(&row, failure).await,
+            match work {
+                Ok(turn) => self.prepare_row(&row, turn).await,
+                Err(failure) => self.record_later(&row, failure).await,
             }
         });
         self.report_row(&row, work).await;
@@ -123,5 +167,32 @@ impl<S: Store> Pipeline<S> {
             // The run of the row reports the reason.
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::store::{HandlerId, Identity};
+    use crate::{Delivery, Fingerprint, Key};
+
+    fn row(bytes: usize) -> Row {
+        let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
+        Row::new(7, identity, String::new(), Delivery::new("orders", vec![0; bytes]), SystemTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn failures_that_wait_keep_a_limited_number_of_rows_and_bytes() {
+        let (rows, small) = (ParkedRows::default(), row(10));
+        let kept: Vec<_> = std::iter::from_fn(|| rows.room(&small)).collect();
+        assert_eq!(kept.len(), 1024);
+        drop(kept);
+        let large = row(BYTES / 2 + 1);
+        let (first, second) = (rows.room(&large), rows.room(&large));
+        assert!(first.is_some() && second.is_none());
+        drop(first);
+        assert!(rows.room(&row(2 * BYTES)).is_some(), "one that is too large for it is kept alone");
     }
 }

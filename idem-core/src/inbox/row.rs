@@ -11,7 +11,7 @@ use crate::execute::Failure;
 use crate::external::{CallLimits, without_kind};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, RowUntil, Running, Turn, jittered};
+use crate::runtime::{Ended, Pipeline, Running, Turn, jittered};
 use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
@@ -140,7 +140,7 @@ impl<S: Store> Pipeline<S> {
     /// again; but one that its handler has committed is gone from the inbox, and waits in its slot.
     async fn charge_row_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         match self.parked_rows.room(row) {
-            Some(room) => self.parked_rows.park(row.clone(), RowUntil::Recorded(failure, room)),
+            Some(room) => self.parked_rows.park(row, Err(failure), Some(room)),
             None if failure.left_by.is_some() => return self.record_later(row, failure).await,
             None => return self.snooze(row, jittered(REFUSED)).await,
         }

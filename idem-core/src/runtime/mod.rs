@@ -5,7 +5,6 @@
 //! | `pipeline`, `settings` | the shared state, and the settings |
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
 //! | `preparations` | whose turn it is to prepare |
-//! | `parked_rows` | inbox rows that wait here |
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
 //! | `step`, `hold` | a delivery with the state that it keeps for the next try, and what a failed statement means |
 //! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
@@ -35,7 +34,6 @@ mod leased;
 mod leases;
 mod outage;
 mod outbox_gate;
-mod parked_rows;
 mod persist;
 mod pipeline;
 mod preparations;
@@ -63,7 +61,6 @@ pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
 pub(crate) use outbox_gate::OutboxGate;
-pub(crate) use parked_rows::{ParkedRow, ParkedRows, RowUntil};
 pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, Preparing};
