@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::park::{Parked, UNANSWERED};
-use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, SuspectLock, extended_all};
+use crate::park::{Arrival, Carried, Parked, UNANSWERED};
+use crate::runtime::{Permit, Pipeline, Running, SuspectLock, extended_all};
 use crate::store::{Row, StoreError};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -24,8 +24,8 @@ impl<S: Store> Pipeline<S> {
         if batch.len() > 1 {
             // Boxed: it is large, and a worker without batches would carry it unused.
             Box::pin(self.deliver_all(std::mem::take(batch), parked)).await;
-        } else if let Some((delivery, acker, carried)) = batch.pop()
-            && let Some(delivery) = self.deliver(None, delivery, acker, carried).await
+        } else if let Some(arrival) = batch.pop()
+            && let Some(delivery) = self.deliver(None, arrival).await
         {
             self.park(delivery, parked).await;
         }
@@ -34,9 +34,9 @@ impl<S: Store> Pipeline<S> {
     /// Processes a batch. Each delivery is settled by its verdict, or left to the broker if it is lost. Those that
     /// cannot run now are parked.
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
-        batch.retain(|(_, acker, _)| acker.is_live());
+        batch.retain(|arrival| arrival.acker.is_live());
         let (deliveries, (mut ackers, carried)): (Vec<_>, (Vec<_>, Vec<_>)) =
-            batch.into_iter().map(|(delivery, acker, carried)| (delivery, (acker, carried))).unzip();
+            batch.into_iter().map(|Arrival { delivery, acker, carried }| (delivery, (acker, carried))).unzip();
         let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &carried)).await;
         let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
         let arrivals = deliveries.into_iter().zip(ackers).zip(carried);
@@ -46,10 +46,10 @@ impl<S: Store> Pipeline<S> {
                     self.brake.fit(&outcome);
                     done.push((delivery, acker, outcome));
                 }
-                Verdict::Single | Verdict::PutOff | Verdict::Lost => alone.push((delivery, acker, carried)),
+                Verdict::Single | Verdict::PutOff | Verdict::Lost => alone.push(Arrival { delivery, acker, carried }),
                 Verdict::Broke => {
                     delivery.redelivered = true;
-                    alone.push((delivery, acker, carried));
+                    alone.push(Arrival { delivery, acker, carried });
                 }
                 Verdict::Stopped => stopped.push(acker),
             }
@@ -70,8 +70,8 @@ impl<S: Store> Pipeline<S> {
         // Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
         // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
-        let deliver = async |(delivery, acker, carried)| {
-            if let Some(delivery) = self.deliver(Some(&connection), delivery, acker, carried).await {
+        let deliver = async |arrival: Arrival<A>| {
+            if let Some(delivery) = self.deliver(Some(&connection), arrival).await {
                 self.park(delivery, parked).await;
             }
         };

@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 
+use crate::park::Carried;
 use crate::registry::Job;
 use crate::routes::{Route, Work};
-use crate::runtime::{Carried, KeyTicket, Pipeline};
+use crate::runtime::{KeyTicket, Pipeline};
 use crate::store::{Identity, Row};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Carried, Pipeline, Refused, Turn, busy_wait, hold_wait, refused_wait, warn_of_refusal};
+use crate::runtime::{Pipeline, Refused, Turn, busy_wait, hold_wait, refused_wait, warn_of_refusal};
 use crate::{BoxError, Delivery, Store};
+
+use super::Carried;
 
 /// After this many tries in a row without an answer, a delivery counts as refused. If another transaction holds its claim for
 /// as long, the database is pinged.

@@ -4,10 +4,12 @@
 //! | file | contents |
 //! |---|---|
 //! | this one | the task in which all parked deliveries wait |
+//! | `arrival` | a delivery that can run, and the state that it keeps |
 //! | `until` | each wait |
 //! | `in_vain` | how long a delivery waits whose try was in vain |
 //! | `blocked` | the gauges |
 
+mod arrival;
 mod blocked;
 mod in_vain;
 mod until;
@@ -19,18 +21,17 @@ use async_channel::{Receiver, Sender};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::runtime::{Arrival, Carried, Pipeline, Turn};
-use crate::{Acker, Delivery, Store};
+use crate::runtime::{Pipeline, Turn};
+use crate::{Acker, Store};
 
 use blocked::Blocked;
 
+pub(crate) use arrival::{Arrival, Carried};
 pub(crate) use in_vain::UNANSWERED;
 
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {
-    pub(crate) delivery: Box<Delivery>,
-    pub(crate) acker: A,
-    pub(crate) carried: Carried,
+    pub(crate) arrival: Arrival<A>,
     pub(crate) until: Turn,
 }
 
@@ -61,10 +62,10 @@ pub(crate) async fn run<S: Store, A: Acker>(
             Some((ended, place)) = waits.next() => {
                 blocked.leave(place);
                 if let Some(arrival) = ended.flatten() {
-                    let stored = arrival.0.ordering_key.is_none() && arrival.0.redelivered();
+                    let stored = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
                     // A drain may have closed the queue meanwhile.
                     if let Err(closed) = if stored { &to_store } else { &lanes }.try_send(arrival) {
-                        pipeline.release(closed.into_inner().1).await;
+                        pipeline.release(closed.into_inner().acker).await;
                     }
                 }
             }
@@ -77,7 +78,7 @@ impl<S: Store> Pipeline<S> {
     /// Passes a delivery on that cannot run now, or releases it if a drain has closed the queue of those.
     pub(crate) async fn park<A: Acker>(&self, delivery: Parked<A>, parked: &Sender<Parked<A>>) {
         if let Err(closed) = parked.try_send(delivery) {
-            self.give_up(closed.into_inner().acker).await;
+            self.give_up(closed.into_inner().arrival.acker).await;
         }
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{Arrival, InRow, Pipeline, Turn, jittered, kept};
+use crate::runtime::{InRow, Pipeline, Turn, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-use super::Parked;
+use super::{Arrival, Parked};
 
 /// How often a waiting delivery is checked for having been lost.
 const LOOK: Duration = Duration::from_secs(1);
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
     pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
-        let Parked { mut delivery, mut acker, carried, until } = parked;
+        let Parked { arrival: Arrival { mut delivery, mut acker, carried }, until } = parked;
         // As in `process`: a panic drains the worker before `carried` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let can_run = match until {
@@ -46,7 +46,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         if can_run {
-            return Some((delivery, acker, carried));
+            return Some(Arrival { delivery, acker, carried });
         }
         self.give_up(acker).await;
         None

@@ -25,10 +25,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::park::Parked;
+use crate::park::{Arrival, Carried, Parked};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Carried, Direct, Ended, Permit, Pipeline, Running, Turn, extended, hold_wait};
+use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Turn, extended, hold_wait};
 use crate::store::Identity;
 use crate::take_over::{Classified, Entry, Taken};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
@@ -37,26 +37,15 @@ impl<S: Store> Pipeline<S> {
     /// Tries to process one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to be
     /// parked; only an ordered delivery waits for its row. Takes a permit of `room`, if there is one, before it uses a
     /// connection.
-    pub(crate) async fn deliver<A: Acker>(
-        &self,
-        room: Option<&Semaphore>,
-        delivery: Box<Delivery>,
-        acker: A,
-        carried: Carried,
-    ) -> Option<Parked<A>> {
-        let span = telemetry::span(self.system, &self.consumer, &delivery);
+    pub(crate) async fn deliver<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>) -> Option<Parked<A>> {
+        let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
-        pin!(self.process(room, delivery, acker, carried)).instrument(span).await
+        pin!(self.process(room, arrival)).instrument(span).await
     }
 
     /// Makes one try, and settles the delivery or returns it to be parked.
-    async fn process<A: Acker>(
-        &self,
-        room: Option<&Semaphore>,
-        mut delivery: Box<Delivery>,
-        mut acker: A,
-        mut carried: Carried,
-    ) -> Option<Parked<A>> {
+    async fn process<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>) -> Option<Parked<A>> {
+        let Arrival { mut delivery, mut acker, mut carried } = arrival;
         // A panic drains the worker before `carried` is dropped, which is declared earlier: the next delivery of an ordering
         // key must not start while this one is unsettled.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
@@ -116,7 +105,7 @@ impl<S: Store> Pipeline<S> {
             self.meters(&delivery).held.increment(1);
         }
         carried.was_parked = true;
-        Some(Parked { delivery, acker, carried, until })
+        Some(Parked { arrival: Arrival { delivery, acker, carried }, until })
     }
 
     /// Makes one attempt; the database's response decides the result. A failure is stored.

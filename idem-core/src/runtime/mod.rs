@@ -6,7 +6,7 @@
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
 //! | `preparations` | whose turn it is to prepare |
 //! | `ended` | the result of one try of a message, and why it waits for the next one |
-//! | `step`, `hold` | a delivery with the state that it keeps for the next try, and what a failed statement means |
+//! | `hold` | what a failed statement means |
 //! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
 //! | `leases` | the same for inbox rows |
@@ -43,7 +43,6 @@ mod rows;
 mod running;
 mod settings;
 mod settle;
-mod step;
 mod suspect_lock;
 mod waits;
 
@@ -68,6 +67,5 @@ pub(crate) use rate::Rate;
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
-pub(crate) use step::{Arrival, Carried};
 pub(crate) use suspect_lock::{Direct, Isolated};
 pub(crate) use waits::{busy_wait, growing_waits, hold_wait, jittered, refused_wait};

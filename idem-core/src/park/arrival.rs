@@ -2,14 +2,15 @@
 
 use crate::Delivery;
 use crate::execute::Failure;
-
-use super::key_queue::KeyTicket;
-use super::key_tickets::KeyTickets;
-use super::persist::Refused;
+use crate::runtime::{KeyTicket, KeyTickets, Refused};
 
 /// A delivery that can run, with the state of earlier tries. It is the first in the queues in which it has a place.
-/// The delivery is large and passes through many hands, so it is on the heap.
-pub(crate) type Arrival<A> = (Box<Delivery>, A, Carried);
+pub(crate) struct Arrival<A> {
+    /// It is large and passes through many hands, so it is on the heap.
+    pub(crate) delivery: Box<Delivery>,
+    pub(crate) acker: A,
+    pub(crate) carried: Carried,
+}
 
 /// State that a delivery keeps from one try to the next, while it waits or runs. Dropping it lets other deliveries
 /// continue.
