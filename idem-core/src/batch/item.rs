@@ -52,11 +52,13 @@ pub(crate) enum Verdict {
 impl<S: Store> Pipeline<S> {
     /// Returns the deliveries that can run together, in claim order. All others are processed alone: the unfit, the
     /// redelivered, those that the database has refused or held up before, those whose failure is not recorded yet, those
-    /// of natural handlers that stage messages, those whose key is in flight elsewhere in this process, and a different
-    /// message under a key of the batch.
+    /// of natural handlers that stage messages, those that several handlers take, those whose key is in flight elsewhere in
+    /// this process, and a different message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Item<'_, S>> {
-        let fits =
-            |at: usize, it: &Delivery| !it.redelivered() && carried[at].tries == 0 && carried[at].charge.is_none();
+        let fits = |at: usize, it: &Delivery| {
+            let is_first = !it.redelivered() && carried[at].tries == 0 && carried[at].charge.is_none();
+            is_first && !self.routes.are_several(it)
+        };
         let fit = deliveries.iter().enumerate().filter(|(at, delivery)| fits(*at, delivery));
         let fit = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?)));
         // Those of a handler that makes an external call are stored first.

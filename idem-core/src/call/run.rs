@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(Some(replied)) => replied,
                 Ok(None) => return self.call_stopped(row, !asks).await,
                 Err(NoJob::Unfit(unfit)) => return self.end_call(row, unfit.reason, unfit.error, is_first).await,
-                Err(NoJob::Unprepared | NoJob::Several) => {
+                Err(NoJob::Unprepared) => {
                     running.end();
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
                     return self.prepare_call(route, row, is_first, left).await;

@@ -76,7 +76,7 @@ impl<S: Store> Pipeline<S> {
             let job = match decoded {
                 Ok(job) => job,
                 Err(NoJob::Unfit(unfit)) => return self.reject(row, unfit.reason, unfit.error).await,
-                Err(NoJob::Unprepared | NoJob::Several) => return self.leave_to_prepare_row(row).await,
+                Err(NoJob::Unprepared) => return self.leave_to_prepare_row(row).await,
             };
             // All connections may be in use for longer than the lease. From the start on, the row is locked.
             let held = self.leases.hold(slice::from_ref(row));

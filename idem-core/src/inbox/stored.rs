@@ -96,6 +96,9 @@ impl<S: Store> Pipeline<S> {
     /// finds the same, and makes it a dead letter. A delivery whose key is in flight here also waits separately, and
     /// delays no other.
     fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
+        if self.routes.are_several(&arrived.delivery) {
+            return Err(arrived);
+        }
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.decode(&arrived.delivery).map(|work| work.identity));
         let Ok(identity) = identity else { return Err(arrived) };

@@ -113,7 +113,7 @@ impl<S: Store> Pipeline<S> {
         // Decode, key.
         let (work, beside) = match self.decode_beside(delivery).await {
             Ok(decoded) => decoded,
-            Err(NoJob::Unprepared | NoJob::Several) => return Ended::Park(Turn::Codec),
+            Err(NoJob::Unprepared) => return Ended::Park(Turn::Codec),
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
                 return self.store(&self.unfit(delivery, unfit)).await;
@@ -213,7 +213,7 @@ impl<S: Store> Pipeline<S> {
             };
             let ready = match decoded {
                 Ok(ready) => ready,
-                Err(NoJob::Unprepared | NoJob::Several) => return Ended::Park(Turn::Codec),
+                Err(NoJob::Unprepared) => return Ended::Park(Turn::Codec),
                 Err(NoJob::Unfit(unfit)) => return self.store(&self.unfit(delivery, unfit)).await,
             };
             // Claim.

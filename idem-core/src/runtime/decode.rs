@@ -18,11 +18,9 @@ use super::suspect_lock::Direct;
 
 impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
-    /// transaction starts.
+    /// transaction starts. A delivery that [several](crate::routes::Routes::are_several) handlers take is stored for each of them
+    /// instead.
     pub(crate) fn decode(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
-        if self.routes.are_several(delivery) {
-            return Err(NoJob::Several);
-        }
         self.limit(delivery)?;
         self.decode_for(self.routes.find(delivery)?, delivery)
     }

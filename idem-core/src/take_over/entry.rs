@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
             match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.decode_for(route, delivery)) {
                 Ok(work) => entries.push(Entry::due(work.identity, delivery)),
                 Err(NoJob::Unfit(unfit)) => entries.push(Entry::unfit(route.id, delivery, unfit)),
-                Err(NoJob::Unprepared | NoJob::Several) => is_unprepared = true,
+                Err(NoJob::Unprepared) => is_unprepared = true,
             }
         }
         entries.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
