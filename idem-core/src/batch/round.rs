@@ -154,13 +154,15 @@ impl<S: Store> Pipeline<S> {
         running: &Running,
     ) -> Result<(S::Txn, Vec<usize>), Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
-        for Call { places, route, job } in calls {
+        let mut calls = calls.into_iter();
+        while let Some(Call { places, route, job }) = calls.next() {
             if !before.is_empty() {
                 match self.store.check_between(&mut txn).await {
                     Ok(TxnState::Open) => was_open = true,
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
                     Ok(TxnState::Ended) => {
+                        drop((job, calls));
                         let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
                         return Err(Failed { ended, places: before, is_first_to_end: true });
                     }
@@ -170,6 +172,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let Some(user_code) = running.user_code() else {
+                drop((job, calls));
                 let ended = self.undo(txn, None).await;
                 return Err(Failed { ended, places: before, is_first_to_end: false });
             };
@@ -187,13 +190,19 @@ impl<S: Store> Pipeline<S> {
                 let stage = || self.stage(staged, route, messages[places[0]], &outbox);
                 handled = Some(span.in_scope(stage));
             }
-            drop(user_code);
-            let ended = match handled {
+            let error = match handled {
                 Some(Ok(())) => {
                     before = places;
                     continue;
                 }
-                Some(Err(error)) => self.undo(txn, Some(error)).await,
+                Some(Err(error)) => Some(error),
+                None => None,
+            };
+            // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and a
+            // suspect may run beside what comes then.
+            drop((calls, user_code, span));
+            let ended = match error {
+                Some(error) => self.undo(txn, Some(error)).await,
                 None => self.unreturned(txn, route.timeout).await,
             };
             return Err(Failed { ended, places, is_first_to_end: was_open });
