@@ -2,7 +2,7 @@
 
 use crate::caught::dropped;
 use crate::execute::Failure;
-use crate::runtime::{Ended, Pipeline, Turn};
+use crate::runtime::{Ended, Pipeline, Wait};
 use crate::{Reason, Store};
 
 use super::item::Verdict;
@@ -32,7 +32,7 @@ impl<S: Store> Pipeline<S> {
             // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
             // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
             // sorted with them. They wait for less time than the database takes to find a deadlock.
-            Ended::Park(Turn::Claim) => {
+            Ended::Park(Wait::Claim) => {
                 self.throttle.narrow();
                 TransactionResult::Split
             }

@@ -16,7 +16,7 @@ use crate::panic_text::panic_text;
 
 /// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
 /// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
-/// calls are caught. Returns `None` if the worker stops before.
+/// calls are caught. Returns `None` if the worker stops first.
 pub(super) async fn reply(
     limits: &CallLimits,
     mut calling: Calling,

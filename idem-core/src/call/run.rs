@@ -7,7 +7,7 @@ use crate::execute::Failure;
 use crate::external::{CallLimits, CallReply, Doubt};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Ended, Permit, Pipeline, Running, Turn};
+use crate::runtime::{Ended, Permit, Pipeline, Running, Wait};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};
 
@@ -115,7 +115,7 @@ impl<S: Store> Pipeline<S> {
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
         match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some((row.id, Some(left)))).await {
             Err(Ended::Failed(Failure { error, .. })) => self.end_call(row, Reason::Undecodable, error, is_first).await,
-            Err(Ended::Park(Turn::After(due))) => self.give_back_call(row, is_first, due).await,
+            Err(Ended::Park(Wait::After(due))) => self.give_back_call(row, is_first, due).await,
             _ => self.give_back_call(row, is_first, Duration::ZERO).await,
         }
     }

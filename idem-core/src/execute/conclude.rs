@@ -54,7 +54,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::runtime::Turn;
+    use crate::runtime::Wait;
     use crate::store::StoreError;
     use crate::{Outcome, Reason};
 
@@ -69,7 +69,7 @@ mod tests {
                 format!("dead after {attempts}: {reason:?}")
             }
             Some(Ended::Again(_)) => "not decided".to_owned(),
-            Some(Ended::Park(Turn::Claim)) => "busy".to_owned(),
+            Some(Ended::Park(Wait::Claim)) => "busy".to_owned(),
             Some(Ended::Park(_)) => "put off".to_owned(),
             Some(Ended::Broke(_)) => "broke".to_owned(),
             Some(Ended::Lost) => "lost".to_owned(),
@@ -110,10 +110,10 @@ mod tests {
             (lost_race(), 2, IN_PLACE - 1, "retry"),
             (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
-            (Ended::Park(Turn::Claim), 2, IN_PLACE, "busy"),
+            (Ended::Park(Wait::Claim), 2, IN_PLACE, "busy"),
             (Ended::Failed(Failure::committed(Box::default())), 1, 0, "dead after 2: Committed"),
             (Ended::Broke(StoreError::LockTimeout), 2, 0, "broke"),
-            (Ended::Park(Turn::Free), 2, 0, "put off"),
+            (Ended::Park(Wait::Free), 2, 0, "put off"),
             (Ended::Stopped, 2, 0, "stopped"),
         ];
         for (ran, attempts, rounds, expected) in table {

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Running, Turn};
+use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{CommitResult, Identity, RollbackResult};
 use crate::{BoxError, Delivery, Store};
 
@@ -94,7 +94,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn undo(&self, mut txn: S::Txn, error: Option<BoxError>) -> Ended {
         let ticket = self.store.ticket(&txn);
         let rolled_back = match error {
-            None => Ended::Park(Turn::Free),
+            None => Ended::Park(Wait::Free),
             Some(error) => {
                 let again = self.store.failed_with(&mut txn, error.as_ref()) || self.store.lost_race(error.as_ref());
                 if again { Ended::Again(error) } else { Ended::Failed(Failure::returned(error)) }

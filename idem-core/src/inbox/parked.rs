@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::execute::Failure;
-use crate::runtime::{Ended, Pipeline, Preparing, Turn, refused_wait};
+use crate::runtime::{Ended, Pipeline, Preparing, Wait, refused_wait};
 use crate::store::{Row, RowResult, Ticket};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, Store};
@@ -26,9 +26,15 @@ pub(crate) struct ParkedRows {
 /// A row that waits. It keeps its token and its lease, and its start is refunded.
 struct Kept {
     row: Row,
-    /// The turn of its codec, or the failure that is not recorded yet: only that is repeated, never the run.
-    work: Result<Preparing, Failure>,
-    _room: Option<OwnedSemaphorePermit>,
+    work: KeptFor,
+}
+
+/// Why a row waits here, and what ends that.
+pub(super) enum KeptFor {
+    /// Its codec prepares.
+    Codec(Preparing),
+    /// Its failure is recorded. Only that is repeated, never the run. The permit limits the memory of such rows.
+    Record(Failure, OwnedSemaphorePermit),
 }
 
 /// How many bytes of rows may wait for the record of their failure, and how many count for a small row: that is 1,024 rows.
@@ -49,8 +55,8 @@ impl ParkedRows {
     }
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
-    pub(super) fn park(&self, row: &Row, work: Result<Preparing, Failure>, room: Option<OwnedSemaphorePermit>) {
-        drop(self.queue.0.try_send(Kept { row: row.clone(), work, _room: room }));
+    pub(super) fn park(&self, row: &Row, work: KeptFor) {
+        drop(self.queue.0.try_send(Kept { row: row.clone(), work }));
     }
 
     /// Ends the wait for further rows, since no more rows run.
@@ -71,7 +77,7 @@ impl<S: Store> Pipeline<S> {
             Err(due) => return self.snooze(row, due).await,
         };
         self.refund_start(row).await;
-        self.parked_rows.park(row, Ok(turn), None);
+        self.parked_rows.park(row, KeptFor::Codec(turn));
         None
     }
 
@@ -80,12 +86,12 @@ impl<S: Store> Pipeline<S> {
         self.parked_rows.queue.1.clone().for_each_concurrent(None, |kept| self.keep_row(kept)).await;
     }
 
-    async fn keep_row(&self, Kept { row, work, _room }: Kept) {
+    async fn keep_row(&self, Kept { row, work }: Kept) {
         let _held = self.leases.hold(slice::from_ref(&row));
         let work = pin!(async {
             match work {
-                Ok(turn) => self.prepare_row(&row, turn).await,
-                Err(failure) => self.record_later(&row, failure).await,
+                KeptFor::Codec(turn) => self.prepare_row(&row, turn).await,
+                KeptFor::Record(failure, _room) => self.record_later(&row, failure).await,
             }
         });
         self.report_row(&row, work).await;
@@ -103,7 +109,7 @@ impl<S: Store> Pipeline<S> {
                     Err(_) => return None,
                 }
             }
-            Some(Err(Ended::Park(Turn::After(due)))) => due,
+            Some(Err(Ended::Park(Wait::After(due)))) => due,
             _ => Duration::ZERO,
         };
         let _ = self.record_parked(row, &RowResult::Released { due }, None).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::execute::Failure;
-use crate::runtime::{Ended, Pipeline, Turn, jittered, warn_of_refusal};
+use crate::runtime::{Ended, Pipeline, Wait, jittered, warn_of_refusal};
 use crate::store::{Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
@@ -69,7 +69,7 @@ impl<S: Store> Pipeline<S> {
     /// Gives back a row for the time for which a delivery would wait after this try, or longer if the database refuses it.
     pub(super) async fn wait_after(&self, row: &Row, ended: Ended) -> Option<Outcome> {
         let due = match ended {
-            Ended::Park(Turn::Refused(error)) => {
+            Ended::Park(Wait::Refused(error)) => {
                 warn_of_refusal(&row.delivery, None, error.as_ref());
                 jittered(REFUSED)
             }

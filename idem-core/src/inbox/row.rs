@@ -11,11 +11,12 @@ use crate::execute::Failure;
 use crate::external::{CallLimits, without_kind};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Running, Turn, jittered};
+use crate::runtime::{Ended, Pipeline, Running, Wait, jittered};
 use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
+use super::parked::KeptFor;
 use super::result::REFUSED;
 
 /// When a row runs again whose handler stages a local message that has to wait for another transaction.
@@ -107,11 +108,9 @@ impl<S: Store> Pipeline<S> {
             return match ended {
                 Ended::Done(outcome) => Some(outcome),
                 Ended::Failed(failure) => self.charge_row(row, failure).await,
-                Ended::Park(Turn::Claim) => self.snooze(row, jittered(BUSY)).await,
+                Ended::Park(Wait::Claim) | Ended::Again(_) => self.snooze(row, jittered(BUSY)).await,
                 Ended::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
-                Ended::Park(_) | Ended::Again(_) | Ended::Lost | Ended::Stopped => {
-                    self.snooze(row, Duration::ZERO).await
-                }
+                Ended::Park(_) | Ended::Lost | Ended::Stopped => self.snooze(row, Duration::ZERO).await,
             };
         }
         None
@@ -140,7 +139,7 @@ impl<S: Store> Pipeline<S> {
     /// again; but one that its handler has committed is gone from the inbox, and waits in its slot.
     async fn charge_row_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         match self.parked_rows.room(row) {
-            Some(room) => self.parked_rows.park(row, Err(failure), Some(room)),
+            Some(room) => self.parked_rows.park(row, KeptFor::Record(failure, room)),
             None if failure.left_by.is_some() => return self.record_later(row, failure).await,
             None => return self.snooze(row, jittered(REFUSED)).await,
         }

@@ -1,10 +1,10 @@
-//! A delivery that can run, and the state that it keeps from one try to the next.
+//! A delivery, and the state that it keeps from one try to the next.
 
 use crate::Delivery;
 use crate::execute::Failure;
 use crate::runtime::{KeyTicket, KeyTickets, Refused};
 
-/// A delivery that can run, with the state of earlier tries. It is the first in the queues in which it has a place.
+/// A delivery, with the state of earlier tries. In the queue of a lane, it is the first in the queues in which it has a place.
 pub(crate) struct Arrival<A> {
     /// It is large and passes through many hands, so it is on the heap.
     pub(crate) delivery: Box<Delivery>,

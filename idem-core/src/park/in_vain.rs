@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Pipeline, Refused, Turn, busy_wait, hold_wait, refused_wait, warn_of_refusal};
+use crate::runtime::{Pipeline, Refused, Wait, busy_wait, hold_wait, refused_wait, warn_of_refusal};
 use crate::{BoxError, Delivery, Store};
 
 use super::Carried;
@@ -12,23 +12,23 @@ use super::Carried;
 pub(crate) const UNANSWERED: usize = 3;
 
 impl<S: Store> Pipeline<S> {
-    /// Counts a try in vain. Returns the time until the next one, which grows from try to try. A delivery that waits for something
-    /// else waits for that.
-    pub(crate) fn in_vain(&self, delivery: &Delivery, carried: &mut Carried, turn: Turn) -> Turn {
+    /// Counts a try in vain, and returns the time until the next one, which grows from try to try. Any other reason is returned as
+    /// it is.
+    pub(crate) fn in_vain(&self, delivery: &Delivery, carried: &mut Carried, wait: Wait) -> Wait {
         let tries = carried.tries;
-        Turn::After(match turn {
+        Wait::After(match wait {
             // The end of an outage or of a pause is waited for in any case.
-            Turn::Free => Duration::ZERO,
+            Wait::Free => Duration::ZERO,
             // The database may respond to others: this message may be the one that takes too long.
-            Turn::Answer if tries >= UNANSWERED => {
+            Wait::Answer if tries >= UNANSWERED => {
                 let why = "the database repeatedly did not answer for this message, although it answers for others";
                 self.refused(delivery, carried, &why.into())
             }
-            Turn::Answer => {
+            Wait::Answer => {
                 carried.tries += 1;
                 hold_wait(tries)
             }
-            Turn::Claim => {
+            Wait::Claim => {
                 carried.tries += 1;
                 // Another transaction holds its claim, so the database does not refuse it.
                 carried.refused = None;
@@ -38,13 +38,13 @@ impl<S: Store> Pipeline<S> {
                 }
                 busy_wait(tries + 1)
             }
-            Turn::Refused(error) => self.refused(delivery, carried, &error),
-            Turn::After(_) | Turn::Codec | Turn::Key | Turn::Order | Turn::Row(_) => return turn,
+            Wait::Refused(error) => self.refused(delivery, carried, &error),
+            Wait::After(_) | Wait::Codec | Wait::Key | Wait::Order | Wait::Row(_) => return wait,
         })
     }
 
-    /// Does the same for a delivery whose writes the database refuses, although it works for others. The log names it, because
-    /// it is the one to investigate.
+    /// Counts a try of a delivery whose writes the database refuses, although it works for others, and returns the time until the
+    /// next one. The log names the delivery, because it is the one to investigate.
     fn refused(&self, delivery: &Delivery, carried: &mut Carried, error: &BoxError) -> Duration {
         carried.refused.get_or_insert_with(|| Refused::new(&self.outage));
         carried.tries += 1;

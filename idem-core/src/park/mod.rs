@@ -21,7 +21,7 @@ use async_channel::{Receiver, Sender};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::runtime::{Pipeline, Turn};
+use crate::runtime::{Pipeline, Wait};
 use crate::{Acker, Store};
 
 use blocked::Blocked;
@@ -32,7 +32,7 @@ pub(crate) use in_vain::UNANSWERED;
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {
     pub(crate) arrival: Arrival<A>,
-    pub(crate) until: Turn,
+    pub(crate) until: Wait,
 }
 
 /// How often the age of the oldest blocked delivery is shown.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{InRow, Pipeline, Turn, jittered, kept};
+use crate::runtime::{InRow, Pipeline, Wait, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -21,7 +21,7 @@ impl<S: Store> Pipeline<S> {
         // As in `process`: a panic drains the worker before `carried` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let can_run = match until {
-            Turn::Order => {
+            Wait::Order => {
                 let turn = async {
                     if let Some(place) = &carried.order {
                         place.turn().await;
@@ -29,17 +29,17 @@ impl<S: Store> Pipeline<S> {
                 };
                 self.unless_over(&mut acker, turn).await
             }
-            Turn::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
-            Turn::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
+            Wait::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
+            Wait::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
             // `in_vain` has turned them into a time.
-            Turn::Free | Turn::Claim | Turn::Answer | Turn::Refused(_) => {
+            Wait::Free | Wait::Claim | Wait::Answer | Wait::Refused(_) => {
                 self.unless_over(&mut acker, self.after(Duration::ZERO)).await
             }
-            Turn::Codec => {
+            Wait::Codec => {
                 let span = telemetry::span(self.system, &self.consumer, &delivery);
                 self.unless_over(&mut acker, self.prepare_delivery(&mut delivery)).instrument(span).await
             }
-            Turn::Row(row) => {
+            Wait::Row(row) => {
                 let span = row.span.clone();
                 self.settle_after(&row, &delivery, acker).instrument(span).await;
                 return None;

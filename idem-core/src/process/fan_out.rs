@@ -2,7 +2,7 @@
 
 use tokio::sync::Semaphore;
 
-use crate::runtime::{Ended, KeyTickets, Pipeline, Turn};
+use crate::runtime::{Ended, KeyTickets, Pipeline, Wait};
 use crate::take_over::Shared;
 use crate::{Acker, Delivery, Store};
 
@@ -29,14 +29,14 @@ impl<S: Store> Pipeline<S> {
         // In claim order, like a batch, so that no two deliveries wait for each other.
         let known = entries.iter().filter(|entry| entry.identity.has_key());
         if !keys.take(&self.key_locks, known.map(|entry| (entry.identity.handler, &entry.identity.key))) {
-            return Err(Ended::Park(Turn::Key));
+            return Err(Ended::Park(Wait::Key));
         }
         if entries.is_empty() {
-            return Err(Ended::Park(Turn::Codec));
+            return Err(Ended::Park(Wait::Codec));
         }
         let _room = self.room(room, delivery).await;
         let shared = self.store_shared(&entries).await?;
-        if is_unprepared { Err(Ended::Park(Turn::Codec)) } else { Ok(shared) }
+        if is_unprepared { Err(Ended::Park(Wait::Codec)) } else { Ok(shared) }
     }
 
     /// Settles a delivery that is stored for each of its handlers, and reports the outcome of each.

@@ -19,7 +19,6 @@
 mod fan_out;
 
 use std::pin::pin;
-use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -28,7 +27,7 @@ use tracing::Instrument;
 use crate::park::{Arrival, Carried, Parked};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Turn, extended, hold_wait};
+use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
 use crate::store::Identity;
 use crate::take_over::{Classified, Entry, Taken};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
@@ -77,7 +76,7 @@ impl<S: Store> Pipeline<S> {
             self.brake.fit(outcome);
         }
         let keeps_keys =
-            matches!(ended, Ended::Broke(_) | Ended::Park(Turn::Free | Turn::Claim | Turn::Answer | Turn::Key));
+            matches!(ended, Ended::Broke(_) | Ended::Park(Wait::Free | Wait::Claim | Wait::Answer | Wait::Key));
         if !keeps_keys {
             carried.keys.clear();
         }
@@ -95,13 +94,13 @@ impl<S: Store> Pipeline<S> {
                 // A process or a connection may have died on it, so it now runs from the inbox.
                 delivery.redelivered = true;
                 carried.tries += 1;
-                Turn::After(hold_wait(carried.tries - 1))
+                Wait::After(hold_wait(carried.tries - 1))
             }
-            Ended::Park(turn) => self.in_vain(&delivery, &mut carried, turn),
-            // `attempt` stores a failure, and runs again what has lost a race.
-            Ended::Failed(_) | Ended::Again(_) => Turn::After(Duration::ZERO),
+            Ended::Park(wait) => self.in_vain(&delivery, &mut carried, wait),
+            // `attempt` leaves none: it stores a failure, and runs again what has lost a race.
+            Ended::Failed(_) | Ended::Again(_) => self.in_vain(&delivery, &mut carried, Wait::Claim),
         };
-        if matches!(until, Turn::After(_) | Turn::Codec) {
+        if matches!(until, Wait::After(_) | Wait::Codec) {
             self.meters(&delivery).held.increment(1);
         }
         carried.was_parked = true;
@@ -113,7 +112,7 @@ impl<S: Store> Pipeline<S> {
         // Decode, key.
         let (work, beside) = match self.decode_beside(delivery).await {
             Ok(decoded) => decoded,
-            Err(NoJob::Unprepared) => return Ended::Park(Turn::Codec),
+            Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
                 return self.store(&self.unfit(delivery, unfit)).await;
@@ -122,7 +121,7 @@ impl<S: Store> Pipeline<S> {
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
         if !carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]) {
-            return Ended::Park(Turn::Key);
+            return Ended::Park(Wait::Key);
         }
         // The row is the intent of its external call.
         let stores_first = self.stores_first(delivery) || work.route.external.is_some();
@@ -131,7 +130,7 @@ impl<S: Store> Pipeline<S> {
         let _room = self.room(room, delivery).await;
         if !self.outage.is_up() {
             // Nothing can be written, and it must not keep a lane meanwhile.
-            return Ended::Park(Turn::Free);
+            return Ended::Park(Wait::Free);
         }
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let mut ended = match carried.charge.take() {
@@ -153,7 +152,7 @@ impl<S: Store> Pipeline<S> {
             (Ended::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
                 // The database has accepted it.
                 carried.refused = None;
-                Ended::Park(Turn::row(*identity, outcome))
+                Ended::Park(Wait::row(*identity, outcome))
             }
             (ended, _) => ended,
         }
@@ -209,11 +208,11 @@ impl<S: Store> Pipeline<S> {
         for rounds in 0.. {
             let again = || running.user_code().map(|_user_code| self.again(route, delivery, identity));
             let Some(decoded) = job.take().map_or_else(again, |job| Some(Ok(job))) else {
-                return Ended::Park(Turn::Free);
+                return Ended::Park(Wait::Free);
             };
             let ready = match decoded {
                 Ok(ready) => ready,
-                Err(NoJob::Unprepared) => return Ended::Park(Turn::Codec),
+                Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
                 Err(NoJob::Unfit(unfit)) => return self.store(&self.unfit(delivery, unfit)).await,
             };
             // Claim.

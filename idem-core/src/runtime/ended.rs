@@ -13,28 +13,30 @@ use crate::{BoxError, Outcome, Reason};
 pub(crate) enum Ended {
     /// The database has answered: the message is processed, or taken over. A delivery is acked, and the outcome is reported.
     Done(Outcome),
-    /// The run has failed, and was rolled back, unless the handler had run COMMIT. Whoever holds the message records it: for a
-    /// delivery `attempt` (`process/mod.rs`), for a row `charge_row` (`inbox/row.rs`), for a batch `blame`. Also a codec that can
-    /// never decode the message.
+    /// The run has failed, and was rolled back, unless the handler had run COMMIT. `attempt` (`process/mod.rs`) records it for a
+    /// delivery, and `charge_row` (`inbox/row.rs`) for a row. A batch records none: `blame` finds out which messages run again
+    /// alone. Also of a preparation: the codec can never decode the message.
     Failed(Failure),
     /// Rolled back after a lost race, with its error; a new transaction may succeed. `conclude` runs it again at once, or counts
     /// a failure, and `blame` looks for the message that loses.
     Again(BoxError),
     /// It cannot run, or be recorded, now. No attempt is charged. A delivery is parked by the reason; a row is given back, or
     /// kept for its codec or its failure.
-    Park(Turn),
+    Park(Wait),
     /// The connection was lost in user code, or COMMIT got no response: only its claim, or its row, shows whether it committed.
     /// A delivery is then stored, and a row counts the loss (`broke`, `inbox/row.rs`).
     Broke(StoreError),
-    /// The row is another process's now, or an operator has changed it. A row refunds its start; a result is not written.
+    /// The row is another process's now, or an operator has changed it. If it has not run, its start is refunded; if it has, its
+    /// result was not written.
     Lost,
     /// The end of the worker cut the try off. A delivery is released, and a row given back.
     Stopped,
 }
 
-/// Why a message waits. `in_vain` (`park/in_vain.rs`) turns the first four into a time for a delivery, and `wait_after`
-/// (`inbox/result.rs`) for a row; `park/until.rs` has the waits of deliveries.
-pub(crate) enum Turn {
+/// Why a message waits. For a delivery `in_vain` (`park/in_vain.rs`) turns the first four into a time, and `park/until.rs` has
+/// all waits. For a row `rerun` (`inbox/row.rs`) has the time after its handler was to run, and `wait_after` (`inbox/result.rs`)
+/// that before it.
+pub(crate) enum Wait {
     /// It has met no problem of its own: the next try can start at once, or at the end of an outage, of a pause of the worker
     /// or of the run of a suspect.
     Free,
@@ -84,8 +86,11 @@ impl Ended {
             CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
             CommitResult::Retry(error) => Self::Again(error),
             CommitResult::Busy(error) => {
-                tracing::debug!(error = error.to_string(), "the claim of a local message is held; tried again later");
-                Self::Park(Turn::Claim)
+                tracing::debug!(
+                    error = error.to_string(),
+                    "another transaction holds the claim of a local message; nobody is charged"
+                );
+                Self::Park(Wait::Claim)
             }
             CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
         }
@@ -103,13 +108,13 @@ impl Ended {
     pub(crate) fn confirmed(&self) -> Option<&Outcome> {
         match self {
             Self::Done(outcome) => Some(outcome),
-            Self::Park(Turn::Row(row)) => Some(&row.outcome),
+            Self::Park(Wait::Row(row)) => Some(&row.outcome),
             _ => None,
         }
     }
 }
 
-impl Turn {
+impl Wait {
     /// A message in the inbox, in the current span.
     pub(crate) fn row(identity: Identity, outcome: Outcome) -> Self {
         Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))

@@ -3,7 +3,7 @@
 use crate::Store;
 use crate::store::StoreError;
 
-use super::ended::{Ended, Turn};
+use super::ended::{Ended, Wait};
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
 use super::pipeline::Pipeline;
@@ -13,10 +13,10 @@ impl Outage {
     pub(crate) fn hold_for(&self, fault: StoreError) -> Ended {
         self.report(&fault);
         Ended::Park(match fault {
-            StoreError::Message(error) => Turn::Refused(error),
-            StoreError::LockTimeout | StoreError::Serialization(_) => Turn::Claim,
-            StoreError::ConnectionLost(_) => Turn::Answer,
-            StoreError::Unavailable(_) => Turn::Free,
+            StoreError::Message(error) => Wait::Refused(error),
+            StoreError::LockTimeout | StoreError::Serialization(_) => Wait::Claim,
+            StoreError::ConnectionLost(_) => Wait::Answer,
+            StoreError::Unavailable(_) => Wait::Free,
         })
     }
 }

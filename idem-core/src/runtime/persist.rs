@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::store::{Row, StoreError};
 use crate::{BoxError, Delivery, Store};
 
-use super::ended::{Ended, Turn};
+use super::ended::{Ended, Wait};
 use super::outage::Outage;
 use super::pipeline::Pipeline;
 use super::waits::hold_wait;
@@ -71,7 +71,7 @@ impl<S: Store> Pipeline<S> {
             Some(Ok(false)) => Err(Ended::Lost),
             Some(Err(error)) => {
                 warn_of_refusal(&row.delivery, tries, error.as_ref());
-                Err(Ended::Park(Turn::Refused(error)))
+                Err(Ended::Park(Wait::Refused(error)))
             }
             None => Err(Ended::Stopped),
         }

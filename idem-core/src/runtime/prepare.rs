@@ -1,4 +1,4 @@
-//! Codec preparation, which fetches what decoding needs: of deliveries, inbox rows and external calls.
+//! Preparation of codecs, for deliveries, inbox rows and external calls: it fetches what decoding needs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::routes::Route;
 use crate::store::Row;
 use crate::{BoxError, Delivery, PrepareError, Reason, Store};
 
-use super::ended::{Ended, Turn};
+use super::ended::{Ended, Wait};
 use super::pipeline::Pipeline;
 use super::preparations::Preparing;
 use super::waits::{jittered, refused_wait};
@@ -27,8 +27,8 @@ impl<S: Store> Pipeline<S> {
     /// for it again. `row`: the row of the delivery, and how long it is still taken if that is limited. Cancel safe.
     ///
     /// # Errors
-    /// `Failed`: the codec can never decode the message. `Park`: it is not its turn, or what it needs is unavailable; the message is
-    /// tried again after this time, uncharged.
+    /// `Failed`: the codec can never decode the message. `Park`, always with a time: it is not its turn, or what it needs is
+    /// unavailable; the message is tried again after that time, uncharged.
     pub(crate) async fn prepare(
         &self,
         turn: Result<Preparing, Duration>,
@@ -36,7 +36,7 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         row: Option<(i64, Option<Duration>)>,
     ) -> Result<(), Ended> {
-        let turn = turn.map_err(|delay| Ended::Park(Turn::After(delay)))?;
+        let turn = turn.map_err(|delay| Ended::Park(Wait::After(delay)))?;
         let most = self.settings.prepare_timeout;
         let limit = row.and_then(|(_, left)| left).map_or(most, |left| left.min(most));
         let error = match timeout(limit, route.handler.prepare_codec(delivery)).await {
@@ -55,7 +55,7 @@ impl<S: Store> Pipeline<S> {
         };
         let (tries, wait) = turn.failed();
         warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));
-        Err(Ended::Park(Turn::After(wait)))
+        Err(Ended::Park(Wait::After(wait)))
     }
 
     /// Waits until the codec is prepared for this delivery or has shown that it can never decode it, or until it may be tried
@@ -78,7 +78,7 @@ impl<S: Store> Pipeline<S> {
         let undecodable = match self.prepare(self.preparations.turn(route.id), route, delivery, None).await {
             Err(Ended::Failed(failure)) => Some(failure.error),
             // If another message has the turn, what it fetches may be all that this one needs.
-            Err(Ended::Park(Turn::After(delay))) => return tokio::time::sleep(delay).await,
+            Err(Ended::Park(Wait::After(delay))) => return tokio::time::sleep(delay).await,
             _ => None,
         };
         delivery.rare_mut().preparation.ended(route.id, tries + 1, undecodable);

@@ -1,7 +1,7 @@
 //! The claim of a first delivery, and what is written at once if one exists already.
 
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline, Turn};
+use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{Claimed, Identity, StoreError};
 use crate::{Delivery, Store};
 
@@ -95,6 +95,6 @@ impl<S: Store> Pipeline<S> {
             return self.store(&Entry::due(identity.clone(), delivery)).await;
         }
         found.tell(0);
-        found.classified.outcome(&route.meters).map_or(Ended::Park(Turn::Claim), Ended::Done)
+        found.classified.outcome(&route.meters).map_or(Ended::Park(Wait::Claim), Ended::Done)
     }
 }

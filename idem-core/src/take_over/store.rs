@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::{Ended, Pipeline, Turn, refused};
+use crate::runtime::{Ended, Pipeline, Wait, refused};
 use crate::store::{CommitResult, NewRow, StoreError, Ticket};
 use crate::{Outcome, Reason, Store, telemetry};
 
@@ -13,8 +13,8 @@ use super::classify::Classified;
 use super::entry::{Entry, Shared, Taken};
 
 impl<S: Store> Pipeline<S> {
-    /// Takes a delivery over for its handler: after it, the delivery may be acked, and its row runs, is retried and becomes a dead
-    /// letter. On any failure nothing is written, and the delivery waits.
+    /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
+    /// any failure nothing is written, and the delivery waits.
     ///
     /// The failure of a copy or of a conflict is not recorded: then only the log has it.
     pub(crate) async fn store(&self, entry: &Entry<'_>) -> Ended {
@@ -42,7 +42,7 @@ impl<S: Store> Pipeline<S> {
     async fn store_delivery(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
         let unfit = unfit(entries);
         if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
-            return Err(Ended::Park(Turn::Free));
+            return Err(Ended::Park(Wait::Free));
         }
         let taken = self.store_together(entries).await?;
         if let Some((reason, error)) = unfit {
@@ -62,7 +62,7 @@ impl<S: Store> Pipeline<S> {
         while let Some(part) = parts.pop() {
             let ends = self.draining.is_cancelled() || !self.outage.is_up();
             let stored = match ends && !is_first {
-                true => Err(Ended::Park(Turn::Free)),
+                true => Err(Ended::Park(Wait::Free)),
                 false => self.store_together(part).await,
             };
             is_first = false;
@@ -73,7 +73,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
                 Err(Ended::Park(turn)) if turn.is_common(holds) => {
-                    all.extend(part.iter().map(|_| Ended::Park(Turn::Free)));
+                    all.extend(part.iter().map(|_| Ended::Park(Wait::Free)));
                 }
                 Err(_) => {
                     let (first, second) = part.split_at(part.len() / 2);
@@ -110,7 +110,7 @@ impl<S: Store> Pipeline<S> {
         if is_gone || !is_ours {
             return Err(match self.store.rollback(txn).await {
                 // As one that is held up: of several messages, only this one may be tried again alone.
-                Ok(_) if is_gone => Ended::Park(Turn::Claim),
+                Ok(_) if is_gone => Ended::Park(Wait::Claim),
                 Ok(_) => Ended::Lost,
                 Err(fault) => self.outage.hold_for(fault),
             });
@@ -141,7 +141,7 @@ impl<S: Store> Pipeline<S> {
                 "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message \
                  counts as processed; it is retried while this worker runs"
             );
-            return Ended::Park(Turn::Refused(error));
+            return Ended::Park(Wait::Refused(error));
         }
         Ended::Done(Outcome::Dead { reason: Reason::Committed })
     }

@@ -7,7 +7,7 @@ use async_channel::Sender;
 use tokio::time::timeout;
 
 use crate::park::{Arrival, Carried, Parked};
-use crate::runtime::{KeyTicket, LeasedAcker, Pipeline, Rate, Turn};
+use crate::runtime::{KeyTicket, LeasedAcker, Pipeline, Rate, Wait};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -134,7 +134,7 @@ impl<A> Arrivals<A> {
         let arrival = Arrival { delivery, acker, carried: Carried { order: place, ..Carried::default() } };
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
-            drop(self.parked.try_send(Parked { arrival, until: Turn::Order }));
+            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
         } else if stores_first {
             drop(self.to_store.try_send(arrival));
         } else {
