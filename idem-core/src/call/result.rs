@@ -12,7 +12,9 @@ use crate::store::{CallAnswer, CallResult, Row, error_text};
 use crate::{BoxError, Outcome, Reason, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message.
+    /// Keeps the answer of a call: the row is an ordinary one from now on, whose run completes the message. It is committed before
+    /// that run begins: a completion that ends its process is then a suspect like any other, and idem never asks twice for an
+    /// answer that it has.
     pub(super) async fn keep_answer(&self, row: &Row, answer: CallAnswer) -> Option<Outcome> {
         let (size, limit) = (answer.as_bytes().len(), self.settings.max_payload);
         if size > limit {

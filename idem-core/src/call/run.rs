@@ -123,6 +123,9 @@ impl<S: Store> Pipeline<S> {
     /// Dates the call of a row anew, because the provider knows of none under its key: the life of the key begins with the first
     /// effect under it, which is still to come. The date is written before anything is sent. Returns since when the row is
     /// taken; `None` if another worker has it, or this one stops.
+    ///
+    /// The key stays: a restored row still has the key under which it was called since, and by it the provider recognizes a request
+    /// of an earlier call that comes late.
     async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Taken> {
         let write = || async {
             let before = Taken::now();

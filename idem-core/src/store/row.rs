@@ -239,7 +239,8 @@ pub const MAX_STARTS: u32 = 4;
 pub(crate) const CRASHED: &str = "the process ended 4 times while this message ran, the last two times while nothing ran beside it: \
                                   replay it if the process was killed from outside";
 const _: () = assert!(MAX_STARTS == 4);
-/// The number of leases for which the last lease must be over before a row becomes a dead letter.
+/// The number of leases for which the last lease must be over before a row becomes a dead letter. A worker that was paused beyond
+/// its lease refunds its start meanwhile.
 pub const CRASHED_LEASES: u32 = 3;
 /// How many rows become dead letters in one statement, because each of them is read for its report.
 pub const CRASHED_AT_ONCE: u32 = 20;
