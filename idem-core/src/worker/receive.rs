@@ -134,6 +134,7 @@ impl<A> Arrivals<A> {
         let arrival = Arrival { delivery, acker, carried: Carried { order: place, ..Carried::default() } };
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
+            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
             drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
         } else if stores_first {
             drop(self.to_store.try_send(arrival));
