@@ -1,24 +1,26 @@
-//! The statements of relays, and of operators of the outbox.
+//! The outbox: messages are staged in memory, and written in front of COMMIT; relays and operators read and delete them.
 
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use sqlx::Row as _;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::Sqlite;
+use super::outbox_sql::NewRow;
 use super::relays_sql::{
     BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, RELEASE, REPLAY, RETRY,
     SHOW, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, millis, time};
-use crate::Key;
-use crate::outbox::{StagedMessage, envelope};
+use super::{Sqlite, Txn};
+use crate::outbox::{Bell, StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow,
-    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
+    OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
+    number,
 };
+use crate::{Error, Key};
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
 /// it to look for due rows and to find out whether the database answers.
@@ -39,6 +41,29 @@ fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
         .with_attempt(attempts.saturating_add(1)))
 }
 
+const REGISTER: &str = r#"
+INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLICT DO NOTHING"#;
+
+const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
+
+/// Returns the row of an outbox, which is made here if there is none.
+pub(super) async fn intern(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    name: &str,
+) -> Result<OutboxId, sqlx::Error> {
+    let find = || sqlx::query_as(store.prefix.sql(FIND)).bind(name);
+    for attempt in 0..NUMBERS {
+        if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
+            return Ok(OutboxId { number, namespace });
+        }
+        let register = sqlx::query(store.prefix.sql(REGISTER)).bind(name).bind(Uuid::new_v4());
+        register.bind(number(&[name], attempt)).execute(&mut *connection).await?;
+    }
+    let (number, namespace) = find().fetch_one(&mut *connection).await?;
+    Ok(OutboxId { number, namespace })
+}
+
 impl Sqlite {
     fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
         sqlx::query(self.prefix.sql(text)).bind(outbox.number)
@@ -47,8 +72,32 @@ impl Sqlite {
     fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
         self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
     }
+}
 
-    pub(super) async fn lease(
+impl OutboxRows for Sqlite {
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
+        let mut connection = self.file.writer().await.map_err(failed)?;
+        let outbox = intern(self, connection.raw(), name).await.map_err(|error| failed(self.file.fault(error)))?;
+        connection.give_back();
+        Ok(outbox)
+    }
+
+    fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
+        txn.stage(messages.into_iter().map(|message| NewRow { outbox, message }));
+        Ok(())
+    }
+
+    fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
+        txn.stage_local(messages);
+        Ok(())
+    }
+
+    fn bell(&self) -> Option<&Bell> {
+        Some(&self.bell)
+    }
+
+    async fn lease_outbox(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -77,7 +126,7 @@ impl Sqlite {
     }
 
     /// The file has one writer, so ids are in the order of commits, and no row appears in front of one that was read.
-    pub(super) async fn read_rows(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { from, to, filter, known, limit, bytes, .. } = read;
         let bytes = bytes.min(AT_ONCE);
         let (condition, first, second) = match filter {
@@ -110,7 +159,7 @@ impl Sqlite {
         Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
     }
 
-    pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.in_transaction(async |store, txn| {
             let mut deleted = 0;
             for row in published {
@@ -122,7 +171,7 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn record(
+    async fn record_failures(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -151,7 +200,7 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn fill_level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {
             let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
@@ -165,7 +214,7 @@ impl Sqlite {
         Ok(stats)
     }
 
-    pub(super) async fn unread(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
         let mut reader = self.file.reader().await?;
         let query = sqlx::query(self.prefix.sql(UNREAD)).bind(millis(patience));
         let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
@@ -179,7 +228,7 @@ impl Sqlite {
         Ok(rows)
     }
 
-    pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
         let mut reader = self.file.reader().await?;
         let query = self.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
         let dead = |row: &SqliteRow| {
@@ -197,7 +246,7 @@ impl Sqlite {
         Ok(rows)
     }
 
-    pub(super) async fn replay_dead(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
         self.in_transaction(async |store, txn| {
             store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
             Ok(store.of(DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
@@ -205,7 +254,7 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn discard_dead(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
         Ok(self.change(self.of(DISCARD, outbox).bind(id)).await? > 0)
     }
 }
