@@ -111,11 +111,10 @@ impl OutboxRows for Sqlite {
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        let mut reader = self.file.reader().await?;
-        let ask = async { self.of(FREE, outbox).bind(token).fetch_one(&mut reader.connection).await?.try_get(0) };
-        let found: Option<i64> = ask.await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        match found {
+        let free = async |store: &Self, reader: &mut SqliteConnection| {
+            store.of(FREE, outbox).bind(token).fetch_one(reader).await?.try_get::<Option<i64>, _>(0)
+        };
+        match self.read(free).await? {
             None => Ok(LeaseAnswer::Unknown),
             Some(1) => Ok(LeaseAnswer::Other),
             Some(_) => {
@@ -136,27 +135,26 @@ impl OutboxRows for Sqlite {
             OutboxFilter::Ids(ids) => (BY_ID, json(ids), String::new()),
         };
         let text = format!("{READ}{condition}{IN_ORDER}");
-        let mut reader = self.file.reader().await?;
-        // Before the messages: what is committed between the two is above it, and found.
-        let last = self.of(HIGHEST, outbox).fetch_one(&mut reader.connection).await;
-        let highest = last.and_then(|row| row.try_get(0)).map_err(|error| self.file.fault(error))?;
-        let query = self.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
-        let query = if condition == EXCEPT { query.bind(second) } else { query };
-        let mut rows = query.fetch(&mut reader.connection);
-        let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
-        // One after another, because a row is as large as its payload and its headers.
-        while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
-            size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
-            is_cut = size > bytes && !found.is_empty();
-            if is_cut {
-                break;
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            // Before the messages: what is committed between the two is above it, and found.
+            let highest = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
+            let query = store.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
+            let query = if condition == EXCEPT { query.bind(second) } else { query };
+            let mut rows = query.fetch(reader);
+            let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
+            // One after another, because a row is as large as its payload and its headers.
+            while let Some(row) = rows.try_next().await? {
+                size += row.try_get::<i64, _>("size")?.unsigned_abs();
+                is_cut = size > bytes && !found.is_empty();
+                if is_cut {
+                    break;
+                }
+                found.push(outbox_row(&row)?);
             }
-            found.push(outbox_row(&row).map_err(|error| self.file.fault(error))?);
-        }
-        drop(rows);
-        reader.give_back();
-        is_cut |= found.len() >= limit as usize;
-        Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
+            is_cut |= found.len() >= limit as usize;
+            Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
+        };
+        self.read(read).await
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -201,36 +199,30 @@ impl OutboxRows for Sqlite {
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let read = async {
-            let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
-            let row = query.fetch_one(&mut reader.connection).await?;
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = store.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+            let row = query.fetch_one(reader).await?;
             let count = |at: usize| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
             let age = |at: usize| row.try_get::<Option<i64>, _>(at).map(|age| age.map(duration));
             Ok(OutboxStats { waiting: count(0)?, oldest: age(1)?, dead: count(2)?, relay_seen: age(3)? })
         };
-        let stats = read.await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(stats)
+        self.read(read).await
     }
 
     async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let query = sqlx::query(self.prefix.sql(UNREAD)).bind(millis(patience));
-        let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let unread = |row: &SqliteRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
             Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
         };
-        let rows = query.fetch_all(&mut reader.connection).await;
-        let rows = rows.and_then(|rows| rows.iter().map(unread).collect()).map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(rows)
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = sqlx::query(store.prefix.sql(UNREAD)).bind(millis(patience));
+            let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+            query.fetch_all(reader).await?.iter().map(unread).collect()
+        };
+        self.read(read).await
     }
 
     async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let query = self.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
         let dead = |row: &SqliteRow| {
             Ok(DeadOutgoing {
                 id: row.try_get("id")?,
@@ -240,10 +232,11 @@ impl OutboxRows for Sqlite {
                 died_at: time(row.try_get("died_at")?),
             })
         };
-        let rows = query.fetch_all(&mut reader.connection).await;
-        let rows = rows.and_then(|rows| rows.iter().map(dead).collect()).map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(rows)
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = store.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
+            query.fetch_all(reader).await?.iter().map(dead).collect()
+        };
+        self.read(read).await
     }
 
     async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
