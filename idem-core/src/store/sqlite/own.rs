@@ -3,7 +3,7 @@
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Sqlite, claims, outbox, outbox_sql, register};
+use super::{Sqlite, claims, outbox_rows, outbox_sql, register};
 use crate::outbox::{Outgoing, StoreOutbox, checked};
 use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction};
 use crate::{Error, Fingerprint, Key, KeyError};
@@ -108,7 +108,7 @@ impl StoreOutbox<Sqlite> {
             return Ok(());
         }
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        let outbox = outbox::intern(&self.store, connection, &self.name).await.map_err(failed)?;
+        let outbox = outbox_rows::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
         let messages = checked(messages, self.store.bell.limit(outbox))?;
