@@ -50,7 +50,7 @@ async fn order_placed(
 }
 
 /// A mail: without a key, without an answer, and with an error of its own.
-#[external(once)]
+#[external(at_most_once)]
 async fn send_mail(_: &OrderPlaced) -> Result<(), std::io::Error> {
     std::future::ready(Ok(())).await
 }
@@ -63,7 +63,7 @@ async fn confirmed(_: OrderPlaced, _: &mut SqliteConnection) -> Result<(), BoxEr
 mod elsewhere {
     use super::{CallError, OrderPlaced, external};
 
-    #[external(once, timeout = "500ms", name = "a name of its own")]
+    #[external(at_most_once, timeout = "500ms", name = "a name of its own")]
     pub(super) async fn r#match(_: &OrderPlaced) -> Result<(), CallError> {
         Err(CallError::not_done("never"))
     }
