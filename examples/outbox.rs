@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A service names its broker instead, for example `rabbit.exchange("events")`; the relay may run in its own process.
     let relay = Relay::new("shop", store.clone(), broker.clone());
     let shop = Worker::new("shop", store.clone(), broker.queue("payments")).handler::<order_paid>();
-    let shop = shop.handler_with::<send_receipt>(HandlerOptions::new().local_only());
+    let shop = shop.handler_options::<send_receipt>(HandlerOptions::new().local_only());
     let invoicing = Worker::new("invoicing", store, broker.queue("invoices")).handler::<invoice_requested>();
     let done = async {
         let made = "SELECT (SELECT count(*) FROM invoices) + (SELECT sum(receipts) FROM orders)";

@@ -191,7 +191,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
     registry.answers("v1", Answer::Away);
     registry.answers("v2", Answer::Unknown);
     let own = HandlerOptions::new().codec(registry.codec());
-    let worker = line.worker().handler::<Orders<W>>().handler_with::<Mails<W>>(own).fan_out();
+    let worker = line.worker().handler::<Orders<W>>().handler_options::<Mails<W>>(own).fan_out();
     let worker = line.run_until_stopped(worker, Settings::default());
     let of_schema = |id: &str, schema: &'static str| with_mail(&Order::ok(id), "sent").header("schema", schema);
     line.publish(of_schema("a", "v1"));
