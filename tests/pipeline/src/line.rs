@@ -178,7 +178,7 @@ impl<W: World> Line<W> {
             .linger(settings.linger)
             .concurrency(settings.concurrency)
             .inbox_concurrency(settings.inbox_concurrency)
-            .calls(settings.calls)
+            .call_concurrency(settings.call_concurrency)
             .handler_timeout(settings.handler_timeout)
             .prepare_timeout(settings.prepare_timeout)
             .retry(settings.retry)
