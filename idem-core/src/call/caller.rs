@@ -21,7 +21,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     if callers.is_empty() {
         return;
     }
-    let slots = Arc::new(Semaphore::new(pipeline.settings.calls));
+    let slots = Arc::new(Semaphore::new(pipeline.settings.call_concurrency));
     Calls { pipeline, callers, slots, looks: Looks::default() }.serve().await;
 }
 

@@ -142,8 +142,8 @@ fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
             let why = match limits.key_life {
                 Some(_) => "its key is too old to be used again, and no `reconcile` can be asked",
                 None => {
-                    "it has begun, and its process or its connection ended before it had a result. It says `once`, so it is not \
-                     repeated, and no `reconcile` can be asked"
+                    "it has begun, and its process or its connection ended before it had a result. It says `at_most_once`, so \
+                     it is not repeated, and no `reconcile` can be asked"
                 }
             };
             unresolved(limits, row, why)

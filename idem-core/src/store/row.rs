@@ -135,7 +135,7 @@ pub struct Row {
     /// token that has written [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken. It says
     /// nothing about a row with an answer.
     pub is_first_call: bool,
-    /// The name of the call that has begun under this key; behind that of one whose provider knows no keys is ` (once)`.
+    /// The name of the call that has begun under this key; behind that of one whose provider knows no keys is ` (at most once)`.
     pub call_name: Option<String>,
     /// When a question to the provider, what became of the call, first failed.
     pub asked_at: Option<SystemTime>,

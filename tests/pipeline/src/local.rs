@@ -166,7 +166,7 @@ pub async fn a_local_message_under_the_key_of_another_is_a_conflict<W: World>(wo
 pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world: W) {
     let handing = Handing::new(world).await;
     let worker =
-        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+        handing.0.worker().handler_options::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     handing.publish("Handing", Order::ok("a"));
     handing.0.publish_raw(Publication::json(&Receipt::of("b")).unwrap().event_type("Receipt"));
@@ -187,7 +187,7 @@ pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_mess
     assert_eq!(row.handler, "receives");
     assert_eq!(handing.0.inbox().replay(row.id).await.unwrap(), Replayed::Due);
     let worker =
-        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+        handing.0.worker().handler_options::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     let further = if handing.0.world.inbox() { 2 } else { 3 };
     assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");

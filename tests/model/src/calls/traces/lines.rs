@@ -44,11 +44,11 @@ impl Call {
         let (mut processes, mut keys) = (Vec::new(), Vec::new());
         let process_of = lines.iter().map(|line| number(&mut processes, &line.process)).collect();
         let key_of = lines.iter().map(|line| line.values.key.as_ref().map(|key| number(&mut keys, key))).collect();
-        let once = lines.iter().any(|line| line.values.keyed == Some(false));
+        let at_most_once = lines.iter().any(|line| line.values.keyed == Some(false));
         let reconciles = lines.iter().any(|line| line.values.asks == Some(true) || line.step == Seen::Asked);
         let name = format!("the call of the key {key:?}");
         let is_stored = !lines.iter().any(|line| line.step == Seen::Stored);
-        let world = World::traced(once, reconciles, LEFT);
+        let world = World::traced(at_most_once, reconciles, LEFT);
         Self { name, lines, process_of, processes, key_of, is_stored, world }
     }
 
