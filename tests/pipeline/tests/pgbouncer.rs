@@ -157,7 +157,7 @@ async fn a_transaction_of_the_application_claims_and_stages_behind_the_pooler() 
     let mut app = target.extra_float_digits(None).connect().await.unwrap();
     for (text, ends) in [("one", true), ("two", false), ("two", true), ("two", true)] {
         let mut tx = app.begin().await.unwrap();
-        let claim = store.claim_in(&mut tx, "importer", "row", Key::of(text).unwrap(), Fingerprint::none());
+        let claim = store.claim_key(&mut tx, "importer", "row", Key::of(text).unwrap(), Fingerprint::none());
         if claim.await.unwrap().is_new() {
             let messages =
                 ["small", &"large".repeat(20_000)].map(|size| Outgoing::new(text, size.to_owned()).key(text));
