@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let tally = tally.clone();
         Worker::new("bank", store.clone(), broker.queue("payments"))
             .handler::<credit_account>()
-            .observe(move |delivery, outcome| tally.count(delivery, outcome))
+            .observe(move |observed| tally.count(observed.delivery, observed.outcome))
     };
 
     // The first worker is aborted in the middle of its work, as in a crash, without a graceful shutdown.

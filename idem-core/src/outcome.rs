@@ -1,7 +1,9 @@
-//! The result of one delivery.
+//! The result of one delivery, and how an observer sees it.
 
 use std::fmt;
 use std::time::Duration;
+
+use crate::{Delivery, Key};
 
 /// The result of one delivery. Each result is committed in the database, so each is acked: at once, or with an order when
 /// the message is processed or dead.
@@ -40,6 +42,21 @@ pub enum Outcome {
         /// The reason.
         reason: Reason,
     },
+}
+
+/// A delivery, or a run from the inbox, with its outcome: the argument of the function that
+/// [`Worker::observe`](crate::Worker::observe) takes.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Observed<'a> {
+    /// The delivery. For a run from the inbox, it is the one that was stored.
+    pub delivery: &'a Delivery,
+    /// The name of the handler. `None` if this worker has no handler that takes the delivery.
+    pub handler: Option<&'a str>,
+    /// The key of the message for this handler. `None` if the message has none: it cannot be decoded, for example.
+    pub key: Option<&'a Key>,
+    /// The outcome.
+    pub outcome: &'a Outcome,
 }
 
 impl Outcome {

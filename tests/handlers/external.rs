@@ -127,14 +127,13 @@ async fn a_worker_calls_before_it_handles() -> Result<(), BoxError> {
     let (done, when) = oneshot::channel();
     let done = std::sync::Mutex::new(Some(done));
     let worker = Worker::new("shop", store, broker.queue("orders")).state(provider.clone());
-    let worker =
-        worker.handler::<order_placed>().handler::<confirmed>().call_concurrency(2).observe(move |_, outcome| {
-            if *outcome == Outcome::Processed
-                && let Some(done) = done.lock().ok().and_then(|mut done| done.take())
-            {
-                let _ = done.send(());
-            }
-        });
+    let worker = worker.handler::<order_placed>().handler::<confirmed>().call_concurrency(2).observe(move |observed| {
+        if *observed.outcome == Outcome::Processed
+            && let Some(done) = done.lock().ok().and_then(|mut done| done.take())
+        {
+            let _ = done.send(());
+        }
+    });
     worker.run_until(async { drop(when.await) }).await?;
     let mut tx =
         <SqliteConnection as sqlx::Connection>::connect(&format!("sqlite://{}", file.path().display())).await?;

@@ -12,7 +12,7 @@ use tracing::Instrument;
 use crate::park::{Arrival, Carried, Parked, UNANSWERED};
 use crate::runtime::{Permit, Pipeline, Running, SuspectLock, extended_all};
 use crate::store::{Row, StoreError};
-use crate::{Acker, Delivery, Outcome, Store, telemetry};
+use crate::{Acker, Delivery, Key, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
 use super::round::{Opening, TransactionResult};
@@ -35,16 +35,17 @@ impl<S: Store> Pipeline<S> {
     /// cannot run now are parked.
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
         batch.retain(|arrival| arrival.acker.is_live());
-        let (deliveries, (mut ackers, carried)): (Vec<_>, (Vec<_>, Vec<_>)) =
+        let (deliveries, (mut ackers, mut carried)): (Vec<_>, (Vec<_>, Vec<_>)) =
             batch.into_iter().map(|Arrival { delivery, acker, carried }| (delivery, (acker, carried))).unzip();
-        let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &carried)).await;
+        let verdicts = self.delivery_verdicts(&deliveries, &mut carried);
+        let verdicts = extended_all(ackers.iter_mut().collect(), verdicts).await;
         let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
         let arrivals = deliveries.into_iter().zip(ackers).zip(carried);
         for (((mut delivery, acker), carried), verdict) in arrivals.zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
                     self.brake.fit(&outcome);
-                    done.push((delivery, acker, outcome));
+                    done.push((delivery, acker, carried.key, outcome));
                 }
                 Verdict::Single | Verdict::PutOff | Verdict::Lost => alone.push(Arrival { delivery, acker, carried }),
                 Verdict::Broke => {
@@ -55,11 +56,11 @@ impl<S: Store> Pipeline<S> {
             }
         }
         // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
-        let settle = async |(delivery, acker, outcome): (Box<Delivery>, A, Outcome)| {
+        let settle = async |(delivery, acker, key, outcome): (Box<Delivery>, A, Option<Key>, Outcome)| {
             let span = telemetry::span(self.system, &self.consumer, &delivery);
             async {
                 self.settle(acker).await;
-                self.emit(self.meters(&delivery), &delivery, &outcome);
+                self.emit(self.routes.find(&delivery).ok(), key.as_ref(), &delivery, &outcome);
             }
             .instrument(span)
             .await;
@@ -78,9 +79,12 @@ impl<S: Store> Pipeline<S> {
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
-    async fn delivery_verdicts(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Verdict> {
+    async fn delivery_verdicts(&self, deliveries: &[Box<Delivery>], carried: &mut [Carried]) -> Vec<Verdict> {
         let beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries, carried);
+        for item in &items {
+            item.all().for_each(|at| carried[at].key = Some(item.identity.key.clone()));
+        }
         let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
         let running = Running::new(Permit::Direct(beside));
         running.during(&self.outage, pin!(self.verdicts(items, &facts, Opening::Claims, &running))).await

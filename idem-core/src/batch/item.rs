@@ -27,6 +27,13 @@ pub(super) struct Item<'a, S: Store> {
     _key_lock: Option<KeyTicket>,
 }
 
+impl<S: Store> Item<'_, S> {
+    /// The indices of the message and of its duplicates in the batch.
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        [self.at].into_iter().chain(self.copies.iter().copied())
+    }
+}
+
 /// Returns the metrics of each handler of these items, which are sorted by handler.
 pub(super) fn meters<'a, S: Store>(items: &'a [Item<'_, S>]) -> impl Iterator<Item = &'a Meters> {
     items.chunk_by(|one, next| one.identity.handler == next.identity.handler).map(|chunk| &chunk[0].route.meters)

@@ -33,8 +33,8 @@ impl<S: Store> Pipeline<S> {
             Err(Ended::Lost) => return self.refund_start(row).await,
             Err(ended) => return self.wait_after(row, ended).await,
         };
-        for (handler, outcome) in shared.outcomes {
-            self.emit(self.routes.meters(handler), &row.delivery, &outcome);
+        for (identity, outcome) in shared.outcomes {
+            self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);
         }
         None
     }

@@ -47,7 +47,8 @@ impl<S: Store> Pipeline<S> {
         span.record("idem.key", tracing::field::display(&row.identity.key));
         async {
             if let Some(outcome) = work.await {
-                self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
+                let Row { identity, delivery, .. } = row;
+                self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, &outcome);
             }
         }
         .instrument(span)

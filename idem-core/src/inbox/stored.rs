@@ -122,6 +122,7 @@ impl<S: Store> Pipeline<S> {
         self.brake.fit(&outcome);
         self.settle(acker).await;
         drop(counted);
-        span.in_scope(|| self.emit(self.routes.meters(identity.handler), &delivery, &outcome));
+        let route = self.routes.get(identity.handler);
+        span.in_scope(|| self.emit(route, identity.known_key(), &delivery, &outcome));
     }
 }

@@ -62,15 +62,19 @@ impl<S: Store> Pipeline<S> {
     /// no other delivery of its ordering key starts.
     async fn settle_after<A: Acker>(&self, row: &InRow, delivery: &Delivery, mut acker: A) {
         let is_known = row.outcome == Outcome::Duplicate;
+        let emit = || {
+            let InRow { identity, outcome, .. } = row;
+            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
+        };
         if !is_known {
-            self.emit(self.meters(delivery), delivery, &row.outcome);
+            emit();
         }
         if !self.unless_over(&mut acker, self.row_done(&row.identity)).await {
             return self.give_up(acker).await;
         }
         self.settle(acker).await;
         if is_known {
-            self.emit(self.meters(delivery), delivery, &row.outcome);
+            emit();
         }
     }
 

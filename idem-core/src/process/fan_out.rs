@@ -46,8 +46,8 @@ impl<S: Store> Pipeline<S> {
         }
         shared.outcomes.iter().for_each(|(_, outcome)| self.brake.fit(outcome));
         self.settle(acker).await;
-        for (handler, outcome) in &shared.outcomes {
-            self.emit(self.routes.meters(*handler), delivery, outcome);
+        for (identity, outcome) in &shared.outcomes {
+            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
         }
     }
 }

@@ -83,7 +83,7 @@ impl<S: Store> Pipeline<S> {
         let until = match ended {
             Ended::Done(outcome) => {
                 self.settle(acker).await;
-                self.emit(self.meters(&delivery), &delivery, &outcome);
+                self.emit(self.routes.find(&delivery).ok(), carried.key.as_ref(), &delivery, &outcome);
                 return None;
             }
             Ended::Stopped | Ended::Lost => {
@@ -110,7 +110,9 @@ impl<S: Store> Pipeline<S> {
     /// Makes one attempt; the database's response decides the result. A failure is stored.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
         // Decode, key.
-        let (work, beside) = match self.decode_beside(delivery).await {
+        let decoded = self.decode_beside(delivery).await;
+        carried.key = decoded.as_ref().ok().map(|(work, _)| work.identity.key.clone());
+        let (work, beside) = match decoded {
             Ok(decoded) => decoded,
             Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
             Err(NoJob::Unfit(unfit)) => {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::routes::RouteBy;
-use crate::{Delivery, DeliveryOrder, Error, Outcome, RetryPolicy};
+use crate::{DeliveryOrder, Error, Observed, RetryPolicy};
 
 /// Called with each delivery and its outcome.
-pub(crate) type Observer = Arc<dyn Fn(&Delivery, &Outcome) + Send + Sync>;
+pub(crate) type Observer = Arc<dyn Fn(Observed<'_>) + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) struct Settings {

@@ -73,7 +73,7 @@ impl Taken {
 
 /// The outcome of a delivery for each of several handlers, which have taken it over.
 pub(crate) struct Shared {
-    pub(crate) outcomes: Vec<(HandlerId, Outcome)>,
+    pub(crate) outcomes: Vec<(Identity, Outcome)>,
     /// Whether no handler had taken the message before.
     pub(crate) is_new: bool,
 }

@@ -193,9 +193,9 @@ impl<S: Store> Pipeline<S> {
         let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
             // This delivery itself stored it, before it was left to a preparation.
             Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.handler, Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
+                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
             }
-            _ => (entry.identity.handler, self.logged(entry, taken)),
+            _ => (entry.identity.clone(), self.logged(entry, taken)),
         };
         let is_known = |entry: &Entry<'_>| entry.identity.has_key();
         let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);

@@ -128,7 +128,7 @@ where
             .poll_interval(Duration::from_millis(20))
             .lease_duration(lease)
             .suspect_lock(SuspectLock::new())
-            .observe(move |_, outcome| watched.push(outcome.clone()))
+            .observe(move |observed| watched.push(observed.outcome.clone()))
     }
 }
 

@@ -88,6 +88,8 @@ pub async fn each_of_several_handlers_runs_a_message_once<W: World>(world: W) {
     line.publish(with_mail(&Order::ok("a"), "sent"));
     let again = outcomes(&line, 2, 4).await;
     assert_eq!(again, ["duplicate", "duplicate", "processed", "processed"]);
+    let reports: Vec<_> = line.reports().into_iter().filter(|report| !report.ends_with("scheduled 0")).collect();
+    assert_eq!(reports, ["mails a: duplicate", "mails a: processed", "orders a: duplicate", "orders a: processed"]);
     worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 1, (1, 1)));
 }
