@@ -83,12 +83,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         broker.idle().await;
     };
-    tokio::select! {
-        ended = relay.run_until(std::future::pending()) => ended?,
-        ended = shop.run_until(std::future::pending()) => ended?,
-        ended = invoicing.run_until(std::future::pending()) => ended?,
-        () = done => {}
-    }
+    Workers::new().add(shop).add(invoicing).relay(relay).run_until(done).await?;
 
     let counted = "SELECT sum(paid), sum(receipts), (SELECT count(*) FROM invoices) FROM orders";
     let counted: (i64, i64, i64) = sqlx::query_as(counted).fetch_one(&mut db).await?;

@@ -156,6 +156,11 @@ impl<S: Store, K: Sink> Relay<S, K> {
         self
     }
 
+    /// The name of its outbox.
+    pub(crate) fn outbox(&self) -> &str {
+        &self.name
+    }
+
     /// Returns a handle to the health of this relay. Call it before the relay runs.
     pub fn health(&self) -> Health {
         self.health.clone()
