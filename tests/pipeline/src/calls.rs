@@ -81,7 +81,7 @@ pub async fn a_call_holds_no_transaction_and_no_connection<W: World>(world: W) {
     for n in 0..number {
         paying.publish(&n.to_string(), [Fault::Wait]);
     }
-    let worker = paying.start_with(Settings { calls: number, ..Settings::default() });
+    let worker = paying.start_with(Settings { call_concurrency: number, ..Settings::default() });
     soon(paying.provider().waits(number)).await;
     let claim = paying.0.world.own("processed_messages");
     paying.0.world.run(&format!("DELETE FROM {claim} WHERE processed_at IS NOT NULL")).await;
