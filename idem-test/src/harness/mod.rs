@@ -60,7 +60,7 @@ mod phase;
 mod polls;
 mod process;
 mod process_thread;
-mod relayed;
+mod relay;
 mod runs;
 mod search;
 mod sending;
