@@ -140,9 +140,10 @@ reasons! {
     /// processed. It can be replayed only by force.
     TooOld = "too old",
     /// The process ended four times while the message ran from the inbox, the last two times while it ran in isolation.
-    /// A message that ends its process in a direct run is stored before it runs again, so it costs at most five
-    /// processes; the guide on limits has the exceptions. External kills look the same if they hit one message
-    /// repeatedly; in that case, replay it.
+    /// A message that ends its process in a direct run is stored before it runs again, and that end is not counted, so it
+    /// costs at most five processes; the guide on limits has the exceptions. Of a message with an external call, also: the
+    /// call has begun ten times without a result. External kills look the same if they hit one message repeatedly; in that
+    /// case, replay it.
     Crashed = "crashed",
     /// The database connection was lost ten times while it ran.
     BrokeConnection = "broke its connection",

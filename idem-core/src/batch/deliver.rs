@@ -158,8 +158,8 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             TransactionResult::Without(out) => {
-                let mut place = 0;
-                items.retain(|_| (!out.contains(&place), place += 1).0);
+                let mut index = 0;
+                items.retain(|_| (!out.contains(&index), index += 1).0);
                 // After a second failure the rest is halved, so that many failures do not cost one round each.
                 if failed { rounds.halve((items, true)) } else { rounds.groups.push((items, true)) }
             }

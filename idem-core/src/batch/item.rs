@@ -71,16 +71,16 @@ impl<S: Store> Pipeline<S> {
         // Those of a handler that makes an external call are stored first.
         let works = fit.filter(|(_, work)| work.route.external.is_none() && may_share(work.route));
         let works: Vec<(usize, Work<'_, S>)> = works.collect();
-        let identity = |place: usize| &works[place].1.identity;
+        let identity = |index: usize| &works[index].1.identity;
         // Sorts indices, since the items are large. The sort is stable: the first of a key is the one that arrived
         // first.
         let mut order: Vec<usize> = (0..works.len()).collect();
         order.sort_by(|a, b| in_order(identity(*a), identity(*b)));
         let of_one_key = order.chunk_by(|a, b| in_order(identity(*a), identity(*b)).is_eq());
-        let with_copies = |places: &[usize]| {
-            let first = places[0];
-            let copies = places[1..].iter().filter(|place| identity(first).is_copy(identity(**place).fingerprint));
-            (first, copies.map(|place| works[*place].0).collect())
+        let with_copies = |indices: &[usize]| {
+            let first = indices[0];
+            let copies = indices[1..].iter().filter(|index| identity(first).is_copy(identity(**index).fingerprint));
+            (first, copies.map(|index| works[*index].0).collect())
         };
         let firsts: Vec<(usize, Vec<usize>)> = of_one_key.map(with_copies).collect();
         let mut works: Vec<_> = works.into_iter().map(Some).collect();

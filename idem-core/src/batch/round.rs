@@ -53,7 +53,7 @@ impl<S: Store> Pipeline<S> {
     ) -> TransactionResult {
         match running.user_code().map(|_user_code| self.decode_again(items, facts)) {
             Some(Ok(())) => {}
-            Some(Err(place)) => return TransactionResult::Without(vec![place]),
+            Some(Err(index)) => return TransactionResult::Without(vec![index]),
             None => return TransactionResult::All(Verdict::PutOff),
         }
         let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
@@ -99,10 +99,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Decodes the items whose jobs an earlier transaction consumed, before any transaction is open. The error is the
-    /// place of one that cannot be decoded.
+    /// index of one that cannot be decoded.
     fn decode_again(&self, items: &mut [Item<'_, S>], facts: &[&Delivery]) -> Result<(), usize> {
-        for (place, item) in items.iter_mut().enumerate().filter(|(_, item)| item.job.is_none()) {
-            item.job = Some(self.again(item.route, facts[item.at], &item.identity).map_err(|_| place)?);
+        for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| item.job.is_none()) {
+            item.job = Some(self.again(item.route, facts[item.at], &item.identity).map_err(|_| index)?);
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ fn places<T>(all: &[T], which: impl Fn(&T) -> bool) -> Vec<usize> {
     (0..all.len()).filter(|place| which(&all[*place])).collect()
 }
 
-/// One call of a handler, for the items at these places.
+/// One call of a handler, for the items with these indices.
 struct Call<'a, S: Store> {
     places: Vec<usize>,
     route: &'a Route<S>,
@@ -279,21 +279,21 @@ type BatchCall<'a, S> = (&'a Route<S>, Vec<usize>, Vec<Box<dyn Job<S>>>);
 /// Returns the calls for the new items, in the order in which their deliveries arrived. A batch handler is called once.
 fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> Vec<Call<'a, S>> {
     let mut order = new.to_vec();
-    order.sort_unstable_by_key(|place| items[*place].at);
+    order.sort_unstable_by_key(|index| items[*index].at);
     let (mut calls, mut batched): (Vec<Call<'a, S>>, Vec<BatchCall<'a, S>>) = Default::default();
-    for place in order {
-        let route = items[place].route;
-        let Some(job) = items[place].job.take() else { continue };
+    for index in order {
+        let route = items[index].route;
+        let Some(job) = items[index].job.take() else { continue };
         if !route.handler.facts().takes_batch {
-            calls.push(Call { places: vec![place], route, job });
+            calls.push(Call { places: vec![index], route, job });
             continue;
         }
         match batched.iter_mut().find(|(of, ..)| of.id == route.id) {
             Some((_, places, jobs)) => {
-                places.push(place);
+                places.push(index);
                 jobs.push(job);
             }
-            None => batched.push((route, vec![place], vec![job])),
+            None => batched.push((route, vec![index], vec![job])),
         }
     }
     let joined =

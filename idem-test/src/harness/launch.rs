@@ -13,7 +13,7 @@ use crate::{MemorySink, Tapped};
 use super::connect::{Connect, Connecting};
 use super::fate::Fate;
 use super::locals::{Locals, TrialWorker};
-use super::relayed::relay;
+use super::relay::relay;
 use super::shared_codec::Shared;
 use super::source::{Identify, Receiving};
 use super::trial::{CONSUMER, QUEUE, Start};
