@@ -1,11 +1,9 @@
 //! A store that wraps another one, except where its tap stops it or makes it fail. It can write what it does into a trace.
 
-mod call_rows;
 mod calling;
-mod claims;
+mod consumers;
 mod doing;
 mod inbox_rows;
-mod operator;
 mod outbox_rows;
 mod over;
 mod relay;

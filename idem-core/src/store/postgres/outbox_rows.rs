@@ -1,4 +1,4 @@
-//! The statements of relays, and of operators of the outbox.
+//! The outbox: messages are staged in memory, and written in front of COMMIT; relays and operators read them.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,18 @@ use sqlx::query::Query;
 use sqlx::{Postgres as Pg, Row as _};
 use uuid::Uuid;
 
-use crate::Key;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow,
-    OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
+    OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError,
+    UnreadOutbox, error_text, number,
 };
+use crate::{Error, Key};
 
+use super::local::Local;
 use super::rows::{duration, secs, time};
-use super::{Postgres, outbox_sql};
+use super::staged::Staged;
+use super::{Postgres, Txn, outbox_sql};
 
 /// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
 /// that an old snapshot keeps, and those of relays run between them.
@@ -45,8 +48,34 @@ fn message(row: &PgRow) -> Result<StagedMessage, sqlx::Error> {
         .with_attempt(attempts.saturating_add(1)))
 }
 
-impl Postgres {
-    pub(super) async fn lease(
+impl OutboxRows for Postgres {
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        let registered = async {
+            for attempt in 0..2 * NUMBERS {
+                // Twice each: another process may insert it after the statement has looked for it.
+                let id = number(&[name], attempt / 2);
+                let query = self.query(outbox_sql::REGISTER).bind(name).bind(id);
+                if let Some(row) = self.ask(query).await?.first() {
+                    return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
+                }
+            }
+            Err(StoreError::Unavailable("an outbox was deleted while it was registered".into()))
+        };
+        registered.await.map_err(|fault| Error::database(format!("could not register the outbox {name:?}"), fault))
+    }
+
+    fn stage(&self, txn: &mut Txn, outbox: OutboxId, outgoing: Vec<StagedMessage>, local: Vec<LocalMessage>) {
+        match &mut txn.writes.staged {
+            _ if outgoing.is_empty() => {}
+            Some(staged) => staged.extend(outgoing),
+            none => *none = Some(Box::new(Staged::new(outbox, outgoing))),
+        }
+        if !local.is_empty() {
+            txn.writes.local = Some(Box::new(Local::new(local)));
+        }
+    }
+
+    async fn lease_outbox(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -77,9 +106,9 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn read(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
-        let table = self.outbox_messages();
+        let table = self.0.facts.table("outbox_messages");
         let condition = match filter {
             OutboxFilter::Except { .. } => outbox_sql::EXCEPT,
             OutboxFilter::Keys(_) => outbox_sql::OF_KEYS,
@@ -112,27 +141,17 @@ impl Postgres {
         let is_part = rows.last().is_some_and(|last| matches!(last.try_get(10), Ok(true)));
         let rows = rows.iter().filter(some).map(row).collect::<Result<Vec<_>, sqlx::Error>>()?;
         let is_cut = is_part || rows.len() >= limit as usize;
-        let mark = if marks { Some(self.mark(&table).await?) } else { None };
+        let mark = if marks { Some(self.draw_mark(&table).await?) } else { None };
         Ok(OutboxFound { rows, is_cut, snapshot: Some(snapshot), mark })
     }
 
-    fn outbox_messages(&self) -> String {
-        format!("{}.outbox_messages", self.0.quoted)
-    }
-
-    async fn mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
-        let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
-        let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
-        Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })
-    }
-
-    pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         let query = self.query(&outbox_sql::delete()).bind(outbox.number).bind(token);
         let rows = self.ask_long(named(query, published.iter().copied())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
     }
 
-    pub(super) async fn record(
+    async fn record_failures(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -147,7 +166,7 @@ impl Postgres {
         self.ask_long(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
     }
 
-    pub(super) async fn fill_level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let mut stats = OutboxStats::default();
         if let Some(row) = self.ask(self.query(outbox_sql::SEEN).bind(outbox.number)).await?.first() {
             stats.relay_seen = row.try_get::<Option<i64>, _>(0)?.map(duration);
@@ -159,7 +178,7 @@ impl Postgres {
         if let Some(row) = self.ask_long(query).await?.first() {
             stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
         }
-        let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.outbox_messages())).await?;
+        let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.0.facts.table("outbox_messages"))).await?;
         let highest = highest.first().map_or(Ok(None), |row| row.try_get::<Option<i64>, _>(0))?.unwrap_or(0);
         let (mut from, mut range) = (0, COUNTED);
         while stats.waiting < limit {
@@ -180,7 +199,7 @@ impl Postgres {
         Ok(stats)
     }
 
-    pub(super) async fn unread(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
         let query = self.query(outbox_sql::UNREAD).bind(secs(patience)).bind(bounded(limit));
         let unread = |row: &PgRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
@@ -189,7 +208,7 @@ impl Postgres {
         Ok(self.ask_long(query).await?.iter().map(unread).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
         let query = self.query(&outbox_sql::dead()).bind(outbox.number).bind(page.before).bind(i64::from(page.limit));
         let dead = |row: &PgRow| {
             Ok(DeadOutgoing {
@@ -201,5 +220,18 @@ impl Postgres {
             })
         };
         Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    async fn remove_dead_outgoing(&self, outbox: OutboxId, id: i64, again: bool) -> Result<bool, StoreError> {
+        let statement = if again { outbox_sql::REPLAY } else { outbox_sql::DISCARD };
+        Ok(!self.ask(self.query(statement).bind(outbox.number).bind(id)).await?.is_empty())
+    }
+}
+
+impl Postgres {
+    async fn draw_mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
+        let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
+        let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
+        Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })
     }
 }
