@@ -3,6 +3,7 @@
 use crate::caught::dropped;
 use crate::execute::Failure;
 use crate::runtime::{Ended, Pipeline, Wait};
+use crate::store::ErrorClass;
 use crate::{Reason, Store};
 
 use super::item::Verdict;
@@ -25,7 +26,7 @@ impl<S: Store> Pipeline<S> {
         Some(match ran {
             Ended::Done(_) => return None,
             Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(ended_by),
-            Ended::Again(error) if self.store.deadlocked(error.as_ref()) => {
+            Ended::Again(error) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
                 self.throttle.shrink();
                 TransactionResult::Split
             }

@@ -17,7 +17,8 @@ impl<S: Store> Pipeline<S> {
         let claimed = self.store.claim(txn, &identities, ClaimState::Processed).await?;
         let old = identities.iter().zip(&claimed).filter(|(_, claimed)| **claimed == Claimed::Found(None));
         let sought: Vec<&Identity> = old.map(|(identity, _)| *identity).collect();
-        let known = if sought.is_empty() { Vec::new() } else { self.store.unlocked_claims(txn, &sought).await? };
+        let known =
+            if sought.is_empty() { Vec::new() } else { self.store.existing_claims(txn, &sought, false).await? };
         let mut known = known.into_iter();
         let classified = messages.iter().zip(claimed).map(|(message, claimed)| {
             let claimed = match claimed {
@@ -44,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         .into_iter();
         if claiming.len() < messages.len() {
             // All claims may be duplicates, and then none of them guards the transaction.
-            self.store.guard(txn).await?;
+            self.store.claim(txn, &[], ClaimState::Processed).await?;
         }
         let opened = |message| if is_unclaimed(message) { Some(Classified::New) } else { claimed.next() };
         Ok(messages.iter().filter_map(opened).collect())

@@ -9,7 +9,7 @@ use crate::execute::Staged;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running};
-use crate::store::{Identity, Row, StoreError, TxnState};
+use crate::store::{ClaimState, Identity, Row, StoreError, TxnState};
 use crate::take_over::Classified;
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store, telemetry};
@@ -220,7 +220,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Starts the rows: deletes them and dates their claims. A row whose lease was lost is gone.
     async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Classified>, StoreError> {
-        let started = self.store.start(txn, rows).await?;
+        let started = self.store.start(txn, rows, ClaimState::Processed).await?;
         Ok(started.into_iter().map(|started| if started { Classified::New } else { Classified::Gone }).collect())
     }
 

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::registry::Job;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
-use crate::store::{CommitResult, Identity, RollbackResult};
+use crate::store::{CommitResult, ErrorClass, Identity, RollbackResult};
 use crate::{BoxError, Delivery, Store};
 
 pub(crate) use failure::Failure;
@@ -74,9 +74,7 @@ impl<S: Store> Pipeline<S> {
     /// checks that the transaction is still the one that idem began.
     pub(crate) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
         let wakes = staged.wakes();
-        if let Err(fault) = self.hand_over(&mut txn, staged) {
-            return self.undo(txn, Some(fault.into())).await;
-        }
+        self.hand_over(&mut txn, staged);
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {
                 self.cut_off(ticket.map(|ticket| *ticket), Ended::Broke(fault)).await
@@ -96,8 +94,12 @@ impl<S: Store> Pipeline<S> {
         let rolled_back = match error {
             None => Ended::Park(Wait::Free),
             Some(error) => {
-                let again = self.store.failed_with(&mut txn, error.as_ref()) || self.store.lost_race(error.as_ref());
-                if again { Ended::Again(error) } else { Ended::Failed(Failure::returned(error)) }
+                let class = self.store.classify_error(Some(&mut txn), error.as_ref());
+                if class != ErrorClass::Ordinary {
+                    Ended::Again(error)
+                } else {
+                    Ended::Failed(Failure::returned(error))
+                }
             }
         };
         match self.store.rollback(txn).await {

@@ -3,7 +3,7 @@
 use crate::outbox::{Ids, Origin, Outbox, StagedMessage};
 use crate::routes::Route;
 use crate::runtime::Pipeline;
-use crate::store::{Identity, LocalMessage, StoreError};
+use crate::store::{Identity, LocalMessage};
 use crate::{BoxError, Delivery, Store, telemetry};
 
 use super::local::in_claim_order;
@@ -53,7 +53,7 @@ impl<S: Store> Pipeline<S> {
         let gate = self.outbox.as_ref().ok_or_else(|| undeclared(handler))?;
         let key = incoming.map(|(identity, _)| &identity.key);
         let origin = Origin { namespace: gate.id.namespace, consumer, handler, key };
-        let limit = self.store.bell().and_then(|bell| bell.limit(gate.id));
+        let limit = self.store.facts().bell.limit(gate.id);
         let mut ids = Ids::default();
         for (place, mut message) in messages.into_iter().enumerate() {
             let limit = limit.filter(|_| !message.is_local);
@@ -74,26 +74,20 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives the messages to the store, whose commit writes them.
-    pub(super) fn hand_over(&self, txn: &mut S::Txn, staged: Staged) -> Result<(), StoreError> {
+    pub(super) fn hand_over(&self, txn: &mut S::Txn, staged: Staged) {
         let Staged { outgoing, local } = staged;
-        if !local.is_empty() {
-            self.store.stage_local(txn, in_claim_order(local))?;
-        }
-        if outgoing.is_empty() {
-            return Ok(());
-        }
         // Without an outbox, nothing was staged.
-        let none = || StoreError::Unavailable("the worker has no outbox".into());
-        let outbox = self.outbox.as_ref().ok_or_else(none)?;
-        self.store.stage(txn, outbox.id, outgoing)
+        if let Some(outbox) = &self.outbox
+            && !(outgoing.is_empty() && local.is_empty())
+        {
+            self.store.stage(txn, outbox.id, outgoing, in_claim_order(local));
+        }
     }
 
     /// Wakes those that look for the messages of a transaction that may be committed.
     pub(super) fn wake(&self, wakes: Wakes) {
-        if wakes.relays
-            && let Some(bell) = self.store.bell()
-        {
-            bell.ring();
+        if wakes.relays {
+            self.store.facts().bell.ring();
         }
         if wakes.inbox {
             self.wake_inbox();

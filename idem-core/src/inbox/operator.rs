@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 use uuid::Uuid;
 
-use crate::store::{Filter, Page, Replayed, ReplayedAll, Resolution, Row, StoreError};
+use crate::store::{Filter, Page, Replay, Replayed, ReplayedAll, Resolution, Row, StoreError};
 use crate::{Error, Key, KeyError, Store};
 
 /// The inbox of one consumer, for an operator: list, replay, resolve, discard. It needs no worker.
@@ -36,7 +36,10 @@ impl<S: Store> Inbox<S> {
     /// [`Error::Database`] if the database cannot be used.
     pub async fn open(store: &S, consumer: impl Into<String>) -> Result<Self, Error> {
         let consumer = consumer.into();
-        let known = store.consumers().await.map_err(|fault| failed("list the consumers", fault))?;
+        let known = store.handlers(None).await.map_err(|fault| failed("list the consumers", fault))?;
+        // Sorted by their consumers.
+        let mut known: Vec<String> = known.into_iter().map(|handler| handler.consumer).collect();
+        known.dedup();
         if known.contains(&consumer) {
             return Ok(Self::new(store, consumer));
         }
@@ -116,7 +119,10 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn replay(&self, id: i64) -> Result<Replayed, Error> {
-        self.store.replay(&self.consumer, id, false).await.map_err(|fault| failed("replay a dead letter", fault))
+        self.store
+            .replay(&self.consumer, id, Replay::Plain)
+            .await
+            .map_err(|fault| failed("replay a dead letter", fault))
     }
 
     /// Replays a dead letter whose handler had run COMMIT, or that was too old to determine whether it was processed.
@@ -125,7 +131,10 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn replay_by_force(&self, id: i64) -> Result<Replayed, Error> {
-        self.store.replay(&self.consumer, id, true).await.map_err(|fault| failed("replay a dead letter", fault))
+        self.store
+            .replay(&self.consumer, id, Replay::Forced)
+            .await
+            .map_err(|fault| failed("replay a dead letter", fault))
     }
 
     /// Replays a conflict under `key`, which is claimed for it.
@@ -145,7 +154,10 @@ impl<S: Store> Inbox<S> {
         if key.as_bytes().is_empty() {
             return Err(Error::Config(KeyError::Empty.to_string()));
         }
-        self.store.replay_as(&self.consumer, id, key).await.map_err(|fault| failed("replay a dead letter", fault))
+        self.store
+            .replay(&self.consumer, id, Replay::As(key))
+            .await
+            .map_err(|fault| failed("replay a dead letter", fault))
     }
 
     /// Tells what became of the external call of a dead letter, after a look at the provider: the message completes with an
@@ -183,7 +195,7 @@ impl<S: Store> Inbox<S> {
         {
             return Err(Error::Config(format!("the answer of a call has to be JSON, and this is not: {error}")));
         }
-        let resolved = self.store.resolve(&self.consumer, id, provider_key, &resolution).await;
+        let resolved = self.store.resolve(&self.consumer, id, Some(provider_key), &resolution).await;
         let resolved = resolved.map_err(|fault| failed("resolve a dead letter", fault))?;
         if matches!(resolution, Resolution::Discard) {
             self.log_discard(id, resolved);
@@ -205,7 +217,7 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {
-        let discarded = self.store.discard(&self.consumer, id).await;
+        let discarded = self.store.resolve(&self.consumer, id, None, &Resolution::Discard).await;
         let discarded = discarded.map_err(|fault| failed("discard a dead letter", fault))?;
         self.log_discard(id, discarded);
         Ok(discarded)

@@ -105,9 +105,9 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         let refund = || async {
             self.store.ping().await?;
-            match self.store.refund_start(row).await {
+            match self.store.record_result(row, &RowResult::Refunded).await {
                 Err(fault) if fault.is_answered() => Err(fault),
-                answer => Ok(answer),
+                answer => Ok(answer.map(drop)),
             }
         };
         let refunded = tokio::time::timeout(self.settings.lease, self.outage.insist(&self.stop, refund)).await;

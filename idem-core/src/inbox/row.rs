@@ -12,7 +12,7 @@ use crate::external::{CallLimits, without_kind};
 use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Running, Wait, jittered};
-use crate::store::{MAX_BREAKS, Row, RowResult};
+use crate::store::{ClaimState, MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
@@ -86,7 +86,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => return self.give_back(row, fault).await,
             };
             drop(held);
-            match self.store.start(&mut txn, &[row]).await.map(|started| started == [true]) {
+            match self.store.start(&mut txn, &[row], ClaimState::Processed).await.map(|started| started == [true]) {
                 Ok(true) if rounds == 0 => {
                     row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));
                 }
@@ -159,7 +159,7 @@ impl<S: Store> Pipeline<S> {
         }
         let read = || async {
             let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-            let existing_claim = self.store.existing_claims(&mut txn, &[&row.identity]).await?.pop();
+            let existing_claim = self.store.existing_claims(&mut txn, &[&row.identity], true).await?.pop();
             self.store.rollback(txn).await?;
             Ok(existing_claim)
         };

@@ -26,9 +26,7 @@ impl<S: OutboxRows> StoreOutbox<S> {
     /// Wakes the relays of this process at once. Call it after the commit of a transaction that has staged messages;
     /// otherwise a relay finds them at its next poll.
     pub fn wake(&self) {
-        if let Some(bell) = self.store.bell() {
-            bell.ring();
-        }
+        self.store.facts().bell.ring();
     }
 }
 
@@ -36,8 +34,9 @@ impl<S: OutboxRows> StoreOutbox<S> {
 impl<S: crate::Store> StoreOutbox<S> {
     /// Looks once a minute, beside the caller, whether a relay reads what this process stages, and logs and counts it if none does.
     pub(crate) fn look_for_relay(&self, outbox: crate::store::OutboxId) {
-        let is_time = self.store.bell().is_some_and(|bell| bell.is_time_to_look(outbox));
-        if is_time && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        if self.store.facts().bell.is_time_to_look(outbox)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
             let (store, name) = (self.store.clone(), self.name.clone());
             runtime.spawn(async move { super::Unread::default().look(&store, Some(&name)).await });
         }

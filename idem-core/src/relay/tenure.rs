@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::outbox::{Bell, Sink};
+use crate::outbox::Sink;
 use crate::runtime::Health;
 use crate::store::{LeaseRequest, OutboxId, RowRef};
 use crate::telemetry::RelayMetrics;
@@ -166,7 +166,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
 
     /// Publishes until it is stopped, the lease is lost, the broker is away for too long, or the sink is broken.
     pub(super) async fn run(&mut self, stop: &CancellationToken) -> End {
-        let mut bell = self.store.bell().map(Bell::listen);
+        let mut bell = self.store.facts().bell.listen();
         loop {
             if let Some(end) = self.end.take() {
                 return end;
@@ -176,20 +176,14 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
                 return End::Away;
             }
             self.start(now);
-            let rung = async {
-                match &mut bell {
-                    // The sender lives in the store, so waiting cannot fail.
-                    Some(bell) => drop(bell.changed().await),
-                    None => std::future::pending().await,
-                }
-            };
             let next = self.next(now);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
                 Some(done) = self.statements.next() => self.apply(done),
                 Some(published) = self.publishing.next() => self.published(published),
-                () = rung => self.read_soon(),
+                // The sender lives in the store, so waiting cannot fail.
+                _ = bell.changed() => self.read_soon(),
                 // The lease is renewed then. It comes behind the sink, which may have used up what tokio allows a task in a turn.
                 () = unconstrained(sleep_until(next)) => {}
             }

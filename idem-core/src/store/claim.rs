@@ -61,7 +61,7 @@ pub enum Claimed {
     /// The claim was inserted.
     New {
         /// The latest `processed_at` among the pruned claims of this handler; if none was pruned, `None`, or 1970 after
-        /// [`record_history`](super::Claims::record_history). The claim's statement reads it, and so sees the cutoff that
+        /// a [mark](super::HandlerMark::Processes). The claim's statement reads it, and so sees the cutoff that
         /// prune had committed when the statement found no claim: a message published before it may have been processed
         /// although it has no claim.
         pruned_through: Option<SystemTime>,
@@ -87,13 +87,6 @@ pub struct ExistingClaim {
     pub fingerprint: Fingerprint,
     /// The time since it was processed; `None` while it has an inbox row.
     pub age: Option<Duration>,
-}
-
-impl ExistingClaim {
-    /// A claim with this fingerprint, and the time since it was processed.
-    pub fn new(fingerprint: Fingerprint, age: Option<Duration>) -> Self {
-        Self { fingerprint, age }
-    }
 }
 
 /// The result of a rollback.
@@ -131,6 +124,22 @@ pub enum TxnState {
     Ended,
     /// The store has not checked it.
     Unknown,
+}
+
+/// What the error of a handler says about its transaction.
+// Exhaustive: the core decides by it whether the message is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// Nothing.
+    Ordinary,
+    /// It has lost a race with a concurrent transaction (40001), so that a new transaction may succeed. A handler can cause this
+    /// itself, on every run, so it says nothing about concurrent batches.
+    Race,
+    /// The same by a deadlock (40P01), which always involves another transaction.
+    Deadlock,
+    /// Its session is outdated, and its message runs again at once in another one, uncharged. It is ordinary if the session was
+    /// new, for then the next one would have the same error.
+    Outdated,
 }
 
 /// The result of a commit.

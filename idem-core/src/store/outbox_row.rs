@@ -133,13 +133,6 @@ pub struct OutboxStats {
     pub relay_seen: Option<Duration>,
 }
 
-impl OutboxStats {
-    /// Creates the stats of a store.
-    pub fn new(waiting: u64, oldest: Option<Duration>, dead: u64, relay_seen: Option<Duration>) -> Self {
-        Self { waiting, oldest, dead, relay_seen }
-    }
-}
-
 /// An outbox whose messages no relay has looked at for a while.
 // Exhaustive: a store makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,13 +143,6 @@ pub struct UnreadOutbox {
     pub waiting: u64,
     /// How long ago the oldest of them was staged.
     pub oldest: Duration,
-}
-
-impl DeadOutgoing {
-    /// Creates a dead letter, as a store reads it.
-    pub fn new(id: i64, message: StagedMessage, attempts: u32, error: String, died_at: SystemTime) -> Self {
-        Self { id, message, attempts, error, died_at }
-    }
 }
 
 /// The read of a relay.

@@ -2,7 +2,7 @@
 
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{Claimed, Identity, StoreError};
+use crate::store::{Claimed, HandlerMark, Identity, StoreError};
 use crate::{Delivery, Store};
 
 use super::{Classified, Entry, Taken, committed};
@@ -17,35 +17,27 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<(S::Txn, Taken), Ended> {
-        if !route.is_unclaimed {
-            return self.claim(route, delivery, identity).await;
-        }
         let begun = async {
-            self.record_history(route).await?;
-            self.store.begin_guarded(route.timeout).await
+            if route.is_unclaimed {
+                self.record_history(route).await?;
+            }
+            self.store.begin_first(route.timeout, (!route.is_unclaimed).then_some(identity)).await
         };
-        begun.await.map(|txn| (txn, Taken::new())).map_err(|fault| self.outage.hold_for(fault))
+        let (mut txn, claimed) = begun.await.map_err(|fault| self.outage.hold_for(fault))?;
+        if route.is_unclaimed {
+            return Ok((txn, Taken::new()));
+        }
+        match self.classify_in(&mut txn, (identity, delivery), claimed).await {
+            Ok(taken) => Ok((txn, taken)),
+            Err(fault) => Err(self.abandon(txn, fault).await),
+        }
     }
 
     /// Records that this handler processes messages, before the first of them that leaves no claim. Without any record, a
     /// consumer whose place at the broker is gone would look like a new one.
     pub(crate) async fn record_history(&self, route: &Route<S>) -> Result<(), StoreError> {
-        route.history.get_or_try_init(|| self.store.record_history(route.id)).await.copied()
-    }
-
-    /// Begins a transaction with the claim, and classifies the message.
-    async fn claim(
-        &self,
-        route: &Route<S>,
-        delivery: &Delivery,
-        identity: &Identity,
-    ) -> Result<(S::Txn, Taken), Ended> {
-        let begun = self.store.begin_with_claim(route.timeout, identity).await;
-        let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
-        match self.classify_in(&mut txn, (identity, delivery), claimed).await {
-            Ok(taken) => Ok((txn, taken)),
-            Err(fault) => Err(self.abandon(txn, fault).await),
-        }
+        let record = || async { self.store.mark(&[route.id], HandlerMark::Processes).await.map(drop) };
+        route.history.get_or_try_init(record).await.copied()
     }
 
     /// Classifies a message by the result of its claim. Counts a duplicate of a dead letter, or writes the row
@@ -62,7 +54,7 @@ impl<S: Store> Pipeline<S> {
             return Ok(Taken { classified, row: None });
         }
         let identity = message.0;
-        let existing = self.store.existing_claims(txn, &[identity]).await?.pop().flatten();
+        let existing = self.store.existing_claims(txn, &[identity], true).await?.pop().flatten();
         let mut taken = Taken { classified: self.classify(message, Claimed::Found(existing)), row: None };
         match &taken.classified {
             Classified::Duplicate(None) => self.store.count_duplicates(txn, &[identity]).await?,

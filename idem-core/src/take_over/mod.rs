@@ -60,11 +60,11 @@ impl<S: Store> Pipeline<S> {
         let existing = match (entries, &found[..]) {
             (_, []) => Vec::new(),
             // A copy of a processed message needs no lock, and so no write.
-            ([_], [one]) => match self.store.unlocked_claims(txn, &found).await?.pop().flatten() {
+            ([_], [one]) => match self.store.existing_claims(txn, &found, false).await?.pop().flatten() {
                 Some(claim) if claim.age.is_some() && one.is_copy(claim.fingerprint) => vec![Some(claim)],
-                _ => self.store.existing_claims(txn, &found).await?,
+                _ => self.store.existing_claims(txn, &found, true).await?,
             },
-            _ => self.store.existing_claims(txn, &found).await?,
+            _ => self.store.existing_claims(txn, &found, true).await?,
         };
         let mut existing = existing.into_iter();
 

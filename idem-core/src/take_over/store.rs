@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Ended, Pipeline, Wait, refused};
-use crate::store::{CommitResult, NewRow, StoreError, Ticket};
+use crate::store::{ClaimState, CommitResult, NewRow, StoreError, Ticket};
 use crate::{Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
@@ -96,7 +96,7 @@ impl<S: Store> Pipeline<S> {
         let written = async {
             let taken = self.take_over(&mut txn, entries).await?;
             let is_ours = match replaced {
-                Some(row) => self.store.remove(&mut txn, row).await?,
+                Some(row) => self.store.start(&mut txn, &[row], ClaimState::Waiting).await? == [true],
                 None => true,
             };
             Ok::<_, StoreError>((taken, is_ours))
@@ -154,7 +154,7 @@ impl<S: Store> Pipeline<S> {
         let row = NewRow::new(identity, delivery, failure.next).with_attempts(failure.attempts, &failure.error);
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         let is_left = self.store.reopen(&mut txn, identity, left_by).await?
-            || self.store.existing_claims(&mut txn, &[identity]).await? == [None];
+            || self.store.existing_claims(&mut txn, &[identity], true).await? == [None];
         let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
         committed(self.store.commit(txn).await)?;
         match id {

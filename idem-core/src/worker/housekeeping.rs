@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::runtime::Pipeline;
-use crate::store::{RELEASED_AT_ONCE, StoreError, as_ours};
+use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
 use crate::{Error, Lag, Store, telemetry};
 
 use super::unregistered::Unregistered;
@@ -100,7 +100,7 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     for minute in 1_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
-        match pipeline.store.record_seen(&handlers).await {
+        match pipeline.store.mark(&handlers, HandlerMark::Seen).await {
             Ok(true) => {}
             Ok(false) => register_again(pipeline).await,
             Err(fault) => {
@@ -168,10 +168,10 @@ async fn check_outbox<S: Store>(pipeline: &Pipeline<S>) {
 
 async fn remind<S: Store>(pipeline: &Pipeline<S>) {
     let Pipeline { consumer, store, routes, .. } = pipeline;
-    if let Ok(mut waiting) = store.waiting(consumer).await {
+    if let Ok(mut known) = store.handlers(Some(consumer)).await {
         let names: Vec<&str> = routes.names().collect();
-        waiting.iter_mut().for_each(|rows| as_ours(&mut rows.handler, &rows.formerly, &names));
-        Unregistered { consumer, names: &names }.remind(&waiting, |handler| store.cures(consumer, handler, ""));
+        known.iter_mut().for_each(|known| as_ours(known, &names));
+        Unregistered { consumer, names: &names }.remind(&known, |handler| Remedies::of(store, consumer, handler, ""));
     }
 }
 

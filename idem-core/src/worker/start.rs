@@ -38,7 +38,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
-    let connections = parts.store.share_connections(parts.settings.connections())?;
+    let connections = parts.store.facts().connections.add(parts.settings.connections());
     let Registration { routes, has_history, outbox } =
         register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let limit = |deliveries: usize| u16::try_from(deliveries).unwrap_or(u16::MAX);
@@ -77,7 +77,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         ?handlers,
         source = source.name(),
         broker = source.system(),
-        store = store.describe(),
+        store = store.facts().name,
         concurrency = settings.concurrency,
         prefetch = settings.unsettled(),
         inbox_concurrency = settings.inbox_concurrency(),

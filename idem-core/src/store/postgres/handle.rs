@@ -8,10 +8,9 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres as Pg};
 
-use crate::outbox::Bell;
-use crate::store::clock::Clock;
-use crate::store::names::Names;
-use crate::store::{ConnectionShares, HandlerId, OutboxId, StoreError};
+use crate::store::sql::Clock;
+use crate::store::sql::Names;
+use crate::store::{HandlerId, OutboxId, StoreError, StoreFacts};
 
 use super::answer::About;
 use super::pool::Pool;
@@ -35,14 +34,11 @@ pub struct Postgres(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) pool: Pool,
-    pub(super) name: String,
+    pub(super) facts: StoreFacts,
     pub(super) schema: String,
     /// The name of the schema as an identifier.
     pub(super) quoted: String,
-    pub(super) connections: usize,
     pub(super) retention: Duration,
-    pub(super) shares: ConnectionShares,
-    pub(super) bell: Bell,
     /// Rows that an application has used in transactions of its own.
     pub(super) handlers: Names<(String, String), HandlerId>,
     pub(super) outboxes: Names<String, OutboxId>,
@@ -109,12 +105,7 @@ impl Postgres {
 /// Shows the location of the database, without the password.
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, schema, connections, retention, .. } = &*self.0;
-        f.debug_struct("Postgres")
-            .field("target", name)
-            .field("schema", schema)
-            .field("connections", connections)
-            .field("retention", retention)
-            .finish_non_exhaustive()
+        let Inner { facts, retention, .. } = &*self.0;
+        f.debug_struct("Postgres").field("facts", facts).field("retention", retention).finish_non_exhaustive()
     }
 }

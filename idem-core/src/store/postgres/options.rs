@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
-use crate::store::ConnectionShares;
+use crate::store::StoreFacts;
 use crate::{BoxError, Error};
 
 use super::begin::{Isolation, Kind};
@@ -289,13 +289,15 @@ impl PostgresOptions {
         connection.put_back();
         Ok(Postgres(Arc::new(Inner {
             pool,
-            name,
+            facts: StoreFacts::new(
+                format!("{name}, schema {}", self.schema),
+                self.connections,
+                [format!("{quoted}."), String::new()],
+                "now()",
+            ),
             schema: self.schema,
             quoted,
-            connections: self.connections,
             retention: self.retention,
-            shares: ConnectionShares::new(self.connections),
-            bell: Default::default(),
             handlers: Default::default(),
             outboxes: Default::default(),
             clock,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row as _};
 use uuid::Uuid;
 
-use crate::store::Claims;
+use crate::store::Consumers;
 
 use super::connection::Connection;
 use super::{Postgres, calls_sql, claims_sql, inbox_sql, prune_sql};
@@ -87,7 +87,7 @@ fn walk(plan: &Value, indexes: &mut Vec<String>) {
 async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let Some(mut world) = World::make().await else { return };
     for (consumer, names) in [("billing", ["a", "b"]), ("shipping", ["c", "d"])] {
-        Claims::register(&world.store, consumer, &names).await.unwrap();
+        Consumers::register(&world.store, consumer, &names).await.unwrap();
     }
     let begun = Instant::now();
     // The test is about plans, and writing WAL would take most of its time.
@@ -164,7 +164,7 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
 #[tokio::test]
 async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
     let Some(mut world) = World::make().await else { return };
-    Claims::register(&world.store, "billing", &["long", "short"]).await.unwrap();
+    Consumers::register(&world.store, "billing", &["long", "short"]).await.unwrap();
     let fill = "UPDATE {schema}.handlers SET retention = CASE name WHEN 'long' THEN interval '720 hours'
                                                                   ELSE interval '1 second' END;
                 ALTER TABLE {schema}.processed_messages SET UNLOGGED;
@@ -204,7 +204,7 @@ async fn a_step_of_prune_reads_its_blocks_and_the_rows_beside_old_claims() {
 #[tokio::test]
 async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let Some(mut world) = World::make().await else { return };
-    Claims::register(&world.store, "billing", &["a", "b"]).await.unwrap();
+    Consumers::register(&world.store, "billing", &["a", "b"]).await.unwrap();
     let url = std::env::var("DATABASE_URL").unwrap();
     let mut report = <PgConnection as sqlx::Connection>::connect(&url).await.unwrap();
     let taken = "

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::store::FOR_A_RELAY;
+
 use super::answer::Failure;
 use super::connection::Connection;
 use super::limits::{CONNECT, Use};
@@ -17,9 +19,6 @@ use super::ready::{Opener, Ready};
 /// How many connections are opened at once. After an outage all tasks want one, in each process: a server that gets all
 /// logins at the same time answers none in time, and all would be tried again.
 const LOGINS: usize = 4;
-
-/// The fewest connections of a store with a relay, whose leases are renewed while it reads.
-pub(super) const FOR_A_RELAY: usize = 4;
 
 /// How many of so many connections are for idem's own statements, which are short.
 fn own(connections: usize) -> usize {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::walk::Walk;
+use crate::store::sql::Walk;
 use crate::store::{Pruned, StoreError};
 
 use super::Postgres;

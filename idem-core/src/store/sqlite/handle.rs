@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use super::file::File;
 use super::sql::Prefix;
 use super::statements::Statements;
-use crate::outbox::Bell;
-use crate::store::clock::Clock;
-use crate::store::{ConnectionShares, StoreError};
+use crate::store::sql::Clock;
+use crate::store::{StoreError, StoreFacts};
 
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
 ///
@@ -53,15 +52,44 @@ pub struct Sqlite {
     pub(super) prefix: Arc<Prefix>,
     pub(super) statements: Arc<Statements>,
     pub(super) retention: Duration,
-    /// Practically unlimited: callers wait in the queue for the writer.
-    pub(super) shares: ConnectionShares,
-    pub(super) bell: Bell,
+    pub(super) facts: Arc<StoreFacts>,
     pub(super) clock: Arc<Clock>,
 }
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 impl Sqlite {
+    /// Returns a statement for the tables of this store, to bind values to.
+    pub(super) fn query<'q>(&self, text: &str) -> Query<'q> {
+        sqlx::query(self.prefix.sql(text))
+    }
+
+    /// Reads rows by one statement, on the connection for reading, which no writer blocks.
+    pub(super) async fn read_all<T>(
+        &self,
+        query: Query<'_>,
+        decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut reader = self.file.reader().await?;
+        let rows = query.fetch_all(&mut reader.connection).await;
+        let rows = rows.and_then(|rows| rows.iter().map(decode).collect()).map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(rows)
+    }
+
+    /// Reads the one row of a statement.
+    pub(super) async fn read_one<T>(
+        &self,
+        query: Query<'_>,
+        decode: impl FnOnce(&SqliteRow) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut reader = self.file.reader().await?;
+        let row = query.fetch_one(&mut reader.connection).await;
+        let row = row.and_then(|row| decode(&row)).map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(row)
+    }
+
     /// Runs statements on the connection for reading, which no writer blocks.
     pub(super) async fn read<T>(
         &self,

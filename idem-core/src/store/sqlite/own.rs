@@ -111,7 +111,7 @@ impl StoreOutbox<Sqlite> {
         let outbox = outbox_rows::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
-        let messages = checked(messages, self.store.bell.limit(outbox))?;
+        let messages = checked(messages, self.store.facts.bell.limit(outbox))?;
         let rows: Vec<_> = messages.into_iter().map(|message| outbox_sql::NewRow { outbox, message }).collect();
         outbox_sql::insert(&self.store, connection, &rows).await.map_err(failed)?;
         self.look_for_relay(outbox);

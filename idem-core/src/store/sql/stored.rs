@@ -5,9 +5,8 @@ use std::time::SystemTime;
 use sqlx::{ColumnIndex, Database, Decode, Type};
 use uuid::Uuid;
 
+use crate::store::{CallAnswer, HandlerId, Identity, Row, envelope};
 use crate::{Fingerprint, Key, Reason};
-
-use super::{CallAnswer, HandlerId, Identity, Row, envelope};
 
 /// A value that a database has in a column.
 pub(crate) trait Value<'r, D: Database>: Decode<'r, D> + Type<D> {}

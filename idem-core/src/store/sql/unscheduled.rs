@@ -1,6 +1,6 @@
 //! Local messages that do not run.
 
-use super::LOCAL_CONFLICT;
+use crate::store::LOCAL_CONFLICT;
 
 /// How many local messages of a transaction do not run, because their keys were claimed before.
 #[derive(Debug, Default, Clone, Copy)]

@@ -1,66 +1,11 @@
-//! Inbox rows in their call phase: taken, called, and with an answer.
+//! External calls: who makes them, their results, and what an operator decides about them.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
+use crate::Reason;
 
-use crate::{Error, Reason};
-
-use super::{CallAnswer, HandlerId, Row, StoreError, Transactions};
-
-/// The inbox rows whose handlers make an external call first. Until such a row has an answer it is in its call phase, in
-/// which no method of [`InboxRows`](super::InboxRows) takes it or judges it. With its answer it is an ordinary row, whose
-/// run completes the message.
-///
-/// Each method is one committed statement or transaction.
-pub trait CallRows: Transactions {
-    /// Takes at most `limit` due rows of these callers, the oldest first: sets the token, a lease, and, where the row has none,
-    /// a key and the time and name of the first call; and counts a call that begins. A row whose time it has set has
-    /// [`is_first_call`](Row::is_first_call), also if it is read again by the token: a store keeps the token that has set it.
-    /// Rows that another transaction has locked are skipped. The rows tell how long they had been due ([`waited`](Row::waited)).
-    ///
-    /// `since`: only rows that became due within this time, if that makes the search faster; `None`: all due rows.
-    fn take_calls(
-        &self,
-        callers: &[Caller],
-        limit: usize,
-        since: Option<Duration>,
-        token: Uuid,
-    ) -> impl Future<Output = Result<TakenCalls, StoreError>> + Send;
-
-    /// Records the result of a call, and clears the token. `false` if the row no longer has this token: another worker may
-    /// have called meanwhile, under the same key. An answer is recorded also then, as long as the row is in its call phase and
-    /// has the same key.
-    fn record_call(&self, row: &Row, result: &CallResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// Dates the call of a row anew, since the provider knows of none under its key: the time of the first call is now, and the
-    /// lease begins again. The key stays. The row then has [`is_first_call`](Row::is_first_call) for its token. Returns when the
-    /// store had its connection, as [`TakenCalls::since`]; `None` if the row no longer has this token: nothing must be sent.
-    fn date_call(&self, row: &Row, lease: Duration)
-    -> impl Future<Output = Result<Option<Instant>, StoreError>> + Send;
-
-    /// Makes rows of these handlers, which make no call, ordinary ones if no call of theirs has begun: another version of the
-    /// service has stored them. At most [`RELEASED_AT_ONCE`] of them, and none that another transaction has locked. Also
-    /// counts those whose call may have begun, which stay as they are.
-    fn release_calls(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<LeftCalls, StoreError>> + Send;
-
-    /// Returns the namespace of the calls of a registered handler: a random value, which is stored when it is first asked for,
-    /// and never changes. It ends with the registration of the handler, and no other handler ever has it. The first keys of
-    /// messages are derived from it, so it has to be part of every backup. Called at the start of a worker, for each handler
-    /// that makes an external call.
-    ///
-    /// # Errors
-    /// [`Error::Config`] if the store keeps no namespaces; the text names the fix.
-    /// [`Error::Database`] if the database cannot be used, or does not have this handler.
-    fn call_namespace(&self, _handler: HandlerId) -> impl Future<Output = Result<Uuid, Error>> + Send {
-        async {
-            let why = "this store keeps no namespaces of external calls, and a handler makes one: use a store that implements \
-                       `CallRows::call_namespace`";
-            Err(Error::Config(why.to_owned()))
-        }
-    }
-}
+use super::{CallAnswer, HandlerId, Row};
 
 /// The rows of a take.
 #[derive(Debug, Clone)]

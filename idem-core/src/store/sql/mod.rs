@@ -1,0 +1,28 @@
+//! Parts that the stores for SQL databases share.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
+//! | `stored` | decoding of inbox rows |
+//! | `unscheduled` | local messages that do not run |
+//! | `retention`, `walk`, `clock` | how long claims are kept, and the pace at which prune finds the old ones |
+//! | `names` | numbers of names that an application has used |
+
+mod clock;
+pub(crate) mod ledger;
+mod migration;
+#[cfg(feature = "postgres")]
+mod names;
+mod retention;
+pub(crate) mod stored;
+pub(crate) mod tables;
+mod unscheduled;
+mod walk;
+
+pub(crate) use clock::Clock;
+pub use migration::Migration;
+#[cfg(feature = "postgres")]
+pub(crate) use names::Names;
+pub(crate) use retention::tell_of_retention;
+pub(crate) use unscheduled::Unscheduled;
+pub(crate) use walk::Walk;
