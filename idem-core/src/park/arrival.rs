@@ -1,7 +1,7 @@
 //! A delivery, and the state that it keeps from one try to the next.
 
 use crate::Delivery;
-use crate::execute::Failure;
+use crate::run::Failure;
 use crate::runtime::{KeyTicket, KeyTickets, Refused};
 
 /// A delivery, with the state of earlier tries. In the queue of a lane, it is the first in the queues in which it has a place.
