@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::execute::Failure;
 use crate::external::{CallLimits, Doubt};
 use crate::inbox::read_row;
 use crate::routes::Route;
+use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline};
 use crate::store::{CallAnswer, CallResult, Row, RowResult, error_text};
 use crate::{BoxError, Outcome, Reason, Store};

@@ -1,7 +1,6 @@
 //! Rows that wait in this process, outside the slots: for their codec, or for a database that refuses to record their failure.
 
 use std::pin::pin;
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use async_channel::{Receiver, Sender};
 use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::execute::Failure;
+use crate::run::Failure;
 use crate::runtime::{Ended, Pipeline, Preparing, Wait, refused_wait};
 use crate::store::{Row, RowResult, Ticket};
 use crate::take_over::Entry;
@@ -87,7 +86,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn keep_row(&self, Kept { row, work }: Kept) {
-        let _held = self.leases.hold(slice::from_ref(&row));
+        let _held = self.leases.hold([&row]);
         let work = pin!(async {
             match work {
                 KeptFor::Codec(turn) => self.prepare_row(&row, turn).await,

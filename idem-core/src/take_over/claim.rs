@@ -2,42 +2,29 @@
 
 use crate::routes::Route;
 use crate::runtime::{Ended, Pipeline, Wait};
-use crate::store::{Claimed, HandlerMark, Identity, StoreError};
+use crate::store::{Claimed, Identity, StoreError};
 use crate::{Delivery, Store};
 
 use super::{Classified, Entry, Taken, committed};
 
 impl<S: Store> Pipeline<S> {
-    /// Begins the transaction of a first delivery: with its claim, or without one if the handler is natural and there is no
-    /// order. Then every delivery is new. Unless it is new, the transaction contains only what [`answer`](Self::answer)
-    /// commits. The error parks the message.
+    /// Begins the transaction of a single delivery with its claim, and classifies the message; or without one, if its handler is
+    /// natural and there is no order: then it is new. Unless it is new, the transaction contains only what
+    /// [`answer`](Self::answer) commits. On an error, none is open.
     pub(crate) async fn begin_first(
         &self,
         route: &Route<S>,
-        delivery: &Delivery,
-        identity: &Identity,
-    ) -> Result<(S::Txn, Taken), Ended> {
-        let begun = async {
-            if route.is_unclaimed {
-                self.record_history(route).await?;
-            }
-            self.store.begin_first(route.timeout, (!route.is_unclaimed).then_some(identity)).await
-        };
-        let (mut txn, claimed) = begun.await.map_err(|fault| self.outage.hold_for(fault))?;
-        if route.is_unclaimed {
+        message: (&Identity, &Delivery),
+    ) -> Result<(S::Txn, Taken), StoreError> {
+        let claim = (!route.is_unclaimed).then_some(message.0);
+        let (mut txn, claimed) = self.store.begin_first(route.timeout, claim).await?;
+        if claim.is_none() {
             return Ok((txn, Taken::new()));
         }
-        match self.classify_in(&mut txn, (identity, delivery), claimed).await {
+        match self.classify_in(&mut txn, message, claimed).await {
             Ok(taken) => Ok((txn, taken)),
             Err(fault) => Err(self.abandon(txn, fault).await),
         }
-    }
-
-    /// Records that this handler processes messages, before the first of them that leaves no claim. Without any record, a
-    /// consumer whose place at the broker is gone would look like a new one.
-    pub(crate) async fn record_history(&self, route: &Route<S>) -> Result<(), StoreError> {
-        let record = || async { self.store.mark(&[route.id], HandlerMark::Processes).await.map(drop) };
-        route.history.get_or_try_init(record).await.copied()
     }
 
     /// Classifies a message by the result of its claim. Counts a duplicate of a dead letter, or writes the row
@@ -51,11 +38,11 @@ impl<S: Store> Pipeline<S> {
         let classified = self.classify(message, claimed);
         // A duplicate of a processed message needs no second look, no lock, and so no write.
         if claimed.is_new() || matches!(classified, Classified::Duplicate(Some(_))) {
-            return Ok(Taken { classified, row: None });
+            return Ok(classified.into());
         }
         let identity = message.0;
         let existing = self.store.existing_claims(txn, &[identity], true).await?.pop().flatten();
-        let mut taken = Taken { classified: self.classify(message, Claimed::Found(existing)), row: None };
+        let mut taken = Taken::from(self.classify(message, Claimed::Found(existing)));
         match &taken.classified {
             Classified::Duplicate(None) => self.store.count_duplicates(txn, &[identity]).await?,
             Classified::Conflict(error) => taken.row = self.insert_conflict(txn, message, error).await?,

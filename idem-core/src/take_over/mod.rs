@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
             for (at, Entry { identity, delivery, .. }) in group.iter().enumerate() {
                 // The first message of a key has claimed it, and the others find that claim.
                 let claimed = if at == 0 && new { claimed } else { Claimed::Found(claim) };
-                let mut taken = Taken { classified: self.classify((identity, delivery), claimed), row: None };
+                let mut taken = Taken::from(self.classify((identity, delivery), claimed));
                 match &taken.classified {
                     // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
                     Classified::Duplicate(None) if !new => duplicates.push(identity),

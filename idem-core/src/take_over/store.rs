@@ -89,7 +89,7 @@ impl<S: Store> Pipeline<S> {
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         // All connections may be in use for longer than its lease.
-        let held = replaced.map(|row| self.leases.hold(slice::from_ref(row)));
+        let held = replaced.map(|row| self.leases.hold([row]));
         let begun = self.store.begin(self.settings.handler_timeout).await;
         drop(held);
         let mut txn = begun.map_err(|fault| self.outage.hold_for(fault))?;
@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
         .await;
         let (taken, is_ours) = match written {
             Ok(written) => written,
-            Err(fault) => return Err(self.abandon(txn, fault).await),
+            Err(fault) => return Err(self.outage.hold_for(self.abandon(txn, fault).await)),
         };
         let is_gone = taken.iter().any(|taken| taken.classified == Classified::Gone);
         if is_gone || !is_ours {

@@ -38,6 +38,11 @@ impl Failure {
         Self::new(Err(reason), error)
     }
 
+    /// Whether it is such a state: no try has been counted, and there will be none.
+    pub(crate) fn is_unfit(&self) -> bool {
+        self.attempts == 0 && self.next.is_err()
+    }
+
     /// Adds that the message has failed this often before, and decides what becomes of it.
     pub(crate) fn counted(mut self, before: u32, retry: &RetryPolicy) -> Self {
         self.attempts = before + 1;

@@ -23,7 +23,7 @@ impl<S: Store> Pipeline<S> {
     /// it.
     ///
     /// A late handler is charged only if the database responds at once: a database that hangs makes every handler late.
-    pub(crate) async fn unreturned(&self, txn: S::Txn, timeout: Duration) -> Ended {
+    pub(super) async fn unreturned(&self, txn: S::Txn, timeout: Duration) -> Ended {
         let ticket = self.store.ticket(&txn);
         drop(txn);
         if self.stop.is_cancelled() {
@@ -42,7 +42,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Returns the result of a run that ended without our COMMIT or ROLLBACK: `ran`, unless the handler had run COMMIT.
     /// Then its claim stands, and the message would count as processed.
-    pub(crate) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ended) -> Ended {
+    pub(super) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ended) -> Ended {
         let Some(ticket) = ticket else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {

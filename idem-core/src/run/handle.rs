@@ -16,7 +16,7 @@ use crate::{BoxError, Store};
 impl<S: Store> Pipeline<S> {
     /// Runs the handler under its timeout, starting now. Returns `None` if it was dropped before it had returned, because it was
     /// late or the worker stops. This is the only place where a panic of a handler is caught.
-    pub(crate) async fn handle(
+    pub(super) async fn handle(
         &self,
         route: &Route<S>,
         job: Box<dyn Job<S>>,

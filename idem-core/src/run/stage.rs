@@ -11,7 +11,7 @@ use super::local::in_claim_order;
 /// The messages of one transaction, in the order in which its handlers staged them. It allocates nothing while it is
 /// empty.
 #[derive(Default)]
-pub(crate) struct Staged {
+pub(super) struct Staged {
     outgoing: Vec<StagedMessage>,
     local: Vec<LocalMessage>,
 }
@@ -37,7 +37,7 @@ impl<S: Store> Pipeline<S> {
     ///
     /// # Errors
     /// One of them cannot be sent. This is a failure of the handler.
-    pub(crate) fn stage(
+    pub(super) fn stage(
         &self,
         staged: &mut Staged,
         route: &Route<S>,

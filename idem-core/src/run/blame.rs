@@ -1,13 +1,13 @@
-//! Decides what follows from a run: the rules that first deliveries and inbox rows share.
-//!
-//! A batch does not come here. It finds out whose failure it was (`batch/blame.rs`), and that message runs again,
-//! alone.
+//! Decides what follows from the end of a transaction: for a message that ran alone, and for a slice of several.
 
+use crate::caught::dropped;
 use crate::routes::Route;
-use crate::runtime::{Ended, Pipeline};
-use crate::{DeliveryOrder, RetryPolicy, Store};
+use crate::runtime::{Ended, Pipeline, Wait};
+use crate::store::ErrorClass;
+use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
 
-use super::Failure;
+use super::transaction::Round;
+use super::{Failure, Indices};
 
 /// How often a transaction that lost against a concurrent one is retried before that counts as a failure.
 const IN_PLACE: u32 = 5;
@@ -17,13 +17,13 @@ impl Ended {
     /// since: a failure says what becomes of its message. Returns `None` if it runs again at once, in a new transaction.
     fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Option<Self> {
         Some(match self {
-            Self::Again(error) if rounds < IN_PLACE => {
+            Self::Again(Some(error)) if rounds < IN_PLACE => {
                 // The text of the error is user code, and may panic, as its drop may.
                 let Failure { error, .. } = Failure::returned(error);
                 tracing::debug!(error, "lost against a concurrent transaction; tried again");
                 return None;
             }
-            Self::Again(error) => Self::Failed(Failure::returned(error).counted(attempts, retry)),
+            Self::Again(Some(error)) => Self::Failed(Failure::returned(error).counted(attempts, retry)),
             Self::Failed(failure) => Self::Failed(failure.counted(attempts, retry)),
             ended => ended,
         })
@@ -47,6 +47,56 @@ impl<S: Store> Pipeline<S> {
         }
         ran.conclude(attempts, rounds, retry)
     }
+
+    /// Finds the messages of a slice that have failed, without charging them: they leave the slice, and run alone. If there are
+    /// none, it is not known which have failed, and halving finds them.
+    ///
+    /// # Errors
+    /// How the run of the whole slice has ended.
+    pub(super) fn blame(&self, Round { ended, indices, ended_by, .. }: Round) -> Result<Indices, Ended> {
+        // If the call ran one message, it is that message's.
+        let blamed = |indices: Indices| if indices.len() == 1 { indices } else { Indices::new() };
+        Ok(match ended {
+            // They cannot be in a slice, or not now.
+            Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
+            Ended::Again(Some(error)) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
+                self.throttle.shrink();
+                Indices::new()
+            }
+            // Any other race, or a time limit at the commit: one message may cause it each time (a deferred trigger, a
+            // limit that a handler left behind), which says nothing about other batches. The message is retried when it
+            // runs alone.
+            Ended::Again(Some(error)) => {
+                dropped("the error of a handler", error);
+                blamed(indices)
+            }
+            // Another transaction holds the claim of a local message, for as long as its handler runs; or it is another batch,
+            // which waits for a claim of this one: the claims of local messages come behind those of the batch, and are not
+            // sorted with them. They wait for less time than the database takes to find a deadlock.
+            Ended::Park(Wait::Claim) => {
+                self.throttle.narrow();
+                Indices::new()
+            }
+            Ended::Failed(failure) if failure.next == Err(Reason::RolledBack) => blamed(ended_by),
+            // The database refuses a COMMIT where a message has a claim. All others may run again, and the message that is to
+            // blame is found out when it runs alone.
+            Ended::Failed(Failure { left_by: Some(ticket), .. }) => {
+                tracing::error!(
+                    transaction = ticket.number,
+                    "a handler ran COMMIT in a batch, and the database has not refused it: messages without a claim run again; all \
+                     others count as processed although their handlers may not have run, which happens only if the trigger \
+                     `refuse_commit` is disabled, or the handler has replaced SQLite's commit hook"
+                );
+                Indices::new()
+            }
+            Ended::Failed(_) => blamed(indices),
+            Ended::Broke(fault) => {
+                self.outage.report(&fault);
+                return Err(Ended::Broke(fault));
+            }
+            Ended::Done(_) | Ended::Park(_) | Ended::Lost | Ended::Stopped => return Err(ended),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -54,9 +104,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::runtime::Wait;
+    use crate::Outcome;
     use crate::store::StoreError;
-    use crate::{Outcome, Reason};
 
     /// Formats the conclusion of a run, for comparison.
     fn concluded(ran: Ended, attempts: u32, rounds: u32) -> String {
@@ -99,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_run_has_the_same_conclusion_wherever_it_ran() {
-        let lost_race = || Ended::Again("serialization failure".into());
+        let lost_race = || Ended::Again(Some("serialization failure".into()));
         let table = [
             (Ended::Done(Outcome::Processed), 0, 0, "processed"),
             (failed(None), 0, 0, "scheduled after 1"),
