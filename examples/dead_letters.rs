@@ -3,9 +3,9 @@
 //! `cargo run --example dead_letters` needs no server. In a service, the calls of `Inbox` are an admin command: they need
 //! the store and the consumer's name, and no worker.
 
-use idem::Reason;
 use idem::prelude::*;
 use idem::store::{Filter, Page, Replayed};
+use idem::{Observed, Reason};
 use idem_test::Broker;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, SqliteConnection};
@@ -39,7 +39,7 @@ async fn work(store: &Sqlite, broker: &Broker, messages: usize) -> Result<Vec<Ou
     };
     Worker::new("billing", store.clone(), broker.queue("orders"))
         .handler::<order_paid>()
-        .observe(move |delivery, outcome| {
+        .observe(move |Observed { delivery, outcome, .. }| {
             println!("worker      {} is {outcome:?}", String::from_utf8_lossy(delivery.payload()));
             let _ = report.send(outcome.clone());
         })

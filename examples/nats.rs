@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("consuming orders; end with ctrl-c or SIGTERM");
     Worker::new("billing", store, orders)
         .handler::<order_paid>()
-        .observe(|_, outcome| println!("{}", outcome.as_str()))
+        .observe(|observed| println!("{}", observed.outcome.as_str()))
         .run_until(idem::shutdown_signal())
         .await?;
     Ok(())

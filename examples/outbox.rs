@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A service names its broker instead, for example `rabbit.exchange("events")`; the relay may run in its own process.
     let relay = Relay::new("shop", store.clone(), broker.clone());
     let shop = Worker::new("shop", store.clone(), broker.queue("payments")).handler::<order_paid>();
-    let shop = shop.handler_with::<send_receipt>(HandlerOptions::new().local_only());
+    let shop = shop.handler_options::<send_receipt>(HandlerOptions::new().local_only());
     let invoicing = Worker::new("invoicing", store, broker.queue("invoices")).handler::<invoice_requested>();
     let done = async {
         let made = "SELECT (SELECT count(*) FROM invoices) + (SELECT sum(receipts) FROM orders)";
@@ -83,12 +83,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         broker.idle().await;
     };
-    tokio::select! {
-        ended = relay.run_until(std::future::pending()) => ended?,
-        ended = shop.run_until(std::future::pending()) => ended?,
-        ended = invoicing.run_until(std::future::pending()) => ended?,
-        () = done => {}
-    }
+    Workers::new().add(shop).add(invoicing).relay(relay).run_until(done).await?;
 
     let counted = "SELECT sum(paid), sum(receipts), (SELECT count(*) FROM invoices) FROM orders";
     let counted: (i64, i64, i64) = sqlx::query_as(counted).fetch_one(&mut db).await?;

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, atomic::AtomicI64, atomic::Ordering::Relaxed};
 
+use idem::Observed;
 use idem::prelude::*;
 use idem::store::{Filter, Page};
 use idem_test::Broker;
@@ -29,19 +30,28 @@ async fn credit_account(payment: Payment, tx: &mut SqliteConnection) -> Result<(
 #[derive(Default)]
 struct Tally {
     processed: AtomicI64,
+    stored: AtomicI64,
     skipped: AtomicI64,
+    redelivered: AtomicI64,
     half: tokio::sync::Notify,
 }
 
 impl Tally {
-    fn count(&self, delivery: &Delivery, outcome: &Outcome) {
-        let payment = String::from_utf8_lossy(delivery.payload());
+    fn count(&self, Observed { delivery, key, outcome, .. }: Observed<'_>) {
+        let payment = key.map(Key::to_string).unwrap_or_default();
         match outcome {
             Outcome::Processed if self.processed.fetch_add(1, Relaxed) + 1 == PAYMENTS / 2 => self.half.notify_one(),
             Outcome::Processed => {}
-            Outcome::Duplicate if self.skipped.fetch_add(1, Relaxed) % 10 > 0 => {}
-            Outcome::Duplicate => println!("skipped      {payment}, a copy, as are nine that follow"),
-            Outcome::Scheduled { .. } => println!("stored       {payment}, which was in flight in the crash"),
+            Outcome::Duplicate => {
+                self.redelivered.fetch_add(delivery.redelivered().into(), Relaxed);
+                if self.skipped.fetch_add(1, Relaxed) % 10 == 0 {
+                    println!("skipped      {payment}, a copy");
+                }
+            }
+            // A message that was in flight in the crash is stored in the inbox before it runs.
+            Outcome::Scheduled { attempt: 0, .. } => {
+                self.stored.fetch_add(1, Relaxed);
+            }
             outcome => println!("{outcome:?} {payment}"),
         }
     }
@@ -62,14 +72,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             broker.publish_json("payments", &payment)?;
         }
     }
-    println!("published    {PAYMENTS} payments of {AMOUNT}, every fourth of them twice\n");
+    println!("published    {PAYMENTS} payments of {AMOUNT}, every fourth of them twice");
+    println!("             (every tenth copy that is skipped is shown)\n");
 
     let tally = Arc::new(Tally::default());
     let worker = || {
         let tally = tally.clone();
         Worker::new("bank", store.clone(), broker.queue("payments"))
             .handler::<credit_account>()
-            .observe(move |delivery, outcome| tally.count(delivery, outcome))
+            .observe(move |observed| tally.count(observed))
     };
 
     // The first worker is aborted in the middle of its work, as in a crash, without a graceful shutdown.
@@ -91,8 +102,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
     let processed: i64 = sqlx::query_scalar("SELECT count(*) FROM idem_processed_messages").fetch_one(&mut db).await?;
-    println!("\nprocessed    {processed} payments, each once");
-    println!("skipped      {} duplicates", tally.skipped.load(Relaxed));
+    let Tally { stored, skipped, redelivered, .. } = &*tally;
+    let [stored, skipped, redelivered] = [stored, skipped, redelivered].map(|count| count.load(Relaxed));
+    println!("\nstored       {stored} payments that were in flight in the crash; then they ran");
+    println!("processed    {processed} payments, each once");
+    println!("skipped      {skipped} duplicates, {redelivered} of them delivered again after the crash");
     println!("balance      {balance}, and it should be {}; see {url}", PAYMENTS * AMOUNT);
     assert_eq!((balance, processed), (PAYMENTS * AMOUNT, PAYMENTS), "the balance is wrong");
     Ok(())

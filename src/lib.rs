@@ -13,7 +13,7 @@ pub mod prelude;
 
 pub use idem_core::{
     Batch, BoxError, Delivery, DeliveryOrder, Error, Fingerprint, Handler, Headers, Health, Inbox, Key, KeyPart,
-    Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after,
+    Observed, Outcome, Reason, Relay, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after,
     shutdown_signal, store,
 };
 pub use idem_macros::{KeyPart, idempotent};

@@ -72,7 +72,7 @@ async fn run(store: &Postgres, messages: usize) -> Result<f64> {
     let queue = Queue::new(message::fresh(messages)?);
     let source = Deliveries::uncounted(&queue);
     let worker = Worker::new("bench", store.clone(), source).handler::<order_called>().concurrency(AT_ONCE);
-    let worker = worker.inbox().inbox_concurrency(16).calls(AT_ONCE);
+    let worker = worker.inbox().inbox_concurrency(16).call_concurrency(AT_ONCE);
     *first() = None;
     worker::drive(worker::counted(worker, &queue), &queue).await?;
     let (began, ended) = (*first(), queue.emptied_at());

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use idem::store::HasConnection;
 use idem::store::{
-    CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures,
+    CallResult, CallRows, Caller, ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares,
     DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, LeftCalls, LookBack, NewRow,
-    Operator, OutboxRows, Page, Pruned, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats,
+    Operator, OutboxRows, Page, Pruned, Remedies, Replayed, Resolution, RollbackResult, Row, RowKind, RowResult, Stats,
     StoreError, TakeLimit, TakenCalls, Ticket, Transactions,
 };
 use idem::{Error, Key};
@@ -83,7 +83,7 @@ impl Claims for Nothing {
         Ok(vec![Claimed::New { pruned_through: None }; identities.len()])
     }
 
-    async fn begin_with_claim(&self, _: Duration, _: &Identity, _: ClaimState) -> Answer<(Nowhere, Claimed)> {
+    async fn begin_with_claim(&self, _: Duration, _: &Identity) -> Answer<(Nowhere, Claimed)> {
         Ok((Nowhere, Claimed::New { pruned_through: None }))
     }
 
@@ -179,8 +179,8 @@ impl Operator for Nothing {
         Ok(Vec::new())
     }
 
-    fn cures(&self, _: &str, _: &str, _: &str) -> Cures {
-        Cures::default()
+    fn cures(&self, _: &str, _: &str, _: &str) -> Remedies {
+        Remedies::default()
     }
 
     async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {

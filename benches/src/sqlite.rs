@@ -1,4 +1,4 @@
-//! The same on SQLite: idem, and the handwritten loop. Both write each commit to disk (`synchronous = FULL`).
+//! idem and a handwritten loop (D of the table in `main`), both on SQLite. Each commit is written to disk (`synchronous = FULL`).
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -73,7 +73,7 @@ impl How {
 /// rebalance of Kafka, not at all.
 pub(crate) fn counted<S: Store, Src: Source>(worker: WithHandlers<S, Src>, queue: &Queue) -> WithHandlers<S, Src> {
     let queue = queue.clone();
-    worker.observe(move |_, outcome| match outcome {
+    worker.observe(move |observed| match observed.outcome {
         Outcome::Scheduled { .. } => queue.store(),
         Outcome::Processed => queue.ack(),
         _ => {}

@@ -66,7 +66,7 @@ async fn main() -> Result<(), BoxError> {
     let settle = settled.clone();
     let worker = Worker::new("billing", store, broker.queue("orders"))
         .handler::<order_paid>()
-        .observe(move |_delivery, _outcome| settle.add_permits(1));
+        .observe(move |_observed| settle.add_permits(1));
 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = format!("http://{}", listener.local_addr()?);

@@ -35,7 +35,7 @@ async fn place_order(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: By
 async fn place(shop: &Shop, key: Key, order: &[u8]) -> Result<OwnClaim, BoxError> {
     let mut db = shop.db.lock().await;
     let mut tx = db.begin_with("BEGIN IMMEDIATE").await?;
-    let claim = shop.store.claim_in(&mut tx, "shop-api", "place_order", key, Fingerprint::of(order)).await?;
+    let claim = shop.store.claim_key(&mut tx, "shop-api", "place_order", key, Fingerprint::of(order)).await?;
     if claim.is_new() {
         sqlx::query("INSERT INTO orders (document) VALUES (?)").bind(order).execute(&mut *tx).await?;
         shop.store.outbox("shop").stage(&mut tx, [Outgoing::new("order.placed", order.to_vec())]).await?;

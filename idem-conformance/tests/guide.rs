@@ -49,8 +49,9 @@ impl<W: World> Shop<W> {
     /// Makes a claim, and with it a dead letter, or none.
     async fn claim(&self, handler: HandlerId, key: &str, state: ClaimState) {
         let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(key.as_bytes()) };
-        let (mut txn, claimed) = self.store.begin_with_claim(LONG, &identity, state).await.unwrap();
-        assert!(claimed.is_new());
+        let mut txn = self.store.begin(LONG).await.unwrap();
+        let claimed = self.store.claim(&mut txn, &[&identity], state).await.unwrap();
+        assert!(claimed[0].is_new());
         if state == ClaimState::Waiting {
             let delivery = Delivery::new("orders", "{}");
             let row = NewRow::new(&identity, &delivery, Err(Reason::Permanent));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{Codec, RetryPolicy};
 
-/// Options of one handler of a worker, for [`Worker::handler_with`](crate::Worker::handler_with). Anything not set
+/// Options of one handler of a worker, for [`Worker::handler_options`](crate::Worker::handler_options). Anything not set
 /// falls back to the worker's option, whichever is called first.
 ///
 /// ```
@@ -17,14 +17,14 @@ use crate::{Codec, RetryPolicy};
 /// let slow = HandlerOptions::new()
 ///     .timeout(Duration::from_secs(300))
 ///     .retry(RetryPolicy::new().max_attempts(2));
-/// Worker::new("billing", store, orders).handler_with::<H>(slow);
+/// Worker::new("billing", store, orders).handler_options::<H>(slow);
 /// # }
 /// ```
 ///
 /// They belong to the worker, not to the message: an attempt follows the options of the worker that makes it. The key
 /// and the fingerprint of a message are part of its claim, on which all workers must agree, so they are the handler's
 /// own: `#[idempotent(key = .., fingerprint = ..)]`.
-#[must_use = "options do nothing until `handler_with`"]
+#[must_use = "options do nothing until `handler_options`"]
 #[non_exhaustive]
 pub struct HandlerOptions<C = WorkerCodec> {
     codec: C,
@@ -98,7 +98,7 @@ impl<C> HandlerOptions<C> {
     /// // Every delivery is a payment. Its handler stages receipts.
     /// Worker::new("billing", store, payments)
     ///     .handler::<Paid>()
-    ///     .handler_with::<Receipt>(HandlerOptions::new().local_only());
+    ///     .handler_options::<Receipt>(HandlerOptions::new().local_only());
     /// # }
     /// ```
     pub fn local_only(mut self) -> Self {
@@ -130,7 +130,7 @@ impl<C> HandlerOptions<C> {
     ///     }
     /// }
     ///
-    /// // For `.handler_with::<stock_counted>(options)`; the others keep the worker's codec.
+    /// // For `.handler_options::<stock_counted>(options)`; the others keep the worker's codec.
     /// let options = HandlerOptions::new().codec(Text);
     /// ```
     pub fn codec<D>(self, codec: D) -> HandlerOptions<OwnCodec<D>> {

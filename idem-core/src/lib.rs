@@ -71,7 +71,7 @@ pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
 pub use local::LocalStaging;
 pub use outbox::{Outbox, Outgoing, Sink, SinkError, StagedMessage, Staging, StoreOutbox};
-pub use outcome::{Outcome, Reason};
+pub use outcome::{Observed, Outcome, Reason};
 pub use properties::Properties;
 pub use relay::Relay;
 pub use retry::RetryPolicy;

@@ -1,7 +1,9 @@
-//! The result of one delivery.
+//! The result of one delivery, and how an observer sees it.
 
 use std::fmt;
 use std::time::Duration;
+
+use crate::{Delivery, Key};
 
 /// The result of one delivery. Each result is committed in the database, so each is acked: at once, or with an order when
 /// the message is processed or dead.
@@ -40,6 +42,21 @@ pub enum Outcome {
         /// The reason.
         reason: Reason,
     },
+}
+
+/// A delivery, or a run from the inbox, with its outcome: the argument of the function that
+/// [`Worker::observe`](crate::Worker::observe) takes.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Observed<'a> {
+    /// The delivery. For a run from the inbox, it is the one that was stored.
+    pub delivery: &'a Delivery,
+    /// The name of the handler. `None` if this worker has no handler that takes the delivery.
+    pub handler: Option<&'a str>,
+    /// The key of the message for this handler. `None` if the message has none: it cannot be decoded, for example.
+    pub key: Option<&'a Key>,
+    /// The outcome.
+    pub outcome: &'a Outcome,
 }
 
 impl Outcome {
@@ -123,9 +140,10 @@ reasons! {
     /// processed. It can be replayed only by force.
     TooOld = "too old",
     /// The process ended four times while the message ran from the inbox, the last two times while it ran in isolation.
-    /// A message that ends its process in a direct run is stored before it runs again, so it costs at most five
-    /// processes; the guide on limits has the exceptions. External kills look the same if they hit one message
-    /// repeatedly; in that case, replay it.
+    /// A message that ends its process in a direct run is stored before it runs again, and that end is not counted, so it
+    /// costs at most five processes; the guide on limits has the exceptions. Of a message with an external call, also: the
+    /// call has begun ten times without a result. External kills look the same if they hit one message repeatedly; in that
+    /// case, replay it.
     Crashed = "crashed",
     /// The database connection was lost ten times while it ran.
     BrokeConnection = "broke its connection",

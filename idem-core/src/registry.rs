@@ -81,8 +81,6 @@ pub(crate) enum NoJob {
     Unfit(Unfit),
     /// The codec has to prepare first.
     Unprepared,
-    /// Several handlers take it: it is stored for each of them.
-    Several,
 }
 
 impl From<Unfit> for NoJob {

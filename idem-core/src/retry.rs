@@ -13,7 +13,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 /// ```
 /// # use std::time::Duration;
 /// # use idem_core::RetryPolicy;
-/// // Tries for about ten minutes: after 5, 10, 20, .. seconds, and after a minute each time from then on.
+/// // Tries for 8 to 17 minutes, by the jitter: after 5, 10, 20, .. seconds, and after a minute each time from then on.
 /// let retry = RetryPolicy::new()
 ///     .max_attempts(12)
 ///     .min_delay(Duration::from_secs(5))

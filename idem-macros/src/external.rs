@@ -18,7 +18,7 @@ const NO_TRANSACTION: &str = "a call has no transaction: write its answer in the
 const METHOD: &str = "a call is a free function: move it out of the `impl` block, and take `State<T>` for `self`";
 const GENERIC: &str = "a call has no type parameters: name the types";
 const NO_KEY: &str = "the provider recognizes a repeated call only by a key that the call sends: take `key: OutboundKey`; or make it \
-                      a call without a key, `once`";
+                      a call without a key, `at_most_once`";
 
 /// The types of a call.
 struct Shape {

@@ -10,12 +10,13 @@ use syn::{Error, Ident, LitStr, Path};
 use crate::args::{each, flag, name, set};
 use crate::duration::{Time, time};
 
-const ARGUMENTS: &str = "`key_life = \"24h\"` or `once`, `timeout = \"20s\"`, `reconcile = ..`, `ask_after = \"2m\"`, `name = \"..\"` or `crate = ..`";
+const ARGUMENTS: &str = "`key_life = \"24h\"` or `at_most_once`, `timeout = \"20s\"`, `reconcile = ..`, `ask_after = \"2m\"`, \
+                         `name = \"..\"` or `crate = ..`";
 
 const NO_KEY_LIFE: &str = "a call needs the time for which the provider remembers a key, `#[external(key_life = \"24h\")]`; if it \
-                           knows no keys, `#[external(once)]`";
+                           knows no keys, `#[external(at_most_once)]`";
 const NOBODY: &str = "there is nobody to ask: name the function that does, `reconcile = ..`, or remove `ask_after`";
-const BOTH: &str = "a provider that knows no keys remembers none: remove `once`, or remove `key_life`";
+const BOTH: &str = "a provider that knows no keys remembers none: remove `at_most_once`, or remove `key_life`";
 
 /// The timeout of a call that names none.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -28,7 +29,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 pub(crate) struct Args {
     pub(crate) key_life: Option<Time>,
     /// The word itself.
-    once: Option<Ident>,
+    at_most_once: Option<Ident>,
     pub(crate) timeout: Option<Time>,
     pub(crate) reconcile: Option<Path>,
     pub(crate) ask_after: Option<Time>,
@@ -58,9 +59,9 @@ impl Args {
                 self.lived = true;
                 set(&mut self.key_life, &word, input, time)
             }
-            "once" => {
+            "at_most_once" => {
                 self.lived = true;
-                flag(&mut self.once, &word, input)
+                flag(&mut self.at_most_once, &word, input)
             }
             "timeout" => set(&mut self.timeout, &word, input, time),
             "ask_after" => set(&mut self.ask_after, &word, input, time),
@@ -76,7 +77,7 @@ impl Args {
 
     /// Returns the life of a key, unless there may be none.
     pub(crate) fn life_of_key(&self) -> Option<&Time> {
-        self.key_life.as_ref().filter(|_| self.once.is_none())
+        self.key_life.as_ref().filter(|_| self.at_most_once.is_none())
     }
 
     /// Checks that the arguments go together.
@@ -87,8 +88,8 @@ impl Args {
         if let (Some(after), None) = (&self.ask_after, &self.reconcile) {
             errors.push(Error::new(after.text.span(), NOBODY));
         }
-        if let (Some(once), Some(_)) = (&self.once, &self.key_life) {
-            errors.push(Error::new(once.span(), BOTH));
+        if let (Some(word), Some(_)) = (&self.at_most_once, &self.key_life) {
+            errors.push(Error::new(word.span(), BOTH));
         }
         let Some(life) = &self.key_life else { return };
         let timeout = self.timeout.as_ref().map_or(TIMEOUT, |timeout| timeout.value);
@@ -96,7 +97,7 @@ impl Args {
             let text = format!(
                 "the provider could forget a key before a call arrives, which may take {timeout:?}, and {MARGIN:?} until it is \
                  sent: that must be less than nine tenths of `key_life`. Lower the timeout, or make it a call without a key, \
-                 `once`"
+                 `at_most_once`"
             );
             errors.push(Error::new(life.text.span(), text));
         }

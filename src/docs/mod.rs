@@ -12,6 +12,9 @@ pub mod natural {}
 #[doc = include_str!("external.md")]
 pub mod external {}
 
+#[doc = include_str!("external_recovery.md")]
+pub mod external_recovery {}
+
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 

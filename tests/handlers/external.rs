@@ -50,7 +50,7 @@ async fn order_placed(
 }
 
 /// A mail: without a key, without an answer, and with an error of its own.
-#[external(once)]
+#[external(at_most_once)]
 async fn send_mail(_: &OrderPlaced) -> Result<(), std::io::Error> {
     std::future::ready(Ok(())).await
 }
@@ -63,7 +63,7 @@ async fn confirmed(_: OrderPlaced, _: &mut SqliteConnection) -> Result<(), BoxEr
 mod elsewhere {
     use super::{CallError, OrderPlaced, external};
 
-    #[external(once, timeout = "500ms", name = "a name of its own")]
+    #[external(at_most_once, timeout = "500ms", name = "a name of its own")]
     pub(super) async fn r#match(_: &OrderPlaced) -> Result<(), CallError> {
         Err(CallError::not_done("never"))
     }
@@ -127,8 +127,8 @@ async fn a_worker_calls_before_it_handles() -> Result<(), BoxError> {
     let (done, when) = oneshot::channel();
     let done = std::sync::Mutex::new(Some(done));
     let worker = Worker::new("shop", store, broker.queue("orders")).state(provider.clone());
-    let worker = worker.handler::<order_placed>().handler::<confirmed>().calls(2).observe(move |_, outcome| {
-        if *outcome == Outcome::Processed
+    let worker = worker.handler::<order_placed>().handler::<confirmed>().call_concurrency(2).observe(move |observed| {
+        if *observed.outcome == Outcome::Processed
             && let Some(done) = done.lock().ok().and_then(|mut done| done.take())
         {
             let _ = done.send(());

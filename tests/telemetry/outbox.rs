@@ -155,8 +155,8 @@ async fn a_staged_message_has_the_trace_of_the_message_that_was_handled() {
         let worker = Worker::new("shop", store.clone(), broker.queue("payments")).handler::<stages>();
         // One lane: while it runs the first messages, enough others arrive for a batch.
         let worker = worker.concurrency(1).inbox_concurrency(1).batch(batch);
-        let worker = if inbox { worker.inbox() } else { worker }.observe(move |_, outcome| {
-            processed.send_modify(|processed| *processed += usize::from(*outcome == idem::Outcome::Processed));
+        let worker = if inbox { worker.inbox() } else { worker }.observe(move |observed| {
+            processed.send_modify(|processed| *processed += usize::from(*observed.outcome == idem::Outcome::Processed));
         });
         let done = async move { drop(seen.wait_for(|seen| *seen == 20).await) };
         timeout(Duration::from_secs(30), worker.run_until(done)).await.expect("they are not processed").unwrap();

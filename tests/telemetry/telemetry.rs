@@ -125,7 +125,7 @@ async fn run_worker(url: &str, messages: Vec<Publication>, set: impl FnOnce(Empt
     let (idle, observed) = (broker.clone(), watch::Sender::new(0));
     let mut seen = observed.subscribe();
     let worker = set(Worker::new("billing", store, broker.queue("orders")));
-    let worker = worker.observe(move |_, _| observed.send_modify(|outcomes| *outcomes += 1));
+    let worker = worker.observe(move |_| observed.send_modify(|outcomes| *outcomes += 1));
     let done = async move {
         idle.idle().await;
         seen.wait_for(|seen| *seen >= outcomes).await.unwrap();

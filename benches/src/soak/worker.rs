@@ -58,8 +58,8 @@ async fn run(url: &str, source: impl idem::Source) -> Result<()> {
     let processed = Arc::new(AtomicU64::new(0));
     let counted = processed.clone();
     let worker = Worker::new("soak", store, source).state(Runs::default()).handler::<order_paid_or_failed>().observe(
-        move |_, outcome| {
-            if *outcome == Outcome::Processed {
+        move |observed| {
+            if *observed.outcome == Outcome::Processed {
                 counted.fetch_add(1, Relaxed);
             }
         },

@@ -28,7 +28,8 @@ pub(crate) struct Member {
     is_new: bool,
     subscription: Option<By>,
     /// How many more messages to take one at a time, on a connection that parses what lapin cannot. When lapin closes
-    /// its connection at a message, everything prefetched is returned, and each return counts against a delivery limit.
+    /// its connection at a message, everything prefetched is returned, and each return counts against a delivery limit. The error
+    /// does not say from which queue the message came, so this is set for each queue of the connection.
     narrow: u16,
 }
 

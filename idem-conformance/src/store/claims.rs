@@ -25,7 +25,7 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
             assert!(!claimed.is_new(), "{key} {claim_state:?}: {claimed:?}");
             let existing = store.existing_claims(&mut txn, &[&asks]).await.unwrap()[0];
             store.rollback(txn).await.unwrap();
-            let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks, claim_state).await.unwrap();
+            let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks).await.unwrap();
             store.rollback(txn).await.unwrap();
             for claimed in [Claimed::Found(existing), again] {
                 let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {claim_state:?}: {claimed:?}") };
@@ -69,7 +69,7 @@ pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
         let first = stage.claimed(&stage.id(key)).await;
         let second = async {
             let id = stage.id(key);
-            let begun = stage.store.begin_with_claim(Duration::from_secs(30), &id, ClaimState::Processed);
+            let begun = stage.store.begin_with_claim(Duration::from_secs(30), &id);
             let (txn, claimed) = begun.await.unwrap();
             stage.store.rollback(txn).await.unwrap();
             claimed

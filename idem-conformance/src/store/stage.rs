@@ -14,6 +14,10 @@ use super::world::{Setup, World};
 /// The lease of taken rows.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
 
+/// How a handler may end its transaction.
+pub(super) const ABUSES: [&str; 5] =
+    ["ROLLBACK", "ROLLBACK; BEGIN", "COMMIT", "COMMIT; BEGIN", "COMMIT; BEGIN; COMMIT"];
+
 /// A store with one handler of the consumer `billing`.
 pub(super) struct Stage<W: World> {
     pub(super) world: W,
@@ -63,9 +67,22 @@ impl<W: World> Stage<W> {
         self.store.commit(txn).await
     }
 
+    /// Commits a transaction that its handler has ended in this way, which is found out.
+    pub(super) async fn commit_ended(&self, txn: <W::Store as Transactions>::Txn, abuse: &str) {
+        let done = self.commit(txn).await;
+        let is_told = matches!(
+            done,
+            CommitResult::RolledBack
+                | CommitResult::CommittedEarly(_)
+                | CommitResult::CommitRefused
+                | CommitResult::Swallowed
+        );
+        assert!(is_told, "{abuse}: {done:?}");
+    }
+
     /// Begins a transaction and makes a claim that must be new.
     pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Transactions>::Txn {
-        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, ClaimState::Processed);
+        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity);
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn

@@ -14,7 +14,7 @@ use crate::LONG;
 use crate::postgres::PostgresWorld;
 use crate::sqlite::SqliteWorld;
 
-const GUIDE: &str = include_str!("../../../src/docs/external.md");
+const GUIDE: &str = include_str!("../../../src/docs/external_recovery.md");
 
 /// Two handlers with a message that has not been called, one whose call is in doubt, and one that has its answer.
 struct Shop<W: World> {

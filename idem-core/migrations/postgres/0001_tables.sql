@@ -66,7 +66,7 @@ CREATE TABLE processed_messages (
 -- The trigger is deferred, so it fires at COMMIT. It also fires at SET CONSTRAINTS ALL IMMEDIATE, which a handler may
 -- run. To tell the two apart, the trigger queues itself again as deferred. SET CONSTRAINTS ends anyway, but COMMIT
 -- fires deferred triggers until none is left. So if it fires a second time within one command of the client, that
--- command is COMMIT.
+-- command is COMMIT, or contains SET CONSTRAINTS twice. So a refusal makes no dead letter: the message runs again, alone.
 --
 -- It needs only the worker's permissions, and runs only where a batch ends. No role needs EXECUTE on the function.
 CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -178,7 +178,7 @@ CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';
 -- A random value for each handler that makes an external call, which the first worker in which it makes one inserts. The first
 -- key of a message from a stream is a hash of this value and of the position of the message, so a message that comes again
 -- behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated call by
--- its key.
+-- its key. It is not made with the tables: copies of a database that was migrated before would all have the same one.
 CREATE TABLE call_namespaces (
     -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
     -- value.

@@ -127,7 +127,7 @@ CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (id, handler_id
 -- A random value for each handler that makes an external call, which the first worker in which it makes one inserts. The first
 -- key of a message from a stream is a hash of this value and of the position of the message, so a message that comes again
 -- behind a restored backup is called for under the same key. Never change a row: the provider recognizes a repeated call by
--- its key.
+-- its key. It is not made with the tables: copies of a database that was migrated before would all have the same one.
 CREATE TABLE "idem_call_namespaces" (
     -- A handler that is renamed keeps its number, and so its value. If it is deleted and registered again, it gets another
     -- value. The command-line shell of SQLite follows foreign keys only after `PRAGMA foreign_keys = ON`:

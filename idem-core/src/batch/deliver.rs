@@ -9,10 +9,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::park::{Parked, UNANSWERED};
-use crate::runtime::{Arrival, Carried, Permit, Pipeline, Running, SuspectLock, extended_all};
+use crate::park::{Arrival, Carried, Parked, UNANSWERED};
+use crate::runtime::{Permit, Pipeline, Running, SuspectLock, extended_all};
 use crate::store::{Row, StoreError};
-use crate::{Acker, Delivery, Outcome, Store, telemetry};
+use crate::{Acker, Delivery, Key, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
 use super::round::{Opening, TransactionResult};
@@ -24,8 +24,8 @@ impl<S: Store> Pipeline<S> {
         if batch.len() > 1 {
             // Boxed: it is large, and a worker without batches would carry it unused.
             Box::pin(self.deliver_all(std::mem::take(batch), parked)).await;
-        } else if let Some((delivery, acker, carried)) = batch.pop()
-            && let Some(delivery) = self.deliver(None, delivery, acker, carried).await
+        } else if let Some(arrival) = batch.pop()
+            && let Some(delivery) = self.deliver(None, arrival).await
         {
             self.park(delivery, parked).await;
         }
@@ -34,32 +34,33 @@ impl<S: Store> Pipeline<S> {
     /// Processes a batch. Each delivery is settled by its verdict, or left to the broker if it is lost. Those that
     /// cannot run now are parked.
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
-        batch.retain(|(_, acker, _)| acker.is_live());
-        let (deliveries, (mut ackers, carried)): (Vec<_>, (Vec<_>, Vec<_>)) =
-            batch.into_iter().map(|(delivery, acker, carried)| (delivery, (acker, carried))).unzip();
-        let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &carried)).await;
+        batch.retain(|arrival| arrival.acker.is_live());
+        let (deliveries, (mut ackers, mut carried)): (Vec<_>, (Vec<_>, Vec<_>)) =
+            batch.into_iter().map(|Arrival { delivery, acker, carried }| (delivery, (acker, carried))).unzip();
+        let verdicts = self.delivery_verdicts(&deliveries, &mut carried);
+        let verdicts = extended_all(ackers.iter_mut().collect(), verdicts).await;
         let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
         let arrivals = deliveries.into_iter().zip(ackers).zip(carried);
         for (((mut delivery, acker), carried), verdict) in arrivals.zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
                     self.brake.fit(&outcome);
-                    done.push((delivery, acker, outcome));
+                    done.push((delivery, acker, carried.key, outcome));
                 }
-                Verdict::Single | Verdict::PutOff | Verdict::Lost => alone.push((delivery, acker, carried)),
+                Verdict::Single | Verdict::PutOff | Verdict::Lost => alone.push(Arrival { delivery, acker, carried }),
                 Verdict::Broke => {
                     delivery.redelivered = true;
-                    alone.push((delivery, acker, carried));
+                    alone.push(Arrival { delivery, acker, carried });
                 }
                 Verdict::Stopped => stopped.push(acker),
             }
         }
         // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
-        let settle = async |(delivery, acker, outcome): (Box<Delivery>, A, Outcome)| {
+        let settle = async |(delivery, acker, key, outcome): (Box<Delivery>, A, Option<Key>, Outcome)| {
             let span = telemetry::span(self.system, &self.consumer, &delivery);
             async {
                 self.settle(acker).await;
-                self.emit(self.meters(&delivery), &delivery, &outcome);
+                self.emit(self.routes.find(&delivery).ok(), key.as_ref(), &delivery, &outcome);
             }
             .instrument(span)
             .await;
@@ -70,17 +71,20 @@ impl<S: Store> Pipeline<S> {
         // Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
         // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
-        let deliver = async |(delivery, acker, carried)| {
-            if let Some(delivery) = self.deliver(Some(&connection), delivery, acker, carried).await {
+        let deliver = async |arrival: Arrival<A>| {
+            if let Some(delivery) = self.deliver(Some(&connection), arrival).await {
                 self.park(delivery, parked).await;
             }
         };
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
-    async fn delivery_verdicts(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Verdict> {
+    async fn delivery_verdicts(&self, deliveries: &[Box<Delivery>], carried: &mut [Carried]) -> Vec<Verdict> {
         let beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries, carried);
+        for item in &items {
+            item.all().for_each(|at| carried[at].key = Some(item.identity.key.clone()));
+        }
         let facts: Vec<&Delivery> = deliveries.iter().map(|delivery| &**delivery).collect();
         let running = Running::new(Permit::Direct(beside));
         running.during(&self.outage, pin!(self.verdicts(items, &facts, Opening::Claims, &running))).await
@@ -154,8 +158,8 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             TransactionResult::Without(out) => {
-                let mut place = 0;
-                items.retain(|_| (!out.contains(&place), place += 1).0);
+                let mut index = 0;
+                items.retain(|_| (!out.contains(&index), index += 1).0);
                 // After a second failure the rest is halved, so that many failures do not cost one round each.
                 if failed { rounds.halve((items, true)) } else { rounds.groups.push((items, true)) }
             }

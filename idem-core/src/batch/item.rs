@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 
+use crate::park::Carried;
 use crate::registry::Job;
 use crate::routes::{Route, Work};
-use crate::runtime::{Carried, KeyTicket, Pipeline};
+use crate::runtime::{KeyTicket, Pipeline};
 use crate::store::{Identity, Row};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
@@ -24,6 +25,13 @@ pub(super) struct Item<'a, S: Store> {
     /// Keeps out other deliveries of the key in this process while the batch is processed. `None` for an inbox row, and if one of
     /// the deliveries has the place already.
     _key_lock: Option<KeyTicket>,
+}
+
+impl<S: Store> Item<'_, S> {
+    /// The indices of the message and of its duplicates in the batch.
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        [self.at].into_iter().chain(self.copies.iter().copied())
+    }
 }
 
 /// Returns the metrics of each handler of these items, which are sorted by handler.
@@ -51,26 +59,28 @@ pub(crate) enum Verdict {
 impl<S: Store> Pipeline<S> {
     /// Returns the deliveries that can run together, in claim order. All others are processed alone: the unfit, the
     /// redelivered, those that the database has refused or held up before, those whose failure is not recorded yet, those
-    /// of natural handlers that stage messages, those whose key is in flight elsewhere in this process, and a different
-    /// message under a key of the batch.
+    /// of natural handlers that stage messages, those that several handlers take, those whose key is in flight elsewhere in
+    /// this process, and a different message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Box<Delivery>], carried: &[Carried]) -> Vec<Item<'_, S>> {
-        let fits =
-            |at: usize, it: &Delivery| !it.redelivered() && carried[at].tries == 0 && carried[at].charge.is_none();
+        let fits = |at: usize, it: &Delivery| {
+            let is_first = !it.redelivered() && carried[at].tries == 0 && carried[at].charge.is_none();
+            is_first && !self.routes.are_several(it)
+        };
         let fit = deliveries.iter().enumerate().filter(|(at, delivery)| fits(*at, delivery));
         let fit = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?)));
         // Those of a handler that makes an external call are stored first.
         let works = fit.filter(|(_, work)| work.route.external.is_none() && may_share(work.route));
         let works: Vec<(usize, Work<'_, S>)> = works.collect();
-        let identity = |place: usize| &works[place].1.identity;
+        let identity = |index: usize| &works[index].1.identity;
         // Sorts indices, since the items are large. The sort is stable: the first of a key is the one that arrived
         // first.
         let mut order: Vec<usize> = (0..works.len()).collect();
         order.sort_by(|a, b| in_order(identity(*a), identity(*b)));
         let of_one_key = order.chunk_by(|a, b| in_order(identity(*a), identity(*b)).is_eq());
-        let with_copies = |places: &[usize]| {
-            let first = places[0];
-            let copies = places[1..].iter().filter(|place| identity(first).is_copy(identity(**place).fingerprint));
-            (first, copies.map(|place| works[*place].0).collect())
+        let with_copies = |indices: &[usize]| {
+            let first = indices[0];
+            let copies = indices[1..].iter().filter(|index| identity(first).is_copy(identity(**index).fingerprint));
+            (first, copies.map(|index| works[*index].0).collect())
         };
         let firsts: Vec<(usize, Vec<usize>)> = of_one_key.map(with_copies).collect();
         let mut works: Vec<_> = works.into_iter().map(Some).collect();

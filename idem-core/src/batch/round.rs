@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::execute::{Staged, Unhandled};
+use crate::execute::Staged;
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::runtime::{Pipeline, Running};
+use crate::runtime::{Ended, Pipeline, Running};
 use crate::store::{Identity, Row, StoreError, TxnState};
 use crate::take_over::Classified;
 use crate::telemetry::Meters;
@@ -53,7 +53,7 @@ impl<S: Store> Pipeline<S> {
     ) -> TransactionResult {
         match running.user_code().map(|_user_code| self.decode_again(items, facts)) {
             Some(Ok(())) => {}
-            Some(Err(place)) => return TransactionResult::Without(vec![place]),
+            Some(Err(index)) => return TransactionResult::Without(vec![index]),
             None => return TransactionResult::All(Verdict::PutOff),
         }
         let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
         if matches!(opening, Opening::Claims) {
             meters(items).for_each(|meters| meters.claim.record(began.elapsed()));
         }
-        let (mut txn, found) = match opened {
+        let (txn, found) = match opened {
             Ok(opened) => opened,
             Err(round) => return round,
         };
@@ -80,15 +80,11 @@ impl<S: Store> Pipeline<S> {
             return self.rolled_back(txn, TransactionResult::Without(new)).await;
         }
         let mut staged = Staged::default();
-        let last = match self.call_all(&mut txn, calls, &messages, &mut staged, running).await {
-            Ok(last) => last,
-            Err(Failed { unhandled, places, is_first_to_end }) => {
-                let ran = match unhandled {
-                    Some(unhandled) => self.undo(txn, unhandled).await,
-                    None => return TransactionResult::All(Verdict::Broke),
-                };
+        let (txn, last) = match self.call_all(txn, calls, &messages, &mut staged, running).await {
+            Ok(called) => called,
+            Err(Failed { ended, places, is_first_to_end }) => {
                 let ended_by = if is_first_to_end { &*places } else { &[] };
-                return self.blame(ran, &places, ended_by).unwrap_or(TransactionResult::Split);
+                return self.blame(ended, &places, ended_by).unwrap_or(TransactionResult::Split);
             }
         };
         let ended = std::time::Instant::now();
@@ -103,10 +99,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Decodes the items whose jobs an earlier transaction consumed, before any transaction is open. The error is the
-    /// place of one that cannot be decoded.
+    /// index of one that cannot be decoded.
     fn decode_again(&self, items: &mut [Item<'_, S>], facts: &[&Delivery]) -> Result<(), usize> {
-        for (place, item) in items.iter_mut().enumerate().filter(|(_, item)| item.job.is_none()) {
-            item.job = Some(self.again(item.route, facts[item.at], &item.identity).map_err(|_| place)?);
+        for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| item.job.is_none()) {
+            item.job = Some(self.again(item.route, facts[item.at], &item.identity).map_err(|_| index)?);
         }
         Ok(())
     }
@@ -146,36 +142,39 @@ impl<S: Store> Pipeline<S> {
         Ok((txn, found))
     }
 
-    /// Calls the handlers, one after another, and collects what they stage. Returns the items of the last call if it is
-    /// known that all calls before it have left the transaction open: if it has ended, then by that call. If a suspect comes
-    /// first, no further handler is called.
+    /// Calls the handlers, one after another, and collects what they stage. Returns the transaction, and the items of the last
+    /// call if it is known that all calls before it have left the transaction open: if it has ended, then by that call. If a
+    /// suspect comes first, no further handler is called. On error, the transaction has ended.
     async fn call_all(
         &self,
-        txn: &mut S::Txn,
+        mut txn: S::Txn,
         calls: Vec<Call<'_, S>>,
         messages: &[(&Identity, &Delivery)],
         staged: &mut Staged,
         running: &Running,
-    ) -> Result<Vec<usize>, Failed> {
+    ) -> Result<(S::Txn, Vec<usize>), Failed> {
         let (mut before, mut was_open) = (Vec::new(), true);
-        for Call { places, route, job } in calls {
+        let mut calls = calls.into_iter();
+        while let Some(Call { places, route, job }) = calls.next() {
             if !before.is_empty() {
-                match self.store.check_between(txn).await {
+                match self.store.check_between(&mut txn).await {
                     Ok(TxnState::Open) => was_open = true,
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
                     Ok(TxnState::Ended) => {
-                        let unhandled = Unhandled::Failed("the handler ended the transaction".into());
-                        return Err(Failed { unhandled: Some(unhandled), places: before, is_first_to_end: true });
+                        drop((job, calls));
+                        let ended = self.undo(txn, Some("the handler ended the transaction".into())).await;
+                        return Err(Failed { ended, places: before, is_first_to_end: true });
                     }
                     Err(fault) => {
-                        self.outage.report(&fault);
-                        return Err(Failed { unhandled: None, places: before, is_first_to_end: false });
+                        return Err(Failed { ended: Ended::Broke(fault), places: before, is_first_to_end: false });
                     }
                 }
             }
-            let Some(_user_code) = running.user_code() else {
-                return Err(Failed { unhandled: Some(Unhandled::PutOff), places: before, is_first_to_end: false });
+            let Some(user_code) = running.user_code() else {
+                drop((job, calls));
+                let ended = self.undo(txn, None).await;
+                return Err(Failed { ended, places: before, is_first_to_end: false });
             };
             let span = if route.handler.facts().takes_batch {
                 Span::none()
@@ -184,19 +183,31 @@ impl<S: Store> Pipeline<S> {
             };
             let began = Instant::now();
             let outbox = job.outbox().cloned();
-            let mut handled = self.handle(route, job, txn, began).instrument(span.clone()).await;
+            let mut handled = self.handle(route, job, &mut txn, began).instrument(span.clone()).await;
             route.meters.handler.record(began.elapsed());
-            if let (Ok(()), Some(outbox)) = (&handled, outbox) {
+            if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
                 // In its span, which the messages name as their parent.
                 let stage = || self.stage(staged, route, messages[places[0]], &outbox);
-                handled = span.in_scope(stage).map_err(Unhandled::Failed);
+                handled = Some(span.in_scope(stage));
             }
-            if let Err(unhandled) = handled {
-                return Err(Failed { unhandled: Some(unhandled), places, is_first_to_end: was_open });
-            }
-            before = places;
+            let error = match handled {
+                Some(Ok(())) => {
+                    before = places;
+                    continue;
+                }
+                Some(Err(error)) => Some(error),
+                None => None,
+            };
+            // Before the end of the transaction, which may take as long as an outage: the drop of a message is user code, and a
+            // suspect may run beside what comes then.
+            drop((calls, user_code, span));
+            let ended = match error {
+                Some(error) => self.undo(txn, Some(error)).await,
+                None => self.unreturned(txn, route.timeout).await,
+            };
+            return Err(Failed { ended, places, is_first_to_end: was_open });
         }
-        Ok(if was_open { before } else { Vec::new() })
+        Ok((txn, if was_open { before } else { Vec::new() }))
     }
 
     /// Returns the span in which the handler is called for one message. The ack of the message has another one.
@@ -235,8 +246,7 @@ impl<S: Store> Pipeline<S> {
 
 /// A call of a handler that ended the round.
 struct Failed {
-    /// The reason; `None` if the connection was lost.
-    unhandled: Option<Unhandled>,
+    ended: Ended,
     /// The items of the call.
     places: Vec<usize>,
     /// Whether no call before it has ended the transaction.
@@ -256,7 +266,7 @@ fn places<T>(all: &[T], which: impl Fn(&T) -> bool) -> Vec<usize> {
     (0..all.len()).filter(|place| which(&all[*place])).collect()
 }
 
-/// One call of a handler, for the items at these places.
+/// One call of a handler, for the items with these indices.
 struct Call<'a, S: Store> {
     places: Vec<usize>,
     route: &'a Route<S>,
@@ -269,21 +279,21 @@ type BatchCall<'a, S> = (&'a Route<S>, Vec<usize>, Vec<Box<dyn Job<S>>>);
 /// Returns the calls for the new items, in the order in which their deliveries arrived. A batch handler is called once.
 fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> Vec<Call<'a, S>> {
     let mut order = new.to_vec();
-    order.sort_unstable_by_key(|place| items[*place].at);
+    order.sort_unstable_by_key(|index| items[*index].at);
     let (mut calls, mut batched): (Vec<Call<'a, S>>, Vec<BatchCall<'a, S>>) = Default::default();
-    for place in order {
-        let route = items[place].route;
-        let Some(job) = items[place].job.take() else { continue };
+    for index in order {
+        let route = items[index].route;
+        let Some(job) = items[index].job.take() else { continue };
         if !route.handler.facts().takes_batch {
-            calls.push(Call { places: vec![place], route, job });
+            calls.push(Call { places: vec![index], route, job });
             continue;
         }
         match batched.iter_mut().find(|(of, ..)| of.id == route.id) {
             Some((_, places, jobs)) => {
-                places.push(place);
+                places.push(index);
                 jobs.push(job);
             }
-            None => batched.push((route, vec![place], vec![job])),
+            None => batched.push((route, vec![index], vec![job])),
         }
     }
     let joined =

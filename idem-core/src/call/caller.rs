@@ -12,7 +12,7 @@ use crate::inbox::Looks;
 use crate::runtime::{Pipeline, jittered};
 use crate::store::{Caller, Row, StoreError, TakenCalls};
 
-use super::taken::Taken;
+use super::reply::Taken;
 
 /// Makes the calls of a worker until it drains, and then waits for those that were begun. Any number of processes may do so:
 /// each row is taken by one of them at a time.
@@ -21,7 +21,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     if callers.is_empty() {
         return;
     }
-    let slots = Arc::new(Semaphore::new(pipeline.settings.calls));
+    let slots = Arc::new(Semaphore::new(pipeline.settings.call_concurrency));
     Calls { pipeline, callers, slots, looks: Looks::default() }.serve().await;
 }
 

@@ -1,6 +1,9 @@
-//! Waits for the reply of a call.
+//! Waits for the reply of a call, for as long as its row is taken.
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::FutureExt;
 use tokio::task::coop::unconstrained;
@@ -8,65 +11,87 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BoxError;
 use crate::caught::dropped;
-use crate::external::{CallLimits, CallReply, Calling, Doubt};
+use crate::external::{CallError, CallLimits, CallReply, Calling, Doubt};
 use crate::panic_text::panic_text;
-use crate::registry::Unfit;
-
-use super::taken::{Taken, polled_while};
-
-/// How a call has ended.
-pub(super) enum Ended {
-    Replied(CallReply),
-    Failed(Doubt, BoxError),
-    /// It did not begin, because its message can never be read.
-    Unfit(Unfit),
-    /// It did not begin, because its codec has to prepare first.
-    Unprepared,
-    /// The worker stops.
-    Stopped,
-}
 
 /// Waits for the reply of a call, or of the question what became of one, within its timeout and the lease of its row. A
 /// call that is late because its process did not run is dropped without another poll, which might send. Here panics of
-/// calls are caught.
-pub(super) async fn reply(limits: &CallLimits, mut calling: Calling, taken: Taken, stop: &CancellationToken) -> Ended {
+/// calls are caught. Returns `None` if the worker stops first.
+pub(super) async fn reply(
+    limits: &CallLimits,
+    mut calling: Calling,
+    taken: Taken,
+    stop: &CancellationToken,
+) -> Option<Result<CallReply, (Doubt, BoxError)>> {
     let CallLimits { name, timeout, .. } = limits;
     let may_send = || taken.elapsed() < limits.sends_for();
-    let ended = tokio::select! {
+    let unknown = |error: String| Some(Err((Doubt::Unknown, BoxError::from(error))));
+    let replied = tokio::select! {
         biased;
         replied = polled_while(AssertUnwindSafe(&mut calling).catch_unwind(), may_send) => match replied {
-            Some(Ok(Ok(reply))) => Ended::Replied(reply),
-            Some(Ok(Err(error))) => {
-                let (doubt, error) = error.into_parts();
-                Ended::Failed(doubt, error)
-            }
-            Some(Err(panic)) => {
-                let text = panic_text(panic.as_ref());
-                Ended::Failed(Doubt::Unknown, format!("the call `{name}` panicked: {text}").into())
-            }
-            None => {
-                let late = format!(
-                    "the call `{name}` was given up, because its process did not run until the lease of the message was \
-                     almost over, or the clock of its machine was set forward"
-                );
-                Ended::Failed(Doubt::Unknown, late.into())
-            }
+            Some(Ok(replied)) => Some(replied.map_err(CallError::into_parts)),
+            Some(Err(panic)) => unknown(format!("the call `{name}` panicked: {}", panic_text(panic.as_ref()))),
+            None => unknown(format!(
+                "the call `{name}` was given up, because its process did not run until the lease of the message was \
+                 almost over, or the clock of its machine was set forward"
+            )),
         },
         // It comes behind the call, which may have used up what tokio allows a task in one turn.
         () = unconstrained(tokio::time::sleep(*timeout)) => {
-            let late = format!("the call `{name}` exceeded its timeout of {timeout:?}");
-            Ended::Failed(Doubt::Unknown, late.into())
+            unknown(format!("the call `{name}` exceeded its timeout of {timeout:?}"))
         }
-        () = stop.cancelled() => Ended::Stopped,
+        () = stop.cancelled() => None,
     };
     // The drop runs user code too.
     dropped("a call", calling);
-    ended
+    replied
+}
+
+/// When a row was taken, by the clocks of this process. The lease of the row began later.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    /// It never steps, and stands still while the machine is suspended (on Linux and macOS).
+    at: Instant,
+    /// It is set forward once a machine goes on that was suspended, or a virtual one that was paused, for which no other clock
+    /// of the machine tells it. If somebody sets it forward, a call looks late that is not.
+    date: SystemTime,
+}
+
+impl Taken {
+    pub(super) fn now() -> Self {
+        Self { at: Instant::now(), date: SystemTime::now() }
+    }
+
+    /// Returns the same for a row whose lease did not begin before this moment, which was later. The date is moved on by the time
+    /// that has passed between them, and not read again: the machine may have been suspended behind that moment.
+    pub(super) fn since(self, since: Instant) -> Self {
+        let passed = since.saturating_duration_since(self.at);
+        Self { at: since, date: self.date.checked_add(passed).unwrap_or(self.date) }
+    }
+
+    /// Returns for how long the row has been taken.
+    pub(super) fn elapsed(self) -> Duration {
+        self.at.elapsed().max(self.date.elapsed().unwrap_or_default())
+    }
+}
+
+/// Polls a future only while `may_send` returns `true`, and returns `None` once it does not. Each poll of a call may be the
+/// one that sends its request, also the first one after a pause, when another worker may have the row. Cancel safe if the
+/// future is.
+fn polled_while<F: Future + Unpin>(
+    mut future: F,
+    may_send: impl Fn() -> bool,
+) -> impl Future<Output = Option<F::Output>> {
+    poll_fn(move |context| match may_send() {
+        true => future.poll_unpin(context).map(Some),
+        false => Poll::Ready(None),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::cell::Cell;
+    use std::pin::pin;
 
     use tokio::task::coop::has_budget_remaining;
 
@@ -94,8 +119,46 @@ mod tests {
             }
             Ok(CallReply::Unknown)
         });
-        let ended = reply(&limits, calling, Taken::now(), &CancellationToken::new()).await;
-        let Ended::Failed(_, error) = ended else { panic!("it had no timeout") };
+        let replied = reply(&limits, calling, Taken::now(), &CancellationToken::new()).await;
+        let Some(Err((_, error))) = replied else { panic!("it had no timeout") };
         assert!(error.to_string().contains("exceeded its timeout of 20s"), "{error}");
+    }
+
+    #[test]
+    fn a_call_is_not_polled_again_once_nothing_may_be_sent() {
+        let (polls, may_send) = (Cell::new(0), Cell::new(true));
+        let call = poll_fn(|_| {
+            polls.set(polls.get() + 1);
+            if polls.get() < 3 { Poll::Pending } else { Poll::Ready("sent") }
+        });
+        let mut call = pin!(polled_while(call, || may_send.get()));
+        assert_eq!(call.as_mut().now_or_never(), None);
+        assert_eq!((call.as_mut().now_or_never(), polls.get()), (None, 2));
+        may_send.set(false);
+        assert_eq!((call.as_mut().now_or_never(), polls.get()), (Some(None), 2), "its third poll would send");
+    }
+
+    #[test]
+    fn a_call_that_ends_in_time_has_its_reply() {
+        assert_eq!(polled_while(std::future::ready(7), || true).now_or_never(), Some(Some(7)));
+    }
+
+    #[test]
+    fn a_wait_for_the_connection_does_not_count_and_a_suspension_behind_it_does() {
+        let (before, hour) = (Taken::now(), Duration::from_secs(3600));
+        let had_connection = before.at + hour;
+        assert_eq!(before.since(had_connection).elapsed(), Duration::ZERO);
+        let suspended = Taken { date: before.date.checked_sub(3 * hour).unwrap(), ..before };
+        assert!(suspended.since(had_connection).elapsed() >= 2 * hour);
+        // A store that has not waited.
+        assert!(before.since(before.at).elapsed() < hour);
+    }
+
+    #[test]
+    fn a_row_is_taken_for_as_long_as_the_clock_that_went_on_says() {
+        let now = Taken::now();
+        let hour = Duration::from_secs(3600);
+        let suspended = Taken { date: now.date.checked_sub(hour).unwrap(), ..now };
+        assert!(suspended.elapsed() >= hour && now.elapsed() < hour);
     }
 }

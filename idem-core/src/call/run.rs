@@ -3,17 +3,17 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::external::{CallLimits, CallReply, Calling, Doubt};
+use crate::execute::Failure;
+use crate::external::{CallLimits, CallReply, Doubt};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Permit, Pipeline, Prepared, Running};
+use crate::runtime::{Ended, Permit, Pipeline, Running, Wait};
 use crate::store::{Row, called_for};
 use crate::{Outcome, Reason, Store};
 
-use super::reply::{Ended, reply};
+use super::reply::{Taken, reply};
 use super::result::unresolved;
 use super::step::{self, Step};
-use super::taken::Taken;
 
 /// How often it is told at most that calls begin too late.
 const TELLS_AFTER: Duration = Duration::from_secs(60);
@@ -56,36 +56,44 @@ impl<S: Store> Pipeline<S> {
             let Some(user_code) = running.user_code() else {
                 return self.give_back_call(row, is_first, Duration::ZERO).await;
             };
-            let ended = match self.begin_call(route, row, asks) {
-                Ok(calling) => reply(limits, calling, taken, &self.stop).await,
-                Err(unsent) => unsent,
+            // Decodes the message, and extracts the parameters.
+            let fits = self.limit(&row.delivery).map_err(NoJob::from);
+            let begun = fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks));
+            let replied = match begun {
+                Ok(Ok(calling)) => Ok(reply(limits, calling, taken, &self.stop).await),
+                // Nothing was sent.
+                Ok(Err(error)) => Ok(Some(Err((Doubt::NotDone, error)))),
+                Err(unsent) => Err(unsent),
             };
             drop(user_code);
-            match ended {
-                Ended::Unprepared => {
+            let replied = match replied {
+                Ok(Some(replied)) => replied,
+                Ok(None) => return self.call_stopped(row, !asks).await,
+                Err(NoJob::Unfit(unfit)) => return self.end_call(row, unfit.reason, unfit.error, is_first).await,
+                Err(NoJob::Unprepared) => {
                     running.end();
                     let left = limits.sends_for().saturating_sub(taken.elapsed());
                     return self.prepare_call(route, row, is_first, left).await;
                 }
-                Ended::Unfit(unfit) => return self.end_call(row, unfit.reason, unfit.error, is_first).await,
-                Ended::Replied(CallReply::Answer(Ok(answer))) => return self.keep_answer(row, answer).await,
-                Ended::Replied(CallReply::Answer(Err(error))) => {
+            };
+            match replied {
+                Ok(CallReply::Answer(Ok(answer))) => return self.keep_answer(row, answer).await,
+                Ok(CallReply::Answer(Err(error))) => {
                     let error = format!("the answer of the call `{}` has no JSON form: {error}", limits.name);
                     return self.end_call(row, Reason::Permanent, error, false).await;
                 }
-                Ended::Replied(CallReply::NotThere) => {
+                Ok(CallReply::NotThere) => {
                     (taken, age) = (self.date(row, limits).await?, None);
                 }
-                Ended::Replied(CallReply::Unknown) => {
+                Ok(CallReply::Unknown) => {
                     let why = unresolved(limits, row, "the provider does not know it either");
                     return self.end_call(row, Reason::Unresolved, why, false).await;
                 }
-                Ended::Failed(_, error) if asks => return self.question_failed((route, limits), row, error).await,
-                Ended::Failed(doubt, error) => {
+                Err((_, error)) if asks => return self.question_failed((route, limits), row, error).await,
+                Err((doubt, error)) => {
                     let left = limits.lease().saturating_sub(taken.elapsed());
                     return self.call_failed((route, limits), row, (doubt, error, left), is_first).await;
                 }
-                Ended::Stopped => return self.call_stopped(row, !asks).await,
             }
         }
     }
@@ -102,34 +110,22 @@ impl<S: Store> Pipeline<S> {
         self.give_back_call(row, is_first, Duration::ZERO).await
     }
 
-    /// Decodes the message, extracts the parameters, and begins the call or the question. An error is its end: nothing was
-    /// sent.
-    fn begin_call(&self, route: &Route<S>, row: &Row, asks: bool) -> Result<Calling, Ended> {
-        let fits = self.limit(&row.delivery).map_err(NoJob::from);
-        match fits.and_then(|()| route.handler.begin_call(&row.delivery, &row.identity.key, asks)) {
-            Ok(begun) => begun.map_err(|error| Ended::Failed(Doubt::NotDone, error)),
-            Err(NoJob::Unfit(unfit)) => Err(Ended::Unfit(unfit)),
-            Err(NoJob::Unprepared | NoJob::Several) => Err(Ended::Unprepared),
-        }
-    }
-
     /// Lets the codec prepare, for as long as the row is taken, and gives the row back: for a while, if another message of its
     /// handler prepares, or if the codec has just prepared and has forgotten the result.
     async fn prepare_call(&self, route: &Route<S>, row: &Row, is_first: bool, left: Duration) -> Option<Outcome> {
-        let prepared = match self.turn_to_prepare(row) {
-            Ok(turn) => self.prepare(turn, route, &row.delivery, Some((row.id, Some(left)))).await,
-            Err(delay) => Prepared::After(delay),
-        };
-        match prepared {
-            Prepared::Done => self.give_back_call(row, is_first, Duration::ZERO).await,
-            Prepared::After(due) => self.give_back_call(row, is_first, due).await,
-            Prepared::Never(error) => self.end_call(row, Reason::Undecodable, error, is_first).await,
+        match self.prepare(self.turn_to_prepare(row), route, &row.delivery, Some((row.id, Some(left)))).await {
+            Err(Ended::Failed(Failure { error, .. })) => self.end_call(row, Reason::Undecodable, error, is_first).await,
+            Err(Ended::Park(Wait::After(due))) => self.give_back_call(row, is_first, due).await,
+            _ => self.give_back_call(row, is_first, Duration::ZERO).await,
         }
     }
 
     /// Dates the call of a row anew, because the provider knows of none under its key: the life of the key begins with the first
     /// effect under it, which is still to come. The date is written before anything is sent. Returns since when the row is
     /// taken; `None` if another worker has it, or this one stops.
+    ///
+    /// The key stays: a restored row still has the key under which it was called since, and by it the provider recognizes a request
+    /// of an earlier call that comes late.
     async fn date(&self, row: &Row, limits: &CallLimits) -> Option<Taken> {
         let write = || async {
             let before = Taken::now();
@@ -146,8 +142,8 @@ fn why_dead(limits: &CallLimits, row: &Row, reason: Reason) -> String {
             let why = match limits.key_life {
                 Some(_) => "its key is too old to be used again, and no `reconcile` can be asked",
                 None => {
-                    "it has begun, and its process or its connection ended before it had a result. It says `once`, so it is not \
-                     repeated, and no `reconcile` can be asked"
+                    "it has begun, and its process or its connection ended before it had a result. It says `at_most_once`, so \
+                     it is not repeated, and no `reconcile` can be asked"
                 }
             };
             unresolved(limits, row, why)

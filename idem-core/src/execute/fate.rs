@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::Store;
-use crate::runtime::Pipeline;
+use crate::runtime::{Ended, Pipeline};
 use crate::store::{CommitResult, Fate, StoreError, Ticket};
 
-use super::{Failure, RunResult};
+use super::Failure;
 
 /// How long a draining worker waits for a transaction that was cut off and still runs.
 const GRACE: Duration = Duration::from_secs(2);
@@ -18,15 +18,23 @@ const GRACE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_millis(500);
 
 impl<S: Store> Pipeline<S> {
-    /// Returns the result of a handler that exceeded this timeout. It is charged only if the database responds at once:
-    /// a database that hangs makes every handler late. Its transaction was dropped.
-    pub(crate) async fn late(&self, ticket: Option<Ticket>, timeout: Duration) -> RunResult {
+    /// Ends the transaction of a handler that was dropped before it had returned, because it exceeded this timeout or the worker
+    /// stops. It was dropped at an arbitrary point, so the state of the connection is unknown: dropping the transaction closes
+    /// it.
+    ///
+    /// A late handler is charged only if the database responds at once: a database that hangs makes every handler late.
+    pub(crate) async fn unreturned(&self, txn: S::Txn, timeout: Duration) -> Ended {
+        let ticket = self.store.ticket(&txn);
+        drop(txn);
+        if self.stop.is_cancelled() {
+            return self.cut_off(ticket, Ended::Stopped).await;
+        }
         let ran = match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
-            Ok(Ok(())) => RunResult::Failed(Failure::late(timeout)),
-            Ok(Err(fault)) => RunResult::Broke(fault),
+            Ok(Ok(())) => Ended::Failed(Failure::late(timeout)),
+            Ok(Err(fault)) => Ended::Broke(fault),
             Err(_) => {
                 let late = "the database did not answer within a second of the handler timeout";
-                RunResult::Broke(StoreError::ConnectionLost(late.into()))
+                Ended::Broke(StoreError::ConnectionLost(late.into()))
             }
         };
         self.cut_off(ticket, ran).await
@@ -34,17 +42,17 @@ impl<S: Store> Pipeline<S> {
 
     /// Returns the result of a run that ended without our COMMIT or ROLLBACK: `ran`, unless the handler had run COMMIT.
     /// Then its claim stands, and the message would count as processed.
-    pub(crate) async fn cut_off(&self, ticket: Option<Ticket>, ran: RunResult) -> RunResult {
+    pub(crate) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ended) -> Ended {
         let Some(ticket) = ticket else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {
-            Some(Fate::Committed) => RunResult::Failed(Failure::committed(Box::new(ticket))),
+            Some(Fate::Committed) => Ended::Failed(Failure::committed(Box::new(ticket))),
             Some(Fate::Running) | None => {
                 self.tell_of_unknown_end(&ticket);
-                RunResult::Stopped
+                Ended::Stopped
             }
-            Some(Fate::Ended) => RunResult::of(CommitResult::RolledBack),
-            Some(Fate::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
+            Some(Fate::Ended) => Ended::of(CommitResult::RolledBack),
+            Some(Fate::CommitRefused) => Ended::Failed(Failure::commit_refused()),
             Some(Fate::RolledBack) => ran,
         }
     }

@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
             // No copy of it can come from a broker under a key that it does not have, so its id identifies it.
             Ok(None) => Key::of(&id).map_err(|error| refused(&error.to_string())),
             Err(NoJob::Unfit(unfit)) => Err(refused(&unfit.error)),
-            Err(NoJob::Unprepared | NoJob::Several) => {
+            Err(NoJob::Unprepared) => {
                 Err(refused("its codec has to prepare first, which is impossible in a transaction"))
             }
         }?;

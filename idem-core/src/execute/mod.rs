@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `handle` | calls handlers, within the handler timeout |
 //! | `stage`, `local` | the messages that a handler has staged, and those of them that are for other handlers |
-//! | `run_result` | the result of a run |
+//! | `failure` | what has failed, and what becomes of its message |
 //! | `fate` | how a run ended that was cut off |
 //! | `conclude` | what follows from a run |
 
 mod conclude;
+mod failure;
 mod fate;
 mod handle;
 mod local;
-mod run_result;
 mod stage;
 
 use std::time::Duration;
@@ -21,12 +21,11 @@ use tokio::time::Instant;
 
 use crate::registry::Job;
 use crate::routes::Route;
-use crate::runtime::{Pipeline, Running};
+use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{CommitResult, Identity, RollbackResult};
-use crate::{Delivery, Store};
+use crate::{BoxError, Delivery, Store};
 
-pub(crate) use handle::Unhandled;
-pub(crate) use run_result::{Failure, RunResult};
+pub(crate) use failure::Failure;
 pub(crate) use stage::Staged;
 
 impl<S: Store> Pipeline<S> {
@@ -39,19 +38,21 @@ impl<S: Store> Pipeline<S> {
         job: Box<dyn Job<S>>,
         mut txn: S::Txn,
         now: Instant,
-    ) -> RunResult {
-        let Some(user_code) = running.user_code() else { return self.undo(txn, Unhandled::PutOff).await };
+    ) -> Ended {
+        let Some(user_code) = running.user_code() else { return self.undo(txn, None).await };
         let outbox = job.outbox().cloned();
         let mut handled = self.handle(route, job, &mut txn, now).await;
         let ended = std::time::Instant::now();
         route.meters.handler.record(ended.saturating_duration_since(now.into_std()));
         let mut staged = Staged::default();
-        if let (Ok(()), Some(outbox)) = (&handled, outbox) {
-            handled = self.stage(&mut staged, route, message, &outbox).map_err(Unhandled::Failed);
+        if let (Some(Ok(())), Some(outbox)) = (&handled, outbox) {
+            handled = Some(self.stage(&mut staged, route, message, &outbox));
         }
         drop(user_code);
-        if let Err(unhandled) = handled {
-            return self.undo(txn, unhandled).await;
+        match handled {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return self.undo(txn, Some(error)).await,
+            None => return self.unreturned(txn, route.timeout).await,
         }
         let ran = self.commit(txn, staged).await;
         route.meters.commit.record(self.commit_ended(&ran, ended));
@@ -61,9 +62,9 @@ impl<S: Store> Pipeline<S> {
     /// Returns the time from the end of the handlers to that of the commit, which is now. If the commit has succeeded, now is
     /// the time of the last progress: for a processed message, `emit` does not read the clock once more. The clock is that of
     /// the health, which counts on while a test pauses Tokio's.
-    pub(crate) fn commit_ended(&self, ran: &RunResult, handlers_ended: std::time::Instant) -> Duration {
+    pub(crate) fn commit_ended(&self, ran: &Ended, handlers_ended: std::time::Instant) -> Duration {
         let now = std::time::Instant::now();
-        if matches!(ran, RunResult::Processed) {
+        if matches!(ran, Ended::Done(_)) {
             self.health.progress_at(now);
         }
         now.saturating_duration_since(handlers_ended)
@@ -71,60 +72,49 @@ impl<S: Store> Pipeline<S> {
 
     /// Guard and commit, with the messages that the handlers have staged. The guard is part of the store's commit: it
     /// checks that the transaction is still the one that idem began.
-    pub(crate) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> RunResult {
+    pub(crate) async fn commit(&self, mut txn: S::Txn, staged: Staged) -> Ended {
         let wakes = staged.wakes();
         if let Err(fault) = self.hand_over(&mut txn, staged) {
-            return self.undo(txn, Unhandled::Failed(fault.into())).await;
+            return self.undo(txn, Some(fault.into())).await;
         }
         match self.store.commit(txn).await {
             CommitResult::NotSent(fault, ticket) => {
-                self.cut_off(ticket.map(|ticket| *ticket), RunResult::Broke(fault)).await
+                self.cut_off(ticket.map(|ticket| *ticket), Ended::Broke(fault)).await
             }
             committed => {
                 // Also without an answer: the messages may be there.
                 self.wake(wakes);
-                RunResult::of(committed)
+                Ended::of(committed)
             }
         }
     }
 
-    /// Ends the transaction of a handler that did not return `Ok`, and returns the result of the run.
-    pub(crate) async fn undo(&self, mut txn: S::Txn, unhandled: Unhandled) -> RunResult {
+    /// Rolls back the transaction of a handler that has returned this error, or, without one, of a handler that is not called now,
+    /// since a suspect runs or waits.
+    pub(crate) async fn undo(&self, mut txn: S::Txn, error: Option<BoxError>) -> Ended {
         let ticket = self.store.ticket(&txn);
-        let again = match &unhandled {
-            Unhandled::Failed(error) => self.store.failed_with(&mut txn, error.as_ref()),
-            _ => false,
-        };
-        let rolled_back = match unhandled {
-            Unhandled::Failed(error) if again || self.store.lost_race(error.as_ref()) => RunResult::Retry(error),
-            Unhandled::Failed(error) => RunResult::Failed(Failure::returned(error)),
-            Unhandled::PutOff => RunResult::PutOff,
-            // The handler was dropped at an arbitrary point, so the state of the connection is unknown: dropping the
-            // transaction closes it.
-            Unhandled::Late(timeout) => {
-                drop(txn);
-                return self.late(ticket, timeout).await;
-            }
-            Unhandled::Stopped => {
-                drop(txn);
-                return self.cut_off(ticket, RunResult::Stopped).await;
+        let rolled_back = match error {
+            None => Ended::Park(Wait::Free),
+            Some(error) => {
+                let again = self.store.failed_with(&mut txn, error.as_ref()) || self.store.lost_race(error.as_ref());
+                if again { Ended::Again(error) } else { Ended::Failed(Failure::returned(error)) }
             }
         };
         match self.store.rollback(txn).await {
             Ok(RollbackResult::CommittedEarly) => {
-                RunResult::Failed(Failure::committed(Box::new(ticket.unwrap_or_default())))
+                Ended::Failed(Failure::committed(Box::new(ticket.unwrap_or_default())))
             }
-            Ok(RollbackResult::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
-            Ok(RollbackResult::Ended) => RunResult::of(CommitResult::RolledBack),
+            Ok(RollbackResult::CommitRefused) => Ended::Failed(Failure::commit_refused()),
+            Ok(RollbackResult::Ended) => Ended::of(CommitResult::RolledBack),
             Ok(RollbackResult::RolledBack) => rolled_back,
             Ok(RollbackResult::Unbegun) => rolled_back.unbegun(),
             // Only our own statements detect an outage, whatever the handler returned.
             Err(fault) => match rolled_back {
-                RunResult::PutOff => {
+                Ended::Park(turn) => {
                     self.outage.report(&fault);
-                    self.cut_off(ticket, RunResult::PutOff).await
+                    self.cut_off(ticket, Ended::Park(turn)).await
                 }
-                _ => self.cut_off(ticket, RunResult::Broke(fault)).await,
+                _ => self.cut_off(ticket, Ended::Broke(fault)).await,
             },
         }
     }

@@ -54,8 +54,8 @@ use super::error::CallError;
 pub trait External: Send + Sync + 'static {
     /// Its name, for the log. It is stored with each call that begins. A call of another name never goes on with one that may
     /// have had an effect: that message is a dead letter, `unresolved`, or, if it has the answer already, `permanent`. So keep
-    /// the name if the type is renamed. It must not end in ` (once)`. A call that gets a [`KEY_LIFE`](Self::KEY_LIFE), or loses
-    /// it, does not go on either with one in doubt.
+    /// the name if the type is renamed. It must not end in ` (at most once)`. A call that gets a [`KEY_LIFE`](Self::KEY_LIFE), or
+    /// loses it, does not go on either with one in doubt.
     const NAME: &'static str;
 
     /// How long the provider remembers a key, from its first use. Less a tenth, a call may be repeated under it. `None`: the

@@ -62,7 +62,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The ending of the name of a call whose provider knows no keys, in a row.
-pub(crate) const ONCE: &str = " (once)";
+pub(crate) const AT_MOST_ONCE: &str = " (at most once)";
 
 impl CallLimits {
     /// Returns the name under which rows keep this call. One that sends a key is another call than one of the same name that
@@ -70,7 +70,7 @@ impl CallLimits {
     pub(crate) fn kept_name(&self) -> Cow<'static, str> {
         match self.key_life {
             Some(_) => Cow::Borrowed(self.name),
-            None => Cow::Owned(format!("{}{ONCE}", self.name)),
+            None => Cow::Owned(format!("{}{AT_MOST_ONCE}", self.name)),
         }
     }
 
@@ -114,7 +114,7 @@ impl CallLimits {
 
 /// Returns the name of a call that a row has kept, as the call has it.
 pub(crate) fn without_kind(kept: &str) -> &str {
-    kept.strip_suffix(ONCE).unwrap_or(kept)
+    kept.strip_suffix(AT_MOST_ONCE).unwrap_or(kept)
 }
 
 #[cfg(test)]
@@ -161,16 +161,16 @@ mod tests {
         let identity = Identity { handler: HandlerId(1), key: Key::empty(), fingerprint: Fingerprint::none() };
         let delivery = Delivery::new("orders", "");
         let mut row = Row::new(7, identity, String::new(), delivery, SystemTime::UNIX_EPOCH);
-        let (keyed, once) = (limits(Some(HOUR)), limits(None));
-        let is_of = |row: &Row| (keyed.is_of(row), once.is_of(row));
+        let (keyed, at_most_once) = (limits(Some(HOUR)), limits(None));
+        let is_of = |row: &Row| (keyed.is_of(row), at_most_once.is_of(row));
         assert_eq!(is_of(&row), (true, true));
-        let kept = [("charge", (true, false)), ("charge (once)", (false, true)), ("mail", (false, false))];
+        let kept = [("charge", (true, false)), ("charge (at most once)", (false, true)), ("mail", (false, false))];
         for (name, expected) in kept {
             row.call_name = Some(name.to_owned());
             assert_eq!(is_of(&row), expected, "{name}");
         }
         row.answer = Some(CallAnswer::new("{}"));
-        for (name, expected) in [("charge", true), ("charge (once)", true), ("mail", false)] {
+        for (name, expected) in [("charge", true), ("charge (at most once)", true), ("mail", false)] {
             row.call_name = Some(name.to_owned());
             assert_eq!(is_of(&row), (expected, expected), "{name}");
         }

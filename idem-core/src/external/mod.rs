@@ -19,7 +19,7 @@ mod tapped;
 pub use call::{External, Found};
 pub use called::{Called, CalledBy};
 pub use erased::ErasedCall;
-pub(crate) use erased::{CallLimits, CallReply, Calling, ONCE, without_kind};
+pub(crate) use erased::{AT_MOST_ONCE, CallLimits, CallReply, Calling, without_kind};
 pub use error::CallError;
 pub(crate) use error::Doubt;
 pub use outbound_key::OutboundKey;

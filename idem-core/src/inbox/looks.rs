@@ -1,6 +1,6 @@
 //! How far back a poll or take searches the inbox: a database may have to skip all rows that were taken since the
 //! oldest of its open snapshots. A report that runs for ten minutes holds a snapshot, and makes that a long way at each
-//! poll.
+//! poll. So a statement that makes a row due sets `run_at` to now or later: a bounded search would miss the row.
 
 use std::time::{Duration, Instant};
 

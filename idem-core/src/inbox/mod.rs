@@ -30,5 +30,6 @@ mod taker;
 pub(crate) use looks::Looks;
 pub use operator::Inbox;
 pub(crate) use operator::read_row;
+pub(crate) use parked::ParkedRows;
 pub(crate) use runner::run;
 pub(crate) use storing::store;

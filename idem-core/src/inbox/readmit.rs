@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::execute::Failure;
-use crate::runtime::{Pipeline, Progress, Running};
-use crate::store::{HandlerId, Row};
+use crate::runtime::{Ended, Pipeline, Running};
+use crate::store::Row;
 use crate::{Outcome, Store};
 
 impl<S: Store> Pipeline<S> {
@@ -28,14 +28,13 @@ impl<S: Store> Pipeline<S> {
             return self.reject(row, reason, error).await;
         }
         entries.iter_mut().for_each(|entry| entry.replaces = Some(row));
-        let outcomes: Vec<(HandlerId, Outcome)> = match self.store(&entries).await {
-            Progress::Done(outcome) => entries.iter().map(|entry| entry.identity.handler).zip([outcome]).collect(),
-            Progress::Shared(shared) => shared.outcomes,
-            Progress::Lost => return self.refund_start(row).await,
-            step => return self.wait_after(row, step).await,
+        let shared = match self.store_shared(&entries).await {
+            Ok(shared) => shared,
+            Err(Ended::Lost) => return self.refund_start(row).await,
+            Err(ended) => return self.wait_after(row, ended).await,
         };
-        for (handler, outcome) in outcomes {
-            self.emit(self.routes.meters(handler), &row.delivery, &outcome);
+        for (identity, outcome) in shared.outcomes {
+            self.emit(self.routes.get(identity.handler), identity.known_key(), &row.delivery, &outcome);
         }
         None
     }

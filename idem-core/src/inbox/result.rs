@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::execute::Failure;
-use crate::runtime::{Pipeline, Progress, Written, jittered, warn_of_refusal};
+use crate::runtime::{Ended, Pipeline, Wait, jittered, warn_of_refusal};
 use crate::store::{Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
@@ -23,16 +23,18 @@ impl<S: Store> Pipeline<S> {
     /// is refused as well, its lease expires.
     pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
         let written = self.try_to_record(row, result).await;
-        if written == Written::Refused && matches!(result, RowResult::Broke { .. } | RowResult::Dead { .. }) {
-            self.try_to_record(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await;
+        if let Err(Ended::Park(_)) = &written
+            && matches!(result, RowResult::Broke { .. } | RowResult::Dead { .. })
+        {
+            let _ = self.try_to_record(row, &RowResult::GivenBack { due: jittered(REFUSED) }).await;
         }
-        written == Written::Yes
+        written.is_ok()
     }
 
     /// Records the result of a row.
-    pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult) -> Written {
+    pub(super) async fn try_to_record(&self, row: &Row, result: &RowResult) -> Result<(), Ended> {
         let written = self.insist_for(row, None, || self.store.record_result(row, result)).await;
-        if written != Written::Yes {
+        if written.is_err() {
             Span::current().record("idem.outcome", "unknown");
         }
         written
@@ -45,7 +47,8 @@ impl<S: Store> Pipeline<S> {
         span.record("idem.key", tracing::field::display(&row.identity.key));
         async {
             if let Some(outcome) = work.await {
-                self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
+                let Row { identity, delivery, .. } = row;
+                self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, &outcome);
             }
         }
         .instrument(span)
@@ -65,9 +68,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives back a row for the time for which a delivery would wait after this try, or longer if the database refuses it.
-    pub(super) async fn wait_after(&self, row: &Row, step: Progress) -> Option<Outcome> {
-        let due = match step {
-            Progress::Refused(error) => {
+    pub(super) async fn wait_after(&self, row: &Row, ended: Ended) -> Option<Outcome> {
+        let due = match ended {
+            Ended::Park(Wait::Refused(error)) => {
                 warn_of_refusal(&row.delivery, None, error.as_ref());
                 jittered(REFUSED)
             }

@@ -7,15 +7,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::batch::Verdict;
-use crate::execute::{Failure, RunResult};
+use crate::execute::Failure;
 use crate::external::{CallLimits, without_kind};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Pipeline, Progress, RowUntil, Running, Written, jittered};
+use crate::runtime::{Ended, Pipeline, Running, Wait, jittered};
 use crate::store::{MAX_BREAKS, Row, RowResult};
 use crate::take_over::Entry;
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
+use super::parked::KeptFor;
 use super::result::REFUSED;
 
 /// When a row runs again whose handler stages a local message that has to wait for another transaction.
@@ -76,7 +77,7 @@ impl<S: Store> Pipeline<S> {
             let job = match decoded {
                 Ok(job) => job,
                 Err(NoJob::Unfit(unfit)) => return self.reject(row, unfit.reason, unfit.error).await,
-                Err(NoJob::Unprepared | NoJob::Several) => return self.leave_to_prepare_row(row).await,
+                Err(NoJob::Unprepared) => return self.leave_to_prepare_row(row).await,
             };
             // All connections may be in use for longer than the lease. From the start on, the row is locked.
             let held = self.leases.hold(slice::from_ref(row));
@@ -103,13 +104,13 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let ran = self.execute(running, route, (&row.identity, &row.delivery), job, txn, Instant::now()).await;
-            let Some(ran) = self.conclude(route, ran, row.attempts, rounds) else { continue };
-            return match ran {
-                RunResult::Processed => Some(Outcome::Processed),
-                RunResult::Failed(failure) => self.charge_row(row, failure).await,
-                RunResult::Busy(_) | RunResult::Retry(_) => self.snooze(row, jittered(BUSY)).await,
-                RunResult::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
-                RunResult::PutOff | RunResult::Stopped => self.snooze(row, Duration::ZERO).await,
+            let Some(ended) = self.conclude(route, ran, row.attempts, rounds) else { continue };
+            return match ended {
+                Ended::Done(outcome) => Some(outcome),
+                Ended::Failed(failure) => self.charge_row(row, failure).await,
+                Ended::Park(Wait::Claim) | Ended::Again(_) => self.snooze(row, jittered(BUSY)).await,
+                Ended::Broke(fault) => self.broke(row, &crate::error::text(&fault)).await,
+                Ended::Park(_) | Ended::Lost | Ended::Stopped => self.snooze(row, Duration::ZERO).await,
             };
         }
         None
@@ -122,15 +123,15 @@ impl<S: Store> Pipeline<S> {
             Some(left_by) => {
                 let entry = Entry::failed(row.identity.clone(), &row.delivery, &failure);
                 match self.store_committed(&entry, left_by).await {
-                    Progress::Done(outcome) => return Some(outcome),
-                    _ => Written::Refused,
+                    Ended::Done(outcome) => return Some(outcome),
+                    ended => Err(ended),
                 }
             }
         };
         match written {
-            Written::Yes => Some(failure.logged(row.id)),
-            Written::Refused => self.charge_row_later(row, failure).await,
-            Written::Lost | Written::Stopped => None,
+            Ok(()) => Some(failure.logged(row.id)),
+            Err(Ended::Park(_)) => self.charge_row_later(row, failure).await,
+            Err(_) => None,
         }
     }
 
@@ -138,7 +139,7 @@ impl<S: Store> Pipeline<S> {
     /// again; but one that its handler has committed is gone from the inbox, and waits in its slot.
     async fn charge_row_later(&self, row: &Row, failure: Failure) -> Option<Outcome> {
         match self.parked_rows.room(row) {
-            Some(room) => self.parked_rows.park(row.clone(), RowUntil::Recorded(failure, room)),
+            Some(room) => self.parked_rows.park(row, KeptFor::Record(failure, room)),
             None if failure.left_by.is_some() => return self.record_later(row, failure).await,
             None => return self.snooze(row, jittered(REFUSED)).await,
         }

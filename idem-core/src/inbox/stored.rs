@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::runtime::{KeyTicket, Pipeline, Progress, extended_all};
+use crate::runtime::{Ended, KeyTicket, Pipeline, extended_all};
 use crate::store::Identity;
 use crate::take_over::Entry;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
@@ -64,14 +64,14 @@ impl<S: Store> Pipeline<S> {
                 break;
             }
             let (entries, ackers): (Vec<_>, Vec<_>) = batch.iter_mut().map(Item::entry).unzip();
-            let steps = extended_all(ackers, self.store_many(&entries, holds)).await;
+            let ended = extended_all(ackers, self.store_many(&entries, holds)).await;
             drop(entries);
             let mut stored = Vec::with_capacity(batch.len());
             let mut held = Vec::new();
-            for (item, step) in batch.into_iter().zip(steps) {
-                match step {
-                    Progress::Done(outcome) => stored.push((item, outcome)),
-                    Progress::Hold(why) if why.is_common(holds) => held.push(item),
+            for (item, ended) in batch.into_iter().zip(ended) {
+                match ended {
+                    Ended::Done(outcome) => stored.push((item, outcome)),
+                    Ended::Park(turn) if turn.is_common(holds) => held.push(item),
                     // It is held up, refused or too slow.
                     _ => alone.push(item.alone()),
                 }
@@ -96,6 +96,9 @@ impl<S: Store> Pipeline<S> {
     /// finds the same, and makes it a dead letter. A delivery whose key is in flight here also waits separately, and
     /// delays no other.
     fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
+        if self.routes.are_several(&arrived.delivery) {
+            return Err(arrived);
+        }
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.decode(&arrived.delivery).map(|work| work.identity));
         let Ok(identity) = identity else { return Err(arrived) };
@@ -119,6 +122,7 @@ impl<S: Store> Pipeline<S> {
         self.brake.fit(&outcome);
         self.settle(acker).await;
         drop(counted);
-        span.in_scope(|| self.emit(self.routes.meters(identity.handler), &delivery, &outcome));
+        let route = self.routes.get(identity.handler);
+        span.in_scope(|| self.emit(route, identity.known_key(), &delivery, &outcome));
     }
 }

@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::park::Parked;
-use crate::runtime::{Arrival, Carried, Pipeline, at, extend_all};
+use crate::park::{Arrival, Carried, Parked};
+use crate::runtime::{Pipeline, at, extend_all};
 use crate::{Acker, Delivery, Store};
 
 /// The maximum number of deliveries in a batch, and about the maximum number of bytes, since they are in memory twice
@@ -38,7 +38,7 @@ pub(crate) async fn store<S: Store, A: Acker>(
             biased;
             Some(ended) = working.join_next() => follow(&pipeline, ended, &parked, &mut working),
             received = deliveries.recv() => match received {
-                Ok((delivery, acker, carried)) => {
+                Ok(Arrival { delivery, acker, carried }) => {
                     let arrived = Arrived::new(&pipeline, delivery, acker);
                     match carried.was_parked {
                         true => alone(&pipeline, arrived, carried, &parked, &mut working),
@@ -87,7 +87,7 @@ fn alone<S: Store, A: Acker>(
     let (pipeline, parked) = (pipeline.clone(), parked.clone());
     working.spawn(async move {
         let deliver = async {
-            if let Some(delivery) = pipeline.deliver(None, delivery, acker, carried).await {
+            if let Some(delivery) = pipeline.deliver(None, Arrival { delivery, acker, carried }).await {
                 pipeline.park(delivery, &parked).await;
             }
         };

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
+use crate::runtime::Wait;
 use crate::telemetry::ConsumerMetrics;
-
-use super::Until;
 
 /// Counts the parked deliveries, and those of them that another delivery of their key blocks. If that one fails again and
 /// again, the oldest of them shows for how long.
@@ -25,9 +24,9 @@ impl<'a> Blocked<'a> {
     }
 
     /// Adds a delivery.
-    pub(super) fn enter(&mut self, until: &Until) -> Place {
+    pub(super) fn enter(&mut self, until: &Wait) -> Place {
         self.metrics.parked.increment(1);
-        if !matches!(until, Until::Turn | Until::Key) {
+        if !matches!(until, Wait::Order | Wait::Key) {
             return None;
         }
         self.metrics.blocked.increment(1);
@@ -81,11 +80,11 @@ mod tests {
             ["idem_parked", "idem_blocked", "idem_blocked_oldest_seconds"].map(|name| gauges[name])
         };
         let mut blocked = Blocked::new(&metrics);
-        let refused = blocked.enter(&Until::After(Duration::ZERO));
+        let refused = blocked.enter(&Wait::After(Duration::ZERO));
         assert!(refused.is_none() && blocked.is_empty());
-        let first = blocked.enter(&Until::Turn);
+        let first = blocked.enter(&Wait::Order);
         tokio::time::advance(Duration::from_secs(5)).await;
-        let second = blocked.enter(&Until::Key);
+        let second = blocked.enter(&Wait::Key);
         tokio::time::advance(Duration::from_secs(1)).await;
         blocked.show();
         assert_eq!(shown(), [3.0, 2.0, 6.0]);

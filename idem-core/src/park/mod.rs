@@ -3,15 +3,15 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this one | the reasons, and the task in which all parked deliveries wait |
+//! | this one | the task in which all parked deliveries wait |
+//! | `arrival` | a delivery that can run, and the state that it keeps |
 //! | `until` | each wait |
-//! | `prepared` | the preparation of a codec |
 //! | `in_vain` | how long a delivery waits whose try was in vain |
 //! | `blocked` | the gauges |
 
+mod arrival;
 mod blocked;
 mod in_vain;
-mod prepared;
 mod until;
 
 use std::sync::Arc;
@@ -20,50 +20,19 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::Span;
 
-use crate::runtime::{Arrival, Carried, Pipeline};
-use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store};
+use crate::runtime::{Pipeline, Wait};
+use crate::{Acker, Store};
 
 use blocked::Blocked;
 
+pub(crate) use arrival::{Arrival, Carried};
 pub(crate) use in_vain::UNANSWERED;
 
 /// A delivery that cannot run now. It keeps its places in the queues of its keys.
 pub(crate) struct Parked<A> {
-    pub(crate) delivery: Box<Delivery>,
-    pub(crate) acker: A,
-    pub(crate) carried: Carried,
-    pub(crate) until: Until,
-}
-
-/// What a parked delivery waits for.
-pub(crate) enum Until {
-    /// The deliveries of its ordering key that are in front of it.
-    Turn,
-    /// Another delivery of its message's key, which is in progress in this process.
-    Key,
-    /// This time, and then the end of an outage or a pause of the worker, if there is one.
-    After(Duration),
-    /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
-    Prepared,
-    /// Its message, which runs from the inbox: with an ordering key, the delivery is settled once that is processed or dead.
-    Row(Box<InRow>),
-}
-
-/// A message that runs from the inbox.
-pub(crate) struct InRow {
-    identity: Box<Identity>,
-    outcome: Outcome,
-    span: Span,
-}
-
-impl Until {
-    /// A message in the inbox, in the current span.
-    pub(crate) fn row(identity: Box<Identity>, outcome: Outcome) -> Self {
-        Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
-    }
+    pub(crate) arrival: Arrival<A>,
+    pub(crate) until: Wait,
 }
 
 /// How often the age of the oldest blocked delivery is shown.
@@ -93,10 +62,10 @@ pub(crate) async fn run<S: Store, A: Acker>(
             Some((ended, place)) = waits.next() => {
                 blocked.leave(place);
                 if let Some(arrival) = ended.flatten() {
-                    let stored = arrival.0.ordering_key.is_none() && arrival.0.redelivered();
+                    let stored = arrival.delivery.ordering_key.is_none() && arrival.delivery.redelivered();
                     // A drain may have closed the queue meanwhile.
                     if let Err(closed) = if stored { &to_store } else { &lanes }.try_send(arrival) {
-                        pipeline.release(closed.into_inner().1).await;
+                        pipeline.release(closed.into_inner().acker).await;
                     }
                 }
             }
@@ -109,7 +78,7 @@ impl<S: Store> Pipeline<S> {
     /// Passes a delivery on that cannot run now, or releases it if a drain has closed the queue of those.
     pub(crate) async fn park<A: Acker>(&self, delivery: Parked<A>, parked: &Sender<Parked<A>>) {
         if let Err(closed) = parked.try_send(delivery) {
-            self.give_up(closed.into_inner().acker).await;
+            self.give_up(closed.into_inner().arrival.acker).await;
         }
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::runtime::{Arrival, Pipeline, jittered, kept};
+use crate::runtime::{InRow, Pipeline, Wait, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-use super::{InRow, Parked, Until};
+use super::{Arrival, Parked};
 
 /// How often a waiting delivery is checked for having been lost.
 const LOOK: Duration = Duration::from_secs(1);
@@ -17,11 +17,11 @@ const LOOK: Duration = Duration::from_secs(1);
 impl<S: Store> Pipeline<S> {
     /// Waits until a parked delivery can run, and returns it; `None` if nothing is left to run.
     pub(super) async fn until<A: Acker>(&self, parked: Parked<A>) -> Option<Arrival<A>> {
-        let Parked { mut delivery, mut acker, carried, until } = parked;
+        let Parked { arrival: Arrival { mut delivery, mut acker, carried }, until } = parked;
         // As in `process`: a panic drains the worker before `carried` is dropped.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
         let can_run = match until {
-            Until::Turn => {
+            Wait::Order => {
                 let turn = async {
                     if let Some(place) = &carried.order {
                         place.turn().await;
@@ -29,20 +29,24 @@ impl<S: Store> Pipeline<S> {
                 };
                 self.unless_over(&mut acker, turn).await
             }
-            Until::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
-            Until::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
-            Until::Prepared => {
-                let span = telemetry::span(self.system, &self.consumer, &delivery);
-                self.unless_over(&mut acker, self.prepared(&mut delivery)).instrument(span).await
+            Wait::Key => self.unless_over(&mut acker, carried.keys.turn()).await,
+            Wait::After(delay) => self.unless_over(&mut acker, self.after(delay)).await,
+            // `in_vain` has turned them into a time.
+            Wait::Free | Wait::Claim | Wait::Answer | Wait::Refused(_) => {
+                self.unless_over(&mut acker, self.after(Duration::ZERO)).await
             }
-            Until::Row(row) => {
+            Wait::Codec => {
+                let span = telemetry::span(self.system, &self.consumer, &delivery);
+                self.unless_over(&mut acker, self.prepare_delivery(&mut delivery)).instrument(span).await
+            }
+            Wait::Row(row) => {
                 let span = row.span.clone();
                 self.settle_after(&row, &delivery, acker).instrument(span).await;
                 return None;
             }
         };
         if can_run {
-            return Some((delivery, acker, carried));
+            return Some(Arrival { delivery, acker, carried });
         }
         self.give_up(acker).await;
         None
@@ -58,15 +62,19 @@ impl<S: Store> Pipeline<S> {
     /// no other delivery of its ordering key starts.
     async fn settle_after<A: Acker>(&self, row: &InRow, delivery: &Delivery, mut acker: A) {
         let is_known = row.outcome == Outcome::Duplicate;
+        let emit = || {
+            let InRow { identity, outcome, .. } = row;
+            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
+        };
         if !is_known {
-            self.emit(self.meters(delivery), delivery, &row.outcome);
+            emit();
         }
         if !self.unless_over(&mut acker, self.row_done(&row.identity)).await {
             return self.give_up(acker).await;
         }
         self.settle(acker).await;
         if is_known {
-            self.emit(self.meters(delivery), delivery, &row.outcome);
+            emit();
         }
     }
 

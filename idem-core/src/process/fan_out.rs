@@ -2,7 +2,8 @@
 
 use tokio::sync::Semaphore;
 
-use crate::runtime::{KeyTickets, Pipeline, Progress, Shared};
+use crate::runtime::{Ended, KeyTickets, Pipeline, Wait};
+use crate::take_over::Shared;
 use crate::{Acker, Delivery, Store};
 
 impl<S: Store> Pipeline<S> {
@@ -16,7 +17,7 @@ impl<S: Store> Pipeline<S> {
         room: Option<&Semaphore>,
         delivery: &Delivery,
         keys: &mut KeyTickets,
-    ) -> Progress {
+    ) -> Result<Shared, Ended> {
         let routes: Vec<_> = self.routes.takers(delivery).collect();
         let beside = self.suspect_lock.direct().await;
         let (mut entries, is_unprepared) = self.shares(delivery, &routes);
@@ -28,16 +29,14 @@ impl<S: Store> Pipeline<S> {
         // In claim order, like a batch, so that no two deliveries wait for each other.
         let known = entries.iter().filter(|entry| entry.identity.has_key());
         if !keys.take(&self.key_locks, known.map(|entry| (entry.identity.handler, &entry.identity.key))) {
-            return Progress::Behind;
+            return Err(Ended::Park(Wait::Key));
         }
         if entries.is_empty() {
-            return Progress::Unprepared;
+            return Err(Ended::Park(Wait::Codec));
         }
         let _room = self.room(room, delivery).await;
-        match self.store(&entries).await {
-            Progress::Done(_) | Progress::Shared(_) if is_unprepared => Progress::Unprepared,
-            step => step,
-        }
+        let shared = self.store_shared(&entries).await?;
+        if is_unprepared { Err(Ended::Park(Wait::Codec)) } else { Ok(shared) }
     }
 
     /// Settles a delivery that is stored for each of its handlers, and reports the outcome of each.
@@ -47,8 +46,8 @@ impl<S: Store> Pipeline<S> {
         }
         shared.outcomes.iter().for_each(|(_, outcome)| self.brake.fit(outcome));
         self.settle(acker).await;
-        for (handler, outcome) in &shared.outcomes {
-            self.emit(self.routes.meters(*handler), delivery, outcome);
+        for (identity, outcome) in &shared.outcomes {
+            self.emit(self.routes.get(identity.handler), identity.known_key(), delivery, outcome);
         }
     }
 }

@@ -24,11 +24,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::execute::{Failure, RunResult};
-use crate::park::{Parked, Until};
+use crate::park::{Arrival, Carried, Parked};
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{Carried, Direct, HoldReason, Permit, Pipeline, Progress, Running, extended};
+use crate::runtime::{Direct, Ended, Permit, Pipeline, Running, Wait, extended, hold_wait};
 use crate::store::Identity;
 use crate::take_over::{Classified, Entry, Taken};
 use crate::{Acker, Delivery, DeliveryOrder, Outcome, Store, telemetry};
@@ -37,26 +36,15 @@ impl<S: Store> Pipeline<S> {
     /// Tries to process one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to be
     /// parked; only an ordered delivery waits for its row. Takes a permit of `room`, if there is one, before it uses a
     /// connection.
-    pub(crate) async fn deliver<A: Acker>(
-        &self,
-        room: Option<&Semaphore>,
-        delivery: Box<Delivery>,
-        acker: A,
-        carried: Carried,
-    ) -> Option<Parked<A>> {
-        let span = telemetry::span(self.system, &self.consumer, &delivery);
+    pub(crate) async fn deliver<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>) -> Option<Parked<A>> {
+        let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
-        pin!(self.process(room, delivery, acker, carried)).instrument(span).await
+        pin!(self.process(room, arrival)).instrument(span).await
     }
 
     /// Makes one try, and settles the delivery or returns it to be parked.
-    async fn process<A: Acker>(
-        &self,
-        room: Option<&Semaphore>,
-        mut delivery: Box<Delivery>,
-        mut acker: A,
-        mut carried: Carried,
-    ) -> Option<Parked<A>> {
+    async fn process<A: Acker>(&self, room: Option<&Semaphore>, arrival: Arrival<A>) -> Option<Parked<A>> {
+        let Arrival { mut delivery, mut acker, mut carried } = arrival;
         // A panic drains the worker before `carried` is dropped, which is declared earlier: the next delivery of an ordering
         // key must not start while this one is unsettled.
         let _unwinding = scopeguard::guard_on_unwind(&self.draining, |draining| draining.cancel());
@@ -68,64 +56,74 @@ impl<S: Store> Pipeline<S> {
             self.release(acker).await;
             return None;
         }
-        let step = extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await;
-        // The database has confirmed it.
-        if let Progress::Done(outcome) | Progress::InRow(outcome, _) = &step {
+        let ended = if self.routes.are_several(&delivery) {
+            let shared = extended(&mut acker, pin!(self.fan_out(room, &delivery, &mut carried.keys))).await;
+            match shared {
+                Ok(shared) => {
+                    carried.keys.clear();
+                    self.settle_shared(acker, &delivery, &shared).await;
+                    return None;
+                }
+                Err(ended) => ended,
+            }
+        } else {
+            extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await
+        };
+        if let Some(outcome) = ended.confirmed() {
             if outcome.is_stored() {
                 acker.stored();
             }
             self.brake.fit(outcome);
         }
-        if !matches!(step, Progress::Behind | Progress::Hold(_)) {
+        let keeps_keys =
+            matches!(ended, Ended::Broke(_) | Ended::Park(Wait::Free | Wait::Claim | Wait::Answer | Wait::Key));
+        if !keeps_keys {
             carried.keys.clear();
         }
-        let until = match step {
-            Progress::Done(outcome) => {
+        let until = match ended {
+            Ended::Done(outcome) => {
                 self.settle(acker).await;
-                self.emit(self.meters(&delivery), &delivery, &outcome);
+                self.emit(self.routes.find(&delivery).ok(), carried.key.as_ref(), &delivery, &outcome);
                 return None;
             }
-            Progress::Shared(shared) => {
-                self.settle_shared(acker, &delivery, &shared).await;
-                return None;
-            }
-            Progress::Stopped | Progress::Lost => {
+            Ended::Stopped | Ended::Lost => {
                 self.release(acker).await;
                 return None;
             }
-            Progress::InRow(outcome, identity) => {
-                // The database has accepted it.
-                carried.refused = None;
-                Until::row(identity, outcome)
+            Ended::Broke(_) => {
+                // A process or a connection may have died on it, so it now runs from the inbox.
+                delivery.redelivered = true;
+                carried.tries += 1;
+                Wait::After(hold_wait(carried.tries - 1))
             }
-            Progress::Behind => Until::Key,
-            Progress::Unprepared => Until::Prepared,
-            Progress::Refused(error) => Until::After(self.refused(&delivery, &mut carried, &error)),
-            Progress::Hold(why) => Until::After(self.in_vain(&mut delivery, &mut carried, why)),
+            Ended::Park(wait) => self.in_vain(&delivery, &mut carried, wait),
+            // `attempt` leaves none: it stores a failure, and runs again what has lost a race.
+            Ended::Failed(_) | Ended::Again(_) => self.in_vain(&delivery, &mut carried, Wait::Claim),
         };
-        if matches!(until, Until::After(_) | Until::Prepared) {
+        if matches!(until, Wait::After(_) | Wait::Codec) {
             self.meters(&delivery).held.increment(1);
         }
         carried.was_parked = true;
-        Some(Parked { delivery, acker, carried, until })
+        Some(Parked { arrival: Arrival { delivery, acker, carried }, until })
     }
 
-    /// Makes one attempt; the database's response decides the result.
-    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Progress {
+    /// Makes one attempt; the database's response decides the result. A failure is stored.
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Ended {
         // Decode, key.
-        let (work, beside) = match self.decode_beside(delivery).await {
+        let decoded = self.decode_beside(delivery).await;
+        carried.key = decoded.as_ref().ok().map(|(work, _)| work.identity.key.clone());
+        let (work, beside) = match decoded {
             Ok(decoded) => decoded,
-            Err(NoJob::Unprepared) => return Progress::Unprepared,
-            Err(NoJob::Several) => return self.fan_out(room, delivery, &mut carried.keys).await,
+            Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
-                return self.store(&[self.unfit(delivery, unfit)]).await;
+                return self.store(&self.unfit(delivery, unfit)).await;
             }
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
         if !carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]) {
-            return Progress::Behind;
+            return Ended::Park(Wait::Key);
         }
         // The row is the intent of its external call.
         let stores_first = self.stores_first(delivery) || work.route.external.is_some();
@@ -134,33 +132,31 @@ impl<S: Store> Pipeline<S> {
         let _room = self.room(room, delivery).await;
         if !self.outage.is_up() {
             // Nothing can be written, and it must not keep a lane meanwhile.
-            return Progress::Hold(HoldReason::Again);
+            return Ended::Park(Wait::Free);
         }
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
-        let ran = match carried.charge.take() {
+        let mut ended = match carried.charge.take() {
             Some(charge) => {
                 drop(beside);
-                Err(charge)
+                Ended::Failed(*charge)
             }
-            None if stores_first => Ok(self.store(&[Entry::due(work.identity.clone(), delivery)]).await),
-            None => self.run(beside, delivery, work.route, &work.identity, work.job).await.map_err(Box::new),
+            None if stores_first => self.store(&Entry::due(work.identity.clone(), delivery)).await,
+            None => self.run(beside, delivery, work.route, &work.identity, work.job).await,
         };
-        let step = match ran {
-            Ok(step) => step,
-            Err(charge) => {
-                let step = self.store(&[Entry::failed(work.identity.clone(), delivery, &charge)]).await;
-                if matches!(step, Progress::Hold(_) | Progress::Refused(_)) {
-                    carried.charge = Some(charge);
-                }
-                step
+        if let Ended::Failed(charge) = ended {
+            ended = self.store(&Entry::failed(work.identity.clone(), delivery, &charge)).await;
+            if matches!(ended, Ended::Park(_)) {
+                carried.charge = Some(Box::new(charge));
             }
-        };
-        match (step, ordered) {
+        }
+        match (ended, ordered) {
             // Only the existence of a claim is known: its row may be waiting.
-            (Progress::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
-                Progress::InRow(outcome, identity)
+            (Ended::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
+                // The database has accepted it.
+                carried.refused = None;
+                Ended::Park(Wait::row(*identity, outcome))
             }
-            (step, _) => step,
+            (ended, _) => ended,
         }
     }
 
@@ -182,7 +178,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The fast path of a first delivery: one transaction from claim to commit; without a claim if the handler is natural.
-    /// It runs concurrently with others unless a suspect runs. The error is a failure to charge.
+    /// It runs concurrently with others unless a suspect runs.
     async fn run(
         &self,
         beside: Option<Direct>,
@@ -190,13 +186,13 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
-    ) -> Result<Progress, Failure> {
+    ) -> Ended {
         let beside = match beside {
             Some(beside) => beside,
             None => self.suspect_lock.direct().await,
         };
         if self.draining.is_cancelled() {
-            return Ok(Progress::Stopped);
+            return Ended::Stopped;
         }
         let running = Running::new(Permit::Direct(beside));
         running.during(&self.outage, pin!(self.run_under(&running, delivery, route, identity, job))).await
@@ -209,17 +205,17 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
-    ) -> Result<Progress, Failure> {
+    ) -> Ended {
         let mut job = Some(job);
         for rounds in 0.. {
             let again = || running.user_code().map(|_user_code| self.again(route, delivery, identity));
             let Some(decoded) = job.take().map_or_else(again, |job| Some(Ok(job))) else {
-                return Ok(Progress::Hold(HoldReason::Again));
+                return Ended::Park(Wait::Free);
             };
             let ready = match decoded {
                 Ok(ready) => ready,
-                Err(NoJob::Unprepared | NoJob::Several) => return Ok(Progress::Unprepared),
-                Err(NoJob::Unfit(unfit)) => return Ok(self.store(&[self.unfit(delivery, unfit)]).await),
+                Err(NoJob::Unprepared) => return Ended::Park(Wait::Codec),
+                Err(NoJob::Unfit(unfit)) => return self.store(&self.unfit(delivery, unfit)).await,
             };
             // Claim.
             let began = Instant::now();
@@ -228,21 +224,15 @@ impl<S: Store> Pipeline<S> {
             route.meters.claim.record(opened - began);
             let txn = match claimed {
                 Ok((txn, Taken { classified: Classified::New, .. })) => txn,
-                Ok((txn, found)) => return Ok(self.answer(txn, route, (identity, delivery), &found).await),
-                Err(step) => return Ok(step),
+                Ok((txn, found)) => return self.answer(txn, route, (identity, delivery), &found).await,
+                Err(ended) => return ended,
             };
             // Handle, guard, commit.
             let ran = self.execute(running, route, (identity, delivery), ready, txn, opened).await;
-            let Some(ran) = self.conclude(route, ran, 0, rounds) else { continue };
-            return match ran {
-                RunResult::Processed => Ok(Progress::Done(Outcome::Processed)),
-                RunResult::Failed(failure) => Err(failure),
-                RunResult::Busy(_) | RunResult::Retry(_) => Ok(Progress::Hold(HoldReason::Busy)),
-                RunResult::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),
-                RunResult::PutOff => Ok(Progress::Hold(HoldReason::Again)),
-                RunResult::Stopped => Ok(Progress::Stopped),
-            };
+            if let Some(ended) = self.conclude(route, ran, 0, rounds) {
+                return ended;
+            }
         }
-        Ok(Progress::Stopped)
+        Ended::Stopped
     }
 }

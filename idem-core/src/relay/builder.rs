@@ -122,8 +122,8 @@ impl<S: Store, K: Sink> Relay<S, K> {
     }
 
     /// Sets when and how often a message is published again that the broker has refused. By default it becomes a dead
-    /// letter after 10 attempts, about ten minutes. Messages of its key wait meanwhile, and others pass. Failures of the
-    /// broker are not charged to any message.
+    /// letter after 10 attempts, which take 8.5 to 17 minutes, by the jitter. Messages of its key wait meanwhile, and others
+    /// pass. Failures of the broker are not charged to any message.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
@@ -154,6 +154,11 @@ impl<S: Store, K: Sink> Relay<S, K> {
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.settings.shutdown_timeout = timeout;
         self
+    }
+
+    /// The name of its outbox.
+    pub(crate) fn outbox(&self) -> &str {
+        &self.name
     }
 
     /// Returns a handle to the health of this relay. Call it before the relay runs.

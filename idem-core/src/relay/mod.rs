@@ -6,6 +6,7 @@
 //! | `run` | the lifecycle: open, stand by, publish, drain |
 //! | `lease` | the lease of an outbox: one relay at a time is active |
 //! | `tenure` | an active relay: one task, its state, its statements |
+//! | `answers` | the answers to its statements |
 //! | `publish` | a call of the sink, and what its answer means |
 //! | `reads` | which read is next, and what becomes of its messages |
 //! | `floor` | the low-water mark, from which reads begin |
@@ -14,6 +15,7 @@
 //! | `watch` | gauges, and outboxes that no relay looks at |
 //! | `operator` | dead letters, for an operator |
 
+mod answers;
 mod builder;
 mod circuit;
 mod floor;

@@ -3,6 +3,9 @@
 //! At most one message of a key is under way, its head, and some are kept behind it. Of the others only the lowest id is known
 //! from which on there may be some, which were *passed*. Reads from the floor leave such a key out, and when half of its queue is
 //! free, it is read for alone. A message that waits for its next attempt is parked: only its id is kept, and it is read again by it.
+//!
+//! That holds for Kafka, too: its client goes on behind a message that is refused or given up, so others of the key that were sent
+//! behind it would overtake it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

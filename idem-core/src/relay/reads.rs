@@ -13,9 +13,10 @@ use crate::runtime::jittered;
 use crate::store::{OutboxFilter, OutboxFound, OutboxId, OutboxRead, StoreError};
 use crate::{Key, Store};
 
+use super::answers::Done;
 use super::circuit::KEPT;
 use super::floor::{Bounds, Verdict};
-use super::tenure::{Done, End, Tenure};
+use super::tenure::{End, Tenure};
 
 /// How many kinds of reads take turns.
 pub(super) const KINDS: usize = 5;

@@ -15,18 +15,19 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::outbox::{Bell, Sink};
-use crate::runtime::{Health, jittered};
-use crate::store::{LeaseAnswer, LeaseRequest, OutboxFound, OutboxId, RowRef, StoreError};
+use crate::runtime::Health;
+use crate::store::{LeaseRequest, OutboxId, RowRef};
 use crate::telemetry::RelayMetrics;
 use crate::{Error, Store};
 
+use super::answers::Done;
 use super::builder::RelaySettings;
 use super::circuit::{Broker, Circuits};
 use super::floor::Floor;
 use super::lease::Lease;
 use super::publish::{Failed, Panics, Published, publish};
 use super::queue::Queue;
-use super::reads::{Ask, KINDS, Part, WALK, read};
+use super::reads::{KINDS, Part, WALK, read};
 
 /// How many messages are kept in memory: so many for each that may be published at a time, at least so many, and at most so many.
 const EACH: usize = 20;
@@ -38,7 +39,7 @@ const DELETED: usize = 1000;
 const RECORDED: usize = 100;
 
 /// How long to wait after a statement has failed.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// The parts of a relay that its tenures share.
 pub(super) struct Parts<'a, S, K> {
@@ -64,14 +65,6 @@ pub(super) enum End {
     Defect(Error),
 }
 
-/// The end of a statement.
-pub(super) enum Done {
-    Read { ask: Ask, began: Instant, found: Result<OutboxFound, StoreError> },
-    Deleted { rows: Vec<RowRef>, deleted: Result<u64, StoreError> },
-    Recorded { failures: Vec<Failed>, recorded: Result<(), StoreError> },
-    Leased { began: Instant, answer: Result<LeaseAnswer, StoreError> },
-}
-
 /// The tenure of an active relay.
 pub(super) struct Tenure<'a, S, K> {
     store: &'a S,
@@ -81,7 +74,7 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) settings: &'a RelaySettings,
     pub(super) health: &'a Health,
     pub(super) metrics: &'a RelayMetrics,
-    lease: Lease,
+    pub(super) lease: Lease,
     pub(super) floor: Floor,
     pub(super) queue: Queue,
     pub(super) circuits: Circuits,
@@ -92,7 +85,7 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) flying: HashMap<i64, bool>,
     pub(super) slow: usize,
     statements: FuturesUnordered<BoxFuture<'a, Done>>,
-    busy: Busy,
+    pub(super) busy: Busy,
     pub(super) next: Next,
     /// The kind of read that was last, and how many there were since the last one from the floor.
     pub(super) turn: usize,
@@ -103,19 +96,19 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) confirmed: Vec<RowRef>,
     pub(super) failures: Vec<Failed>,
     /// A delete had no answer, so the next one may find nothing; and the last one has deleted nothing without that.
-    is_repeated: bool,
-    has_kept: bool,
+    pub(super) is_repeated: bool,
+    pub(super) has_kept: bool,
     draining: bool,
     pub(super) end: Option<End>,
 }
 
 /// The statements that run at present.
 #[derive(Debug, Default)]
-struct Busy {
-    reading: bool,
-    deleting: bool,
-    recording: bool,
-    leasing: bool,
+pub(super) struct Busy {
+    pub(super) reading: bool,
+    pub(super) deleting: bool,
+    pub(super) recording: bool,
+    pub(super) leasing: bool,
 }
 
 /// When each kind of statement runs next.
@@ -128,9 +121,9 @@ pub(super) struct Next {
     pub(super) walk: Instant,
     /// The earliest time of any read, behind one that has failed.
     pub(super) again: Instant,
-    delete: Instant,
+    pub(super) delete: Instant,
     pub(super) record: Instant,
-    renew: Instant,
+    pub(super) renew: Instant,
 }
 
 impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
@@ -342,92 +335,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         }
     }
 
-    /// Applies the end of a statement.
-    fn apply(&mut self, done: Done) {
-        match done {
-            Done::Read { ask, began, found } => {
-                self.busy.reading = false;
-                self.read_ended(ask, began, found);
-            }
-            Done::Deleted { rows, deleted } => {
-                self.busy.deleting = false;
-                match self.answered_by_database("delete published messages", deleted) {
-                    Some(deleted) => {
-                        if deleted < rows.len() as u64 {
-                            // The lease may be lost, or the ids may have been given again.
-                            self.next.renew = Instant::now();
-                            self.floor.failed();
-                        }
-                        let is_repeated = std::mem::take(&mut self.is_repeated);
-                        if deleted == 0 && !is_repeated {
-                            // If the lease is not lost, they are read and published again: not at full speed.
-                            self.has_kept = true;
-                            self.next.again = self.again();
-                        }
-                        rows.into_iter().for_each(|row| self.queue.remove(row.id));
-                    }
-                    None => {
-                        self.confirmed.extend(rows);
-                        self.is_repeated = true;
-                        self.next.delete = self.again();
-                    }
-                }
-            }
-            Done::Recorded { failures, recorded } => {
-                self.busy.recording = false;
-                match self.answered_by_database("record refused messages", recorded) {
-                    Some(()) => failures.into_iter().for_each(|failed| self.recorded(failed)),
-                    None => {
-                        self.failures.extend(failures);
-                        self.next.record = self.again();
-                    }
-                }
-            }
-            Done::Leased { began, answer } => {
-                self.busy.leasing = false;
-                match self.answered_by_database("renew its lease", answer) {
-                    Some(LeaseAnswer::Held) => {
-                        self.lease.renewed(began);
-                        self.next.renew = self.lease.next(began);
-                        if std::mem::take(&mut self.has_kept) {
-                            tracing::warn!(
-                                "the database has deleted none of the published messages, and they are published again: see to it that \
-                                 no trigger and no row-level security keeps the relay from deleting in outbox_messages"
-                            );
-                        }
-                    }
-                    Some(LeaseAnswer::Other) => self.end = Some(End::Lost),
-                    Some(LeaseAnswer::Unknown) => self.end = Some(End::Replaced),
-                    None => self.next.renew = self.again(),
-                }
-            }
-        }
-    }
-
-    fn recorded(&mut self, Failed { id, failure }: Failed) {
-        match failure.next {
-            Some(due) => self.queue.park_refused(id, Instant::now(), due),
-            None => {
-                let next = self.queue.forget(id);
-                self.place(next);
-            }
-        }
-    }
-
-    /// Logs a failure of the database, and reports it to the health. A server that has failed over may have lost what was read.
-    pub(super) fn answered_by_database<T>(&mut self, what: &str, answer: Result<T, StoreError>) -> Option<T> {
-        self.health.set_database(answer.is_ok());
-        if answer.is_err() {
-            self.floor.failed();
-        }
-        answer
-            .map_err(|fault| {
-                let error = crate::error::text(&fault);
-                tracing::warn!(error, "the relay could not {what}; it tries again");
-            })
-            .ok()
-    }
-
     /// When something can be started next, if nothing happens before. All that can be started at `now` is.
     fn next(&self, now: Instant) -> Instant {
         let when = |wanted: bool, time: Instant| wanted.then_some(time);
@@ -446,11 +353,6 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
         let next = times.into_iter().flatten().min();
         // Anything that was forgotten here is found then.
         next.unwrap_or(now + AGAIN).clamp(now + Duration::from_millis(1), now + AGAIN)
-    }
-
-    /// When a statement that has failed is tried again.
-    pub(super) fn again(&self) -> Instant {
-        Instant::now() + jittered(AGAIN.min(self.settings.lease / 10))
     }
 }
 

@@ -18,11 +18,10 @@ use super::suspect_lock::Direct;
 
 impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
-    /// transaction starts.
+    /// transaction starts. The caller has asked whether [several](crate::routes::Routes::are_several) handlers take the delivery,
+    /// which then has to be stored for each of them: only the first one would be found here, and the others would miss it.
     pub(crate) fn decode(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
-        if self.routes.are_several(delivery) {
-            return Err(NoJob::Several);
-        }
+        debug_assert!(!self.routes.are_several(delivery), "it is for several handlers");
         self.limit(delivery)?;
         self.decode_for(self.routes.find(delivery)?, delivery)
     }
@@ -61,8 +60,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Returns that of these handlers, which take the delivery, whose codec has to prepare for it: the only one, or of
-    /// several the first for which that is so.
-    pub(crate) fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
+    /// several the first for which that is so. Like [`decode_beside`](Self::decode_beside), this decodes beside no suspect that
+    /// has the process to itself; the caller must not hold that permit, or a suspect that waits would block both.
+    pub(crate) async fn unprepared<'a>(&self, takers: &[&'a Route<S>], delivery: &Delivery) -> Option<&'a Route<S>> {
+        let _beside = self.suspect_lock.direct().await;
         let is_unprepared = |route: &&&Route<S>| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared));
         if let [only] = takers { Some(only) } else { takers.iter().find(is_unprepared).copied() }
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The health of a worker, for a readiness probe. This is a handle: clones refer to the same worker.
-/// [`Workers::health`](crate::Workers::health) returns one of several workers.
+/// The health of a worker, or of a relay, for a readiness probe. This is a handle: clones refer to the same worker.
+/// [`Workers::health`](crate::Workers::health) returns one of several workers and relays.
 ///
 /// Before the worker has started, while it drains and after it has ended, it is not ready, and neither the broker nor the
 /// database counts as available.

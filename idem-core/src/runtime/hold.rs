@@ -1,23 +1,23 @@
-//! What a failed statement of idem means for a delivery, and the pauses of a worker.
+//! What a failed statement of idem means for a message, and the pauses of a worker.
 
 use crate::Store;
 use crate::store::StoreError;
 
+use super::ended::{Ended, Wait};
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
 use super::pipeline::Pipeline;
-use super::step::{HoldReason, Progress};
 
 impl Outage {
-    /// Returns what a failure of one of idem's own statements means for a delivery.
-    pub(crate) fn hold_for(&self, fault: StoreError) -> Progress {
+    /// Returns what a failure of one of idem's own statements means for a message.
+    pub(crate) fn hold_for(&self, fault: StoreError) -> Ended {
         self.report(&fault);
-        match fault {
-            StoreError::Message(error) => Progress::Refused(error),
-            StoreError::LockTimeout | StoreError::Serialization(_) => Progress::Hold(HoldReason::Busy),
-            StoreError::ConnectionLost(_) => Progress::Hold(HoldReason::Lost),
-            StoreError::Unavailable(_) => Progress::Hold(HoldReason::Again),
-        }
+        Ended::Park(match fault {
+            StoreError::Message(error) => Wait::Refused(error),
+            StoreError::LockTimeout | StoreError::Serialization(_) => Wait::Claim,
+            StoreError::ConnectionLost(_) => Wait::Answer,
+            StoreError::Unavailable(_) => Wait::Free,
+        })
     }
 }
 
@@ -43,7 +43,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Abandons a transaction after a failure. If the database answers, the transaction is rolled back and its
     /// connection can be reused.
-    pub(crate) async fn abandon(&self, txn: S::Txn, fault: StoreError) -> Progress {
+    pub(crate) async fn abandon(&self, txn: S::Txn, fault: StoreError) -> Ended {
         if fault.is_answered()
             && let Err(fault) = self.store.rollback(txn).await
         {

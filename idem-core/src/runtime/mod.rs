@@ -5,8 +5,8 @@
 //! | `pipeline`, `settings` | the shared state, and the settings |
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
 //! | `preparations` | whose turn it is to prepare |
-//! | `parked_rows` | inbox rows that wait here |
-//! | `step`, `hold` | the result of one try, the state kept for the next one, and what a failed statement means |
+//! | `ended` | the result of one try of a message, and why it waits for the next one |
+//! | `hold` | what a failed statement means |
 //! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
 //! | `leases` | the same for inbox rows |
@@ -24,6 +24,7 @@ mod batch_throttle;
 mod brake;
 mod decode;
 mod defect;
+mod ended;
 mod extend;
 mod health;
 mod hold;
@@ -33,7 +34,6 @@ mod leased;
 mod leases;
 mod outage;
 mod outbox_gate;
-mod parked_rows;
 mod persist;
 mod pipeline;
 mod preparations;
@@ -43,7 +43,6 @@ mod rows;
 mod running;
 mod settings;
 mod settle;
-mod step;
 mod suspect_lock;
 mod waits;
 
@@ -53,6 +52,7 @@ pub use suspect_lock::SuspectLock;
 pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use defect::Defect;
+pub(crate) use ended::{Ended, InRow, Wait};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use key_tickets::KeyTickets;
@@ -60,15 +60,12 @@ pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
 pub(crate) use outbox_gate::OutboxGate;
-pub(crate) use parked_rows::{ParkedRow, ParkedRows, RowUntil};
-pub(crate) use persist::{Refused, Written, refused, warn_of_refusal};
+pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, Preparing};
-pub(crate) use prepare::{FORGOTTEN, Prepared, warn_of_unprepared};
 pub(crate) use rate::Rate;
 pub(crate) use rows::Rows;
 pub(crate) use running::{Permit, Running};
 pub(crate) use settings::Settings;
-pub(crate) use step::{Arrival, Carried, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::{Direct, Isolated};
 pub(crate) use waits::{busy_wait, growing_waits, hold_wait, jittered, refused_wait};

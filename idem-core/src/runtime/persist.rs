@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::store::{Row, StoreError};
 use crate::{BoxError, Delivery, Store};
 
+use super::ended::{Ended, Wait};
 use super::outage::Outage;
 use super::pipeline::Pipeline;
 use super::waits::hold_wait;
@@ -51,35 +52,28 @@ pub(crate) fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxE
     }
 }
 
-/// Whether the result of a row was written. If not, its lease ends, and a call counts as one that may have had an effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
-    Yes,
-    /// Another process has taken the row meanwhile, or an operator has changed it.
-    Lost,
-    /// The database refuses it because of the message.
-    Refused,
-    /// The worker has stopped before the database has answered.
-    Stopped,
-}
-
 impl<S: Store> Pipeline<S> {
     /// Repeats the write of a row's result until the database has answered. `tries`: how often that was tried before, if the
     /// database has refused it, for the log.
+    ///
+    /// # Errors
+    /// It was not written, so the lease of the row ends, and a call counts as one that may have had an effect. `Lost`: another
+    /// process has taken the row meanwhile, or an operator has changed it. `Park`: the database refuses it because of the message.
+    /// `Stopped`: the worker has stopped before the database has answered.
     pub(crate) async fn insist_for<F: Future<Output = Result<bool, StoreError>>>(
         &self,
         row: &Row,
         tries: Option<usize>,
         write: impl Fn() -> F,
-    ) -> Written {
+    ) -> Result<(), Ended> {
         match self.outage.insist(&self.stop, || async { refused(write().await) }).await {
-            Some(Ok(true)) => Written::Yes,
-            Some(Ok(false)) => Written::Lost,
+            Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(Ended::Lost),
             Some(Err(error)) => {
                 warn_of_refusal(&row.delivery, tries, error.as_ref());
-                Written::Refused
+                Err(Ended::Park(Wait::Refused(error)))
             }
-            None => Written::Stopped,
+            None => Err(Ended::Stopped),
         }
     }
 }

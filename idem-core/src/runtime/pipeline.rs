@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::inbox::ParkedRows;
 use crate::routes::Routes;
 use crate::telemetry::ConsumerMetrics;
 use crate::{Lag, Store};
@@ -18,7 +19,6 @@ use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
 use super::outbox_gate::OutboxGate;
-use super::parked_rows::ParkedRows;
 use super::preparations::Preparations;
 use super::rate::Rate;
 use super::rows::Rows;

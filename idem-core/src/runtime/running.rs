@@ -11,6 +11,9 @@ use super::suspect_lock::{Direct, InboxPermit, Isolated};
 /// While the database is away no outcome can be written, and a suspect of another database would wait for as long as the
 /// outage. So work then holds its lock only while its user code runs. Without a lock it goes on to write its outcome, and
 /// runs no more user code.
+///
+/// User code never runs without a lock: one outage, and copies of a message that ends its process, could otherwise make a row
+/// dead that runs beside them. A suspect that ends the process before an outcome is written still costs that row a start.
 #[derive(Debug)]
 pub(crate) struct Running(Mutex<State>);
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::routes::RouteBy;
-use crate::{Delivery, DeliveryOrder, Error, Outcome, RetryPolicy};
+use crate::{DeliveryOrder, Error, Observed, RetryPolicy};
 
 /// Called with each delivery and its outcome.
-pub(crate) type Observer = Arc<dyn Fn(&Delivery, &Outcome) + Send + Sync>;
+pub(crate) type Observer = Arc<dyn Fn(Observed<'_>) + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     /// If `None`, the default depends on the mode.
     pub(crate) inbox_concurrency: Option<usize>,
     /// How many external calls are made at once.
-    pub(crate) calls: usize,
+    pub(crate) call_concurrency: usize,
     pub(crate) inbox: bool,
     pub(crate) handler_timeout: Duration,
     pub(crate) prepare_timeout: Duration,
@@ -51,7 +51,7 @@ impl Default for Settings {
             linger: Duration::ZERO,
             prefetch: None,
             inbox_concurrency: None,
-            calls: 16,
+            call_concurrency: 16,
             inbox: false,
             handler_timeout: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),
@@ -210,8 +210,8 @@ impl Settings {
         if self.inbox_concurrency() == 0 {
             return refuse("`.inbox_concurrency(..)` must be at least 1: retries run from the inbox");
         }
-        if self.calls == 0 {
-            return refuse("`.calls(..)` must be at least 1");
+        if self.call_concurrency == 0 {
+            return refuse("`.call_concurrency(..)` must be at least 1");
         }
         if [self.handler_timeout, self.prepare_timeout, self.lease, self.poll].iter().any(Duration::is_zero) {
             return refuse(

@@ -13,7 +13,8 @@ use tokio::time::timeout;
 use tracing::Span;
 
 use crate::panic_text::panic_text;
-use crate::{Acker, BoxError, Delivery, DeliveryOrder, Outcome, Settled, Store, telemetry};
+use crate::routes::Route;
+use crate::{Acker, BoxError, Delivery, DeliveryOrder, Key, Observed, Outcome, Settled, Store, telemetry};
 
 use super::pipeline::Pipeline;
 
@@ -57,20 +58,23 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Reports the outcome to the metrics, the log and the observer.
-    pub(crate) fn emit(&self, meters: &telemetry::Meters, delivery: &Delivery, outcome: &Outcome) {
+    /// `route`: the handler, if one takes the delivery. `key`: that of the message for it, if it has one.
+    pub(crate) fn emit(&self, route: Option<&Route<S>>, key: Option<&Key>, delivery: &Delivery, outcome: &Outcome) {
         // A processed message has made progress at its commit, where the clock is read anyway.
         if *outcome != Outcome::Processed {
             self.health.progress();
         }
-        meters.count(outcome);
+        route.map_or(&self.routes.nobody_meters, |route| &route.meters).count(outcome);
         if telemetry::is_heard() {
             Span::current().record("idem.outcome", outcome.as_str());
         }
         // Failures were logged with their cause where they were written.
         tracing::debug!(outcome = outcome.as_str(), "the delivery is settled");
         if let Some(observe) = &self.settings.observe {
+            let handler = route.map(|route| route.handler.facts().name);
+            let observed = Observed { delivery, handler, key, outcome };
             // An observer that panics must not cost the lane.
-            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| observe(delivery, outcome))) {
+            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| observe(observed))) {
                 tracing::warn!(panic = panic_text(panic.as_ref()), "the observer panicked");
             }
         }

@@ -28,6 +28,11 @@ impl Identity {
         !self.key.as_bytes().is_empty()
     }
 
+    /// The key, if the message has one.
+    pub(crate) fn known_key(&self) -> Option<&Key> {
+        self.has_key().then_some(&self.key)
+    }
+
     /// Whether a message with the same handler and key, and with this fingerprint, is a copy of this one. If it is not,
     /// it is a conflict. A fingerprint by another recipe tells nothing, and counts as a copy.
     ///

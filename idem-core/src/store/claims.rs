@@ -58,15 +58,15 @@ pub trait Claims: Transactions {
         state: ClaimState,
     ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send;
 
-    /// Begins a transaction for one message, and claims it, as every first delivery does, in one round trip if the database
-    /// supports it. The store need not refuse the COMMIT of its handler: the guard finds it out.
+    /// Begins a transaction for one message, and claims it as [processed](ClaimState::Processed), as every first delivery does,
+    /// in one round trip if the database supports it. The store need not refuse the COMMIT of its handler: the guard finds it
+    /// out.
     ///
     /// On a fault, no transaction is left open.
     fn begin_with_claim(
         &self,
         handler_timeout: Duration,
         identity: &Identity,
-        state: ClaimState,
     ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send;
 
     /// Reads the claims, and locks them against deletion until the transaction ends (`FOR KEY SHARE`); the results are in the

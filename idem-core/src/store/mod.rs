@@ -50,9 +50,9 @@ mod stored;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tables;
 mod transactions;
+mod unregistered;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod unscheduled;
-mod waiting;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod walk;
 
@@ -98,10 +98,10 @@ pub(crate) use row::CRASHED;
 pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
+pub(crate) use unregistered::as_ours;
+pub use unregistered::{HandlerRows, History, Remedies, SEEN_RECENTLY};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use unscheduled::Unscheduled;
-pub(crate) use waiting::as_ours;
-pub use waiting::{Cures, HandlerRows, History, SEEN_RECENTLY};
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox
 /// decide, for all databases alike, when and in which order the methods are called.

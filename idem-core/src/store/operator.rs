@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::Key;
 
 use super::{
-    Cures, Filter, HandlerId, HandlerRows, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError, Transactions,
+    Filter, HandlerId, HandlerRows, Page, Pruned, Remedies, Replayed, Resolution, Row, Stats, StoreError, Transactions,
 };
 
 /// The methods of a store for operators and for the worker's maintenance.
@@ -18,7 +18,7 @@ pub trait Operator: Transactions {
 
     /// Returns SQL with which an operator can deal with what belongs to a handler that no worker has any more; `new` is the
     /// handler of the same consumer that has replaced it, if one has.
-    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures;
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Remedies;
 
     /// Returns the names of all consumers that a worker has ever had, in their order.
     fn consumers(&self) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;

@@ -32,7 +32,8 @@ pub struct LocalMessage {
     pub provider_key: Option<Uuid>,
 }
 
-/// The error of a local message whose key another message has claimed.
+/// The error of a local message whose key another message has claimed. It is a dead letter of its handler, as a delivery would be,
+/// and no failure of the sender, whose own effects are right.
 pub const LOCAL_CONFLICT: &str = "another message was already claimed under the key of this local message: use the id of the \
                                   event as the key, not of its entity; `Inbox::replay_as` runs it under another key";
 

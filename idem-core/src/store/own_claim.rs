@@ -1,6 +1,6 @@
 //! The result of a claim that an application makes in its own transaction.
 
-/// The result of a claim in a transaction of the application's own: `Postgres::claim_in` and `Sqlite::claim_in`, which
+/// The result of a claim in a transaction of the application's own: `Postgres::claim_key` and `Sqlite::claim_key`, which
 /// have an example.
 // Exhaustive: an application that does not treat a new result would process a message twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

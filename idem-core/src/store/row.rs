@@ -135,7 +135,7 @@ pub struct Row {
     /// token that has written [`called_at`](Self::called_at), and not by a clock. `false` for a row that is not taken. It says
     /// nothing about a row with an answer.
     pub is_first_call: bool,
-    /// The name of the call that has begun under this key; behind that of one whose provider knows no keys is ` (once)`.
+    /// The name of the call that has begun under this key; behind that of one whose provider knows no keys is ` (at most once)`.
     pub call_name: Option<String>,
     /// When a question to the provider, what became of the call, first failed.
     pub asked_at: Option<SystemTime>,
@@ -239,7 +239,8 @@ pub const MAX_STARTS: u32 = 4;
 pub(crate) const CRASHED: &str = "the process ended 4 times while this message ran, the last two times while nothing ran beside it: \
                                   replay it if the process was killed from outside";
 const _: () = assert!(MAX_STARTS == 4);
-/// The number of leases for which the last lease must be over before a row becomes a dead letter.
+/// The number of leases for which the last lease must be over before a row becomes a dead letter. A worker that was paused beyond
+/// its lease refunds its start meanwhile.
 pub const CRASHED_LEASES: u32 = 3;
 /// How many rows become dead letters in one statement, because each of them is read for its report.
 pub const CRASHED_AT_ONCE: u32 = 20;

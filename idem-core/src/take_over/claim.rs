@@ -1,8 +1,8 @@
 //! The claim of a first delivery, and what is written at once if one exists already.
 
 use crate::routes::Route;
-use crate::runtime::{HoldReason, Pipeline, Progress};
-use crate::store::{ClaimState, Claimed, Identity, StoreError};
+use crate::runtime::{Ended, Pipeline, Wait};
+use crate::store::{Claimed, Identity, StoreError};
 use crate::{Delivery, Store};
 
 use super::{Classified, Entry, Taken, committed};
@@ -10,13 +10,13 @@ use super::{Classified, Entry, Taken, committed};
 impl<S: Store> Pipeline<S> {
     /// Begins the transaction of a first delivery: with its claim, or without one if the handler is natural and there is no
     /// order. Then every delivery is new. Unless it is new, the transaction contains only what [`answer`](Self::answer)
-    /// commits. On error, returns the [`Progress`] that holds the message.
+    /// commits. The error parks the message.
     pub(crate) async fn begin_first(
         &self,
         route: &Route<S>,
         delivery: &Delivery,
         identity: &Identity,
-    ) -> Result<(S::Txn, Taken), Progress> {
+    ) -> Result<(S::Txn, Taken), Ended> {
         if !route.is_unclaimed {
             return self.claim(route, delivery, identity).await;
         }
@@ -39,8 +39,8 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         delivery: &Delivery,
         identity: &Identity,
-    ) -> Result<(S::Txn, Taken), Progress> {
-        let begun = self.store.begin_with_claim(route.timeout, identity, ClaimState::Processed).await;
+    ) -> Result<(S::Txn, Taken), Ended> {
+        let begun = self.store.begin_with_claim(route.timeout, identity).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
         match self.classify_in(&mut txn, (identity, delivery), claimed).await {
             Ok(taken) => Ok((txn, taken)),
@@ -81,7 +81,7 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         (identity, delivery): (&Identity, &Delivery),
         found: &Taken,
-    ) -> Progress {
+    ) -> Ended {
         let ended = match &found.classified {
             Classified::TooOld(_) | Classified::Duplicate(Some(_)) | Classified::Gone => {
                 self.store.rollback(txn).await.map(drop)
@@ -92,9 +92,9 @@ impl<S: Store> Pipeline<S> {
             return self.outage.hold_for(fault);
         }
         if matches!(found.classified, Classified::TooOld(_)) {
-            return self.store(&[Entry::due(identity.clone(), delivery)]).await;
+            return self.store(&Entry::due(identity.clone(), delivery)).await;
         }
         found.tell(0);
-        found.classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Busy), Progress::Done)
+        found.classified.outcome(&route.meters).map_or(Ended::Park(Wait::Claim), Ended::Done)
     }
 }

@@ -9,7 +9,7 @@ use crate::registry::{NoJob, Unfit};
 use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{HandlerId, Identity, Row};
-use crate::{Delivery, Fingerprint, Key, Reason, Store, telemetry};
+use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
 
@@ -71,6 +71,13 @@ impl Taken {
     }
 }
 
+/// The outcome of a delivery for each of several handlers, which have taken it over.
+pub(crate) struct Shared {
+    pub(crate) outcomes: Vec<(Identity, Outcome)>,
+    /// Whether no handler had taken the message before.
+    pub(crate) is_new: bool,
+}
+
 impl<S: Store> Pipeline<S> {
     /// Returns the entry of a delivery that can never be passed to a handler.
     pub(crate) fn unfit<'a>(&self, delivery: &'a Delivery, unfit: Unfit) -> Entry<'a> {
@@ -90,7 +97,7 @@ impl<S: Store> Pipeline<S> {
             match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.decode_for(route, delivery)) {
                 Ok(work) => entries.push(Entry::due(work.identity, delivery)),
                 Err(NoJob::Unfit(unfit)) => entries.push(Entry::unfit(route.id, delivery, unfit)),
-                Err(NoJob::Unprepared | NoJob::Several) => is_unprepared = true,
+                Err(NoJob::Unprepared) => is_unprepared = true,
             }
         }
         entries.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));

@@ -20,7 +20,7 @@ use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, StoreEr
 use crate::{Delivery, Reason, Store};
 
 pub(crate) use classify::Classified;
-pub(crate) use entry::{Entry, Taken};
+pub(crate) use entry::{Entry, Shared, Taken};
 pub(crate) use store::committed;
 
 impl<S: Store> Pipeline<S> {

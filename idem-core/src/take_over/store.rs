@@ -5,41 +5,50 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::{HoldReason, Pipeline, Progress, Shared, refused};
+use crate::runtime::{Ended, Pipeline, Wait, refused};
 use crate::store::{CommitResult, NewRow, StoreError, Ticket};
 use crate::{Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
-use super::entry::{Entry, Taken};
+use super::entry::{Entry, Shared, Taken};
 
 impl<S: Store> Pipeline<S> {
-    /// Takes a delivery over, for its handler or for each of several, in one transaction: after it, the delivery may be
-    /// acked, and each row runs, is retried and becomes a dead letter independently. `Lost`: the row that the entries
-    /// replace is another process's now. On any failure nothing is written, and the delivery waits.
+    /// Takes a delivery over for its handler: after that the delivery may be acked, and its row runs, and is retried, by itself. On
+    /// any failure nothing is written, and the delivery waits.
     ///
     /// The failure of a copy or of a conflict is not recorded: then only the log has it.
-    pub(crate) async fn store(&self, entries: &[Entry<'_>]) -> Progress {
-        if let [entry] = entries
-            && let Some(left_by) = &entry.failure.left_by
+    pub(crate) async fn store(&self, entry: &Entry<'_>) -> Ended {
+        if let Some(left_by) = &entry.failure.left_by
             && !self.routes.is_unclaimed(entry.identity.handler)
         {
             return self.store_committed(entry, left_by).await;
         }
+        match self.store_delivery(slice::from_ref(entry)).await {
+            Ok(taken) => taken.first().map_or(Ended::Lost, |taken| Ended::Done(self.logged(entry, taken))),
+            Err(ended) => ended,
+        }
+    }
+
+    /// Does the same for each of several handlers, in one transaction: then each row runs independently.
+    ///
+    /// # Errors
+    /// Nothing is written. `Lost`: the row that the entries replace is another process's now.
+    pub(crate) async fn store_shared(&self, entries: &[Entry<'_>]) -> Result<Shared, Ended> {
+        let taken = self.store_delivery(entries).await?;
+        Ok(self.shared(entries, &taken))
+    }
+
+    /// Takes one delivery over, unless no handler can be called for it while the brake holds such deliveries.
+    async fn store_delivery(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
         let unfit = unfit(entries);
         if unfit.is_some_and(|(reason, _)| self.brake.holds(reason)) {
-            return Progress::Hold(HoldReason::Again);
+            return Err(Ended::Park(Wait::Free));
         }
-        let taken = match self.store_together(entries).await {
-            Ok(taken) => taken,
-            Err(step) => return step,
-        };
+        let taken = self.store_together(entries).await?;
         if let Some((reason, error)) = unfit {
             self.brake.unfit(reason, error);
         }
-        match (entries, &taken[..]) {
-            ([entry], [taken]) => Progress::Done(self.logged(entry, taken)),
-            _ => Progress::Shared(self.shared(entries, &taken)),
-        }
+        Ok(taken)
     }
 
     /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
@@ -47,24 +56,24 @@ impl<S: Store> Pipeline<S> {
     ///
     /// If a claim is held up, or the database refuses a message or repeatedly does not answer, they are halved until the
     /// message at fault is alone. Those that are not tried any more in an outage, or because the worker drains, are held.
-    pub(crate) async fn store_many(&self, entries: &[Entry<'_>], holds: usize) -> Vec<Progress> {
-        let (mut steps, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
+    pub(crate) async fn store_many(&self, entries: &[Entry<'_>], holds: usize) -> Vec<Ended> {
+        let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
         let mut is_first = true;
         while let Some(part) = parts.pop() {
             let ends = self.draining.is_cancelled() || !self.outage.is_up();
             let stored = match ends && !is_first {
-                true => Err(Progress::Hold(HoldReason::Again)),
+                true => Err(Ended::Park(Wait::Free)),
                 false => self.store_together(part).await,
             };
             is_first = false;
             match stored {
                 Ok(taken) => {
                     let outcomes = part.iter().zip(&taken).map(|(entry, taken)| self.logged(entry, taken));
-                    steps.extend(outcomes.map(Progress::Done));
+                    all.extend(outcomes.map(Ended::Done));
                 }
-                Err(step) if part.len() == 1 => steps.push(step),
-                Err(Progress::Hold(why)) if why.is_common(holds) => {
-                    steps.extend(part.iter().map(|_| Progress::Hold(why)));
+                Err(ended) if part.len() == 1 => all.push(ended),
+                Err(Ended::Park(turn)) if turn.is_common(holds) => {
+                    all.extend(part.iter().map(|_| Ended::Park(Wait::Free)));
                 }
                 Err(_) => {
                     let (first, second) = part.split_at(part.len() / 2);
@@ -72,11 +81,11 @@ impl<S: Store> Pipeline<S> {
                 }
             }
         }
-        steps
+        all
     }
 
-    /// Takes messages over in one transaction. On error, returns the [`Progress`] that holds all of them.
-    async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Progress> {
+    /// Takes messages over in one transaction. The error parks all of them.
+    async fn store_together(&self, entries: &[Entry<'_>]) -> Result<Vec<Taken>, Ended> {
         // The same one for all of them.
         let replaced = entries.iter().find_map(|entry| entry.replaces);
         // All connections may be in use for longer than its lease.
@@ -101,8 +110,8 @@ impl<S: Store> Pipeline<S> {
         if is_gone || !is_ours {
             return Err(match self.store.rollback(txn).await {
                 // As one that is held up: of several messages, only this one may be tried again alone.
-                Ok(_) if is_gone => Progress::Hold(HoldReason::Busy),
-                Ok(_) => Progress::Lost,
+                Ok(_) if is_gone => Ended::Park(Wait::Claim),
+                Ok(_) => Ended::Lost,
                 Err(fault) => self.outage.hold_for(fault),
             });
         }
@@ -117,8 +126,8 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a message dead whose handler has committed its claim. Until this is written, the message counts as processed,
     /// also if it is delivered again. It therefore retries until the database has responded, also while the worker stops,
-    /// for as long as that permits. `Refused`: the database refuses the row.
-    pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Progress {
+    /// for as long as that permits. `Park`: the database refuses the row.
+    pub(crate) async fn store_committed(&self, entry: &Entry<'_>, left_by: &Ticket) -> Ended {
         let write = || self.write_committed(entry, left_by);
         let never = CancellationToken::new();
         let written = self.outage.insist(&never, || async { refused(write().await) }).await;
@@ -132,9 +141,9 @@ impl<S: Store> Pipeline<S> {
                 "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message \
                  counts as processed; it is retried while this worker runs"
             );
-            return Progress::Refused(error);
+            return Ended::Park(Wait::Refused(error));
         }
-        Progress::Done(Outcome::Dead { reason: Reason::Committed })
+        Ended::Done(Outcome::Dead { reason: Reason::Committed })
     }
 
     /// Writes the dead letter, unless the claim has changed since the handler's COMMIT: then it was written by a try
@@ -184,9 +193,9 @@ impl<S: Store> Pipeline<S> {
         let outcome = |(entry, taken): (&Entry<'_>, &Taken)| match taken.classified {
             // This delivery itself stored it, before it was left to a preparation.
             Classified::Duplicate(_) if entry.delivery.rare().preparation.tries() > 0 => {
-                (entry.identity.handler, Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
+                (entry.identity.clone(), Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
             }
-            _ => (entry.identity.handler, self.logged(entry, taken)),
+            _ => (entry.identity.clone(), self.logged(entry, taken)),
         };
         let is_known = |entry: &Entry<'_>| entry.identity.has_key();
         let is_new = taken.iter().all(|taken| taken.classified == Classified::New) && entries.iter().any(is_known);

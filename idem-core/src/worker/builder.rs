@@ -117,7 +117,7 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
 }
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_with`](Self::handler_with) gives it
+    /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_options`](Self::handler_options) gives it
     /// its own. If several handlers share the queue, all but one must name their event type, and each its own;
     /// [`fan_out`](Self::fan_out) lets several handle the same.
     ///
@@ -142,7 +142,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         St: Send + Sync + 'static,
         C: Codec<H::Message>,
     {
-        self.handler_with::<H>(HandlerOptions::new())
+        self.handler_options::<H>(HandlerOptions::new())
     }
 
     /// Adds a handler with its own options: a timeout, a retry policy or a codec. Anything not set falls back to the
@@ -154,10 +154,10 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// # fn add<S: Store + HasConnection<Report::Connection> + HasConnection<Paid::Connection>, Paid: Handler<Params = (), Message: serde::de::DeserializeOwned>, Report: Handler<Params = (), Message: serde::de::DeserializeOwned>>(store: S, orders: impl Source) {
     /// Worker::new("billing", store, orders)
     ///     .handler::<Paid>()
-    ///     .handler_with::<Report>(HandlerOptions::new().timeout(Duration::from_secs(300)));
+    ///     .handler_options::<Report>(HandlerOptions::new().timeout(Duration::from_secs(300)));
     /// # }
     /// ```
-    pub fn handler_with<H>(
+    pub fn handler_options<H>(
         self,
         options: HandlerOptions<impl HandlerCodec<C, H::Message>>,
     ) -> Worker<S, Src, St, C, WithHandlers>

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::external::{CallLimits, ONCE};
+use crate::external::{AT_MOST_ONCE, CallLimits};
 use crate::registry::Facts;
 
 /// The longest timeout of a call: a day.
@@ -29,7 +29,7 @@ pub(super) fn check(handlers: &[&Facts]) -> Result<(), Error> {
 
 /// Returns what is wrong with the name of a call.
 fn flaw_of_name(name: &str) -> Option<String> {
-    name.ends_with(ONCE).then(|| {
+    name.ends_with(AT_MOST_ONCE).then(|| {
         format!(
             "makes the call `{name}`: rows keep a call without a key under a name with this ending. Give the call another \
              name"
@@ -68,8 +68,8 @@ fn flaw(handler: &Facts, limits: &CallLimits) -> Option<String> {
     if key_life.is_some() && !takes_key {
         return Some(format!(
             "makes the call `{name}`, which has a `key_life` and takes no `OutboundKey`: the provider could not recognize a call \
-             that is repeated. Take the key and send it, or make it a call without a key, `once`. A parameter type that extracts \
-             the key by itself has to say so, `Param::NEEDS_CALL`"
+             that is repeated. Take the key and send it, or make it a call without a key, `at_most_once`. A parameter type that \
+             extracts the key by itself has to say so, `Param::NEEDS_CALL`"
         ));
     }
     if timeout.is_zero() {
@@ -86,7 +86,7 @@ fn flaw(handler: &Facts, limits: &CallLimits) -> Option<String> {
         format!(
             "makes the call `{name}`, which may take {timeout:?}, and 10 seconds until it is sent. Its `key_life` of {:?}, less a \
              tenth, is shorter, so the provider could forget a key before the call arrives: lower the timeout, or make it a call \
-             without a key, `once`",
+             without a key, `at_most_once`",
             key_life.unwrap_or_default()
         )
     })

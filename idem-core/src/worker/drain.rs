@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::runtime::{Arrival, Pipeline};
+use crate::park::Arrival;
+use crate::runtime::Pipeline;
 use crate::{Acker, DeliveryOrder, Error, Source, Store};
 
 use super::tasks::Tasks;
@@ -61,8 +62,8 @@ async fn release_waiting<S: Store, A: Acker>(pipeline: &Pipeline<S>, lanes: &Rec
         return;
     }
     let waiting = iter::from_fn(|| lanes.try_recv().ok());
-    let live = waiting.filter(|(_, acker, _)| acker.is_live());
-    let released = join_all(live.map(|(_, acker, _)| pipeline.release(acker)));
+    let live = waiting.filter(|arrival| arrival.acker.is_live());
+    let released = join_all(live.map(|arrival| pipeline.release(arrival.acker)));
     // Those that are not released in time go back when the source is closed, or when the broker has waited for long enough.
     let _ = timeout_at(end, pipeline.defect.task("release of deliveries", released)).await;
 }

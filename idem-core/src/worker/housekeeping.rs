@@ -208,7 +208,7 @@ async fn release_calls<S: Store>(pipeline: &Pipeline<S>) {
                 messages = left.in_doubt,
                 "the handlers of this version make no external call, and messages wait for which a call may have begun in another \
                  version of the service: start that version again, or make dead letters of them and resolve each, see \
-                 \"Deployments\" in the guide `docs::external`; this is repeated every hour"
+                 \"Deployments\" in the guide `docs::external_recovery`; this is repeated every hour"
             );
         }
         return;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 use tokio::time::{Instant, timeout_at};
 
-use crate::park::Parked;
-use crate::runtime::{Arrival, Pipeline};
+use crate::park::{Arrival, Parked};
+use crate::runtime::Pipeline;
 use crate::{Acker, Store};
 
 /// Takes deliveries until the queue is closed and empty. A lane is never dropped between start and settlement, except

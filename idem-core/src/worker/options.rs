@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::routes::RouteBy;
 use crate::runtime::SuspectLock;
-use crate::{Delivery, DeliveryOrder, Outcome, Source, Store, Worker};
+use crate::{DeliveryOrder, Observed, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets the order in which deliveries are handled. The default is [`DeliveryOrder::None`]: each delivery is handled
@@ -202,21 +202,22 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
-    /// Calls this function with each delivery, or run from the inbox, and its outcome, after the delivery was settled.
-    /// For a message scheduled with an ordering key, it is called before. It must return quickly. A panic in it is a
-    /// warning in the log.
+    /// Calls this function with each delivery, or run from the inbox, and its outcome, after the delivery was settled: if several
+    /// handlers take it, once for each of them. For a message scheduled with an ordering key, it is called before. It must return
+    /// quickly. A panic in it is a warning in the log.
     ///
     /// ```
     /// # use idem_core::{Outcome, Source, Store, Worker};
     /// # fn add<S: Store>(store: S, orders: impl Source) {
-    /// let worker = Worker::new("billing", store, orders).observe(|delivery, outcome| {
-    ///     if let Outcome::Dead { reason, .. } = outcome {
-    ///         tracing::error!(queue = delivery.source(), id = delivery.message_id(), %reason, "page the one on call");
+    /// let worker = Worker::new("billing", store, orders).observe(|observed| {
+    ///     if let Outcome::Dead { reason, .. } = observed.outcome {
+    ///         let (queue, key) = (observed.delivery.source(), observed.key.map(ToString::to_string));
+    ///         tracing::error!(queue, handler = observed.handler, key, %reason, "page the one on call");
     ///     }
     /// });
     /// # }
     /// ```
-    pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
+    pub fn observe(mut self, observer: impl Fn(Observed<'_>) + Send + Sync + 'static) -> Self {
         self.parts.settings.observe = Some(Arc::new(observer));
         self
     }

@@ -1,4 +1,7 @@
 //! Watches the outbox to which the handlers of a worker stage messages, so that nothing piles up unseen.
+//!
+//! If it is full, consumption pauses, and no handler fails: failures would use up attempts, and make dead letters of messages
+//! that have done nothing wrong.
 
 use std::time::Duration;
 

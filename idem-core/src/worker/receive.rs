@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_channel::Sender;
 use tokio::time::timeout;
 
-use crate::park::{Parked, Until};
-use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Rate};
+use crate::park::{Arrival, Carried, Parked};
+use crate::runtime::{KeyTicket, LeasedAcker, Pipeline, Rate, Wait};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -131,14 +131,15 @@ impl<A> Arrivals<A> {
     fn push(&self, delivery: Box<Delivery>, acker: A, place: Option<KeyTicket>) {
         let must_wait = place.as_ref().is_some_and(|place| !place.is_first());
         let stores_first = place.is_none() && delivery.redelivered();
-        let carried = Carried { order: place, ..Carried::default() };
+        let arrival = Arrival { delivery, acker, carried: Carried { order: place, ..Carried::default() } };
         // What a drain has closed takes no more: the close of the source gives it back.
         if must_wait {
-            drop(self.parked.try_send(Parked { delivery, acker, carried, until: Until::Turn }));
+            // Also one that was redelivered: sources refuse queues with a delivery limit, so nothing drops it while it waits.
+            drop(self.parked.try_send(Parked { arrival, until: Wait::Order }));
         } else if stores_first {
-            drop(self.to_store.try_send((delivery, acker, carried)));
+            drop(self.to_store.try_send(arrival));
         } else {
-            drop(self.lanes.try_send((delivery, acker, carried)));
+            drop(self.lanes.try_send(arrival));
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use crate::registry::{Facts, Registered};
 use crate::routes::{Route, RouteCall, Routes};
 use crate::runtime::Settings;
-use crate::store::{Cures, HandlerId, History, OutboxId, StoreError, as_ours};
+use crate::store::{HandlerId, History, OutboxId, Remedies, StoreError, as_ours};
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
@@ -93,7 +93,7 @@ async fn rename<S: Store>(consumer: &str, store: &S, handlers: &[&Facts]) -> Res
         let new = handler.name;
         for old in &handler.formerly {
             if !store.rename(consumer, old, new).await.map_err(|fault| failed(consumer, fault))? {
-                let Cures { join, .. } = store.cures(consumer, old, new);
+                let Remedies { join, .. } = store.cures(consumer, old, new);
                 return Err(Error::Config(format!(
                     "the handler {new:?} of {consumer:?} was {old:?} formerly, and each of these names has claims or rows \
                      of its own, so messages of one may have run again under the other. If they are one handler, let \

@@ -8,10 +8,11 @@ use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::inbox::ParkedRows;
 use crate::registry::Facts;
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, ParkedRows, Pipeline, Preparations, Rate, Rows,
+    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, OutboxGate, Pipeline, Preparations, Rate, Rows,
 };
 use crate::store::{ConnectionShare, OutboxId};
 use crate::telemetry::{self, ConsumerMetrics};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_channel::{Receiver, unbounded};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::park::{self, Parked};
-use crate::runtime::{Arrival, LeasedAcker, Pipeline};
+use crate::park::{self, Arrival, Parked};
+use crate::runtime::{LeasedAcker, Pipeline};
 use crate::store::ConnectionShare;
 use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 

@@ -93,11 +93,11 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// ```
     /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, orders: impl Source) {
     /// // The provider allows 100 requests per second, and answers each within 200 ms.
-    /// let worker = Worker::new("billing", store, orders).calls(20);
+    /// let worker = Worker::new("billing", store, orders).call_concurrency(20);
     /// # }
     /// ```
-    pub fn calls(mut self, calls: usize) -> Self {
-        self.parts.settings.calls = calls;
+    pub fn call_concurrency(mut self, calls: usize) -> Self {
+        self.parts.settings.call_concurrency = calls;
         self
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::store::{Cures, HandlerRows, History, SEEN_RECENTLY};
+use crate::store::{HandlerRows, History, Remedies, SEEN_RECENTLY};
 
 /// The handlers that a worker has, to find rows of handlers that it does not have.
 pub(crate) struct Unregistered<'a> {
@@ -20,7 +20,7 @@ impl Unregistered<'_> {
     ///
     /// # Errors
     /// There are such rows. The text names each remedy.
-    pub(crate) fn check(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Cures) -> Result<(), Error> {
+    pub(crate) fn check(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Remedies) -> Result<(), Error> {
         for (text, recently) in self.texts(waiting, cures) {
             if !recently {
                 return Err(Error::Config(text));
@@ -31,14 +31,14 @@ impl Unregistered<'_> {
     }
 
     /// Called while the worker runs. Warns of rows that would now prevent its start.
-    pub(crate) fn remind(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Cures) {
+    pub(crate) fn remind(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Remedies) {
         for (text, _) in self.texts(waiting, cures).filter(|(_, recently)| !recently) {
             tracing::warn!("{text}");
         }
     }
 
     /// Returns the message for each handler that this worker does not have, and whether the handler was seen recently.
-    fn texts(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Cures) -> impl Iterator<Item = (String, bool)> {
+    fn texts(&self, waiting: &[HandlerRows], cures: impl Fn(&str) -> Remedies) -> impl Iterator<Item = (String, bool)> {
         // The empty name stands for no handler, and every worker has it.
         let strange = |row: &&HandlerRows| !row.handler.is_empty() && !self.names.contains(&row.handler.as_str());
         waiting.iter().filter(strange).map(move |row| {
@@ -47,10 +47,10 @@ impl Unregistered<'_> {
         })
     }
 
-    fn text(&self, row: &HandlerRows, recently: bool, cures: &Cures) -> String {
+    fn text(&self, row: &HandlerRows, recently: bool, cures: &Remedies) -> String {
         let consumer = self.consumer;
         let HandlerRows { handler, seen, .. } = row;
-        let Cures { part, dead_letter, .. } = cures;
+        let Remedies { part, dead_letter, .. } = cures;
         let seen = if recently {
             format!("and which a worker had {} ago: they wait for that one", ago(*seen))
         } else {
@@ -118,9 +118,9 @@ mod tests {
 
     use super::*;
 
-    fn cures(handler: &str) -> Cures {
+    fn cures(handler: &str) -> Remedies {
         let cure = |what| format!("{what} {handler}");
-        Cures { part: cure("PART"), dead_letter: cure("BURY"), ..Cures::default() }
+        Remedies { part: cure("PART"), dead_letter: cure("BURY"), ..Remedies::default() }
     }
 
     fn waiting(handler: &str, seen: Duration) -> HandlerRows {

@@ -1,4 +1,4 @@
-//! Several workers in one process.
+//! Several workers and relays in one process.
 
 use std::pin::{Pin, pin};
 
@@ -6,13 +6,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, Health, Source, Store, Worker};
+use crate::{Error, Health, Relay, Sink, Source, Store, Worker};
 
 use super::builder::HasHandlers;
 
 type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// Several workers that run in one process and end together.
+/// Several workers that run in one process and end together, with the relays of their outboxes.
 ///
 /// ```no_run
 /// # use idem_core::{Workers, Worker, Store, Source, Handler, HasConnection, Error};
@@ -24,16 +24,31 @@ type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 /// # }
 /// ```
 ///
+/// A [`Relay`] publishes what the handlers of a worker stage:
+///
+/// ```no_run
+/// # use idem_core::{Workers, Worker, Relay, Store, Sink, Source, Handler, HasConnection, Error};
+/// # async fn run<S: Store + HasConnection<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+/// #     store: S, orders: impl Source, events: impl Sink) -> Result<(), Error> {
+/// let relay = Relay::new("billing", store.clone(), events);
+/// let worker = Worker::new("billing", store, orders).handler::<H>();
+/// Workers::new().add(worker).relay(relay).run_until(idem_core::shutdown_signal()).await
+/// # }
+/// ```
+///
 /// Workers of one store share its connections. Each can use `concurrency` and `inbox_concurrency` and a few more at
 /// once; if the store has fewer than all of them together, they wait for each other, and the log has the sum.
 #[must_use = "workers do nothing until `run_until`"]
 #[derive(Default)]
 pub struct Workers {
-    workers: Vec<Member>,
+    members: Vec<Member>,
 }
 
+/// A worker, or a relay.
 struct Member {
-    consumer: String,
+    kind: &'static str,
+    /// The consumer of the worker, or the outbox of the relay.
+    name: String,
     health: Health,
     start: Box<dyn FnOnce(CancellationToken) -> Run + Send>,
 }
@@ -52,15 +67,23 @@ impl Workers {
         C: Send + Sync + 'static,
         Stage: HasHandlers,
     {
-        let (consumer, health) = (worker.parts.consumer.clone(), worker.parts.health.clone());
+        let (name, health) = (worker.parts.consumer.clone(), worker.parts.health.clone());
         let start = move |stop: CancellationToken| -> Run { Box::pin(worker.run_until(stop.cancelled_owned())) };
-        self.workers.push(Member { consumer, health, start: Box::new(start) });
+        self.members.push(Member { kind: "worker", name, health, start: Box::new(start) });
         self
     }
 
-    /// Returns a handle to the health of all workers together, for a probe of the process: it is ready while each of them
-    /// is. Call it after the last [`add`](Self::add), because a worker that is added later is not part of it. For the
-    /// health of one worker, call [`Worker::health`] before the worker is added.
+    /// Adds a relay, which publishes what the handlers of a worker, or the application, stage in its outbox.
+    pub fn relay<S: Store, K: Sink>(mut self, relay: Relay<S, K>) -> Self {
+        let (name, health) = (relay.outbox().to_owned(), relay.health());
+        let start = move |stop: CancellationToken| -> Run { Box::pin(relay.run_until(stop.cancelled_owned())) };
+        self.members.push(Member { kind: "relay", name, health, start: Box::new(start) });
+        self
+    }
+
+    /// Returns a handle to the health of all workers and relays together, for a probe of the process: it is ready while each
+    /// of them is. Call it after the last [`add`](Self::add) and [`relay`](Self::relay), because one that is added later is not
+    /// part of it. For the health of one, call [`Worker::health`] or [`Relay::health`] before it is added.
     ///
     /// ```
     /// # use idem_core::{Worker, Workers, Store, Source, Handler, HasConnection};
@@ -74,26 +97,27 @@ impl Workers {
     /// # }
     /// ```
     pub fn health(&self) -> Health {
-        Health::of_all(self.workers.iter().map(|worker| &worker.health))
+        Health::of_all(self.members.iter().map(|member| &member.health))
     }
 
-    /// Runs all workers until `shutdown` completes, and then drains them at the same time, each within its own
-    /// [`shutdown_timeout`](Worker::shutdown_timeout). If one cannot start or fails, the others drain as well, so that
-    /// the process ends and can be restarted as a whole, instead of going on with a part of its work undone.
+    /// Runs all workers and relays until `shutdown` completes, and then drains them at the same time, each within its own
+    /// [`shutdown_timeout`](Worker::shutdown_timeout). Messages that are staged after a relay has ended wait in the database for
+    /// another one, or for the next start. If one cannot start or fails, the others drain as well, so that the process ends and
+    /// can be restarted as a whole, instead of going on with a part of its work undone.
     ///
-    /// Dropping the future ends all workers at once, as for [`Worker::run_until`].
+    /// Dropping the future ends all of them at once, as for [`Worker::run_until`] and [`Relay::run_until`].
     ///
     /// # Errors
-    /// The first error of a worker; further ones are logged. [`Error::Config`] if there is no worker.
+    /// The first error of a worker or a relay; further ones are logged. [`Error::Config`] if there is neither.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        if self.workers.is_empty() {
+        if self.members.is_empty() {
             return Err(Error::Config("there is no worker to run: add one, `Workers::new().add(worker)`".to_owned()));
         }
         let stop = CancellationToken::new();
         let mut running = FuturesUnordered::new();
-        for Member { consumer, start, .. } in self.workers {
+        for Member { kind, name, start, .. } in self.members {
             let run = start(stop.clone());
-            running.push(async move { (consumer, run.await) });
+            running.push(async move { (kind, name, run.await) });
         }
         let mut shutdown = pin!(shutdown);
         let mut first = None;
@@ -106,13 +130,13 @@ impl Workers {
                 }
                 ended = running.next() => ended,
             };
-            let Some((consumer, result)) = ended else { return first.map_or(Ok(()), Err) };
+            let Some((kind, name, result)) = ended else { return first.map_or(Ok(()), Err) };
             if !stop.is_cancelled() {
-                tracing::warn!(consumer, "a worker has ended, and the others of the process drain");
+                tracing::warn!(name, "a {kind} has ended, and the others of the process drain");
                 stop.cancel();
             }
             if let Err(error) = result {
-                tracing::error!(consumer, error = crate::error::text(&error), "a worker has failed");
+                tracing::error!(name, error = crate::error::text(&error), "a {kind} has failed");
                 first.get_or_insert(error);
             }
         }
@@ -121,6 +145,6 @@ impl Workers {
 
 impl std::fmt::Debug for Workers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.workers.iter().map(|worker| &worker.consumer)).finish()
+        f.debug_list().entries(self.members.iter().map(|member| (member.kind, &member.name))).finish()
     }
 }

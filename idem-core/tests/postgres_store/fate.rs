@@ -1,6 +1,6 @@
 //! The fate of a transaction whose connection was dropped.
 
-use idem_core::store::{ClaimState, Claims, Fate, Ticket, Transactions};
+use idem_core::store::{Claims, Fate, Ticket, Transactions};
 use sqlx::Executor;
 
 use crate::world::{DEADLINE, backend, gone, handler_connection, raw, world};
@@ -74,7 +74,7 @@ async fn a_transaction_without_a_claim_has_no_fate_to_ask_for() {
     assert_eq!(world.store.ticket(&txn), None);
     world.store.rollback(txn).await.unwrap();
     world.process("a").await;
-    let (txn, _) = world.store.begin_with_claim(DEADLINE, &world.identity("a"), ClaimState::Processed).await.unwrap();
+    let (txn, _) = world.store.begin_with_claim(DEADLINE, &world.identity("a")).await.unwrap();
     assert_eq!(world.store.ticket(&txn), None, "it is a duplicate");
     world.store.rollback(txn).await.unwrap();
 }

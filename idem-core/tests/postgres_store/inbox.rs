@@ -54,7 +54,7 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
 async fn nobody_claims_or_replays_under_the_empty_key() {
     let Some(mut world) = world().await else { return };
     let empty = Key::stored(b"").unwrap();
-    let claim = world.store.claim_in(&mut world.other, "importer", "row", empty.clone(), Fingerprint::none()).await;
+    let claim = world.store.claim_key(&mut world.other, "importer", "row", empty.clone(), Fingerprint::none()).await;
     assert!(matches!(claim, Err(Error::Config(_))), "{claim:?}");
     let replayed = Inbox::new(&world.store, "billing").replay_as(1, &empty).await;
     assert!(matches!(replayed, Err(Error::Config(_))), "{replayed:?}");

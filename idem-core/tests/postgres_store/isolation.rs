@@ -40,7 +40,7 @@ async fn a_claim_that_waited_under_another_isolation_is_made_again_and_finds_a_d
     let identity = world.identity("a");
     let first = world.claimed("a").await;
     let (store, copy) = (world.store.clone(), identity.clone());
-    let second = tokio::spawn(async move { store.begin_with_claim(DEADLINE, &copy, ClaimState::Processed).await });
+    let second = tokio::spawn(async move { store.begin_with_claim(DEADLINE, &copy).await });
     let waits = "SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
                  WHERE a.wait_event_type = 'Lock' AND l.relation = 'processed_messages'::regclass";
     while world.number(waits).await == 0 {
@@ -51,7 +51,7 @@ async fn a_claim_that_waited_under_another_isolation_is_made_again_and_finds_a_d
         Ok((_, Claimed::Found(Some(_)))) | Err(StoreError::Serialization(_)) => {}
         other => panic!("{:?}", other.map(|(_, claimed)| claimed)),
     }
-    let (txn, again) = world.store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await.unwrap();
+    let (txn, again) = world.store.begin_with_claim(DEADLINE, &identity).await.unwrap();
     assert!(matches!(again, Claimed::Found(Some(_))), "{again:?}");
     world.store.rollback(txn).await.unwrap();
 }

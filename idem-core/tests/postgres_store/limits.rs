@@ -49,7 +49,7 @@ async fn a_claim_waits_for_a_lock_on_its_table_as_for_another_claim() {
     let lock = sqlx::raw_sql("BEGIN; LOCK TABLE processed_messages IN ACCESS EXCLUSIVE MODE");
     world.other.execute(lock).await.unwrap();
     let identity = world.identity("waits");
-    let claim = world.store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await;
+    let claim = world.store.begin_with_claim(DEADLINE, &identity).await;
     assert!(matches!(claim, Err(StoreError::LockTimeout)), "{claim:?}");
     world.other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
     world.process("waits").await;
@@ -63,7 +63,7 @@ async fn a_claim_that_waits_for_another_and_loses_finds_that_one() {
     let (store, copy) = (world.store.clone(), world.identity(&key));
     let claim = tokio::spawn(async move {
         loop {
-            match store.begin_with_claim(DEADLINE, &copy, ClaimState::Processed).await {
+            match store.begin_with_claim(DEADLINE, &copy).await {
                 // The machine is busy, and the other transaction is still open.
                 Err(StoreError::LockTimeout) => {}
                 claimed => break claimed,

@@ -151,7 +151,7 @@ async fn an_application_claims_in_its_own_transaction() {
     let mut own = PgConnection::connect(&world.url).await.unwrap();
     let claim = async |own: &mut PgConnection, key: &str, text: &str| {
         let (key, fingerprint) = (Key::of(key).unwrap(), Fingerprint::of(text.as_bytes()));
-        world.store.claim_in(own, "importer", "row", key, fingerprint).await.unwrap()
+        world.store.claim_key(own, "importer", "row", key, fingerprint).await.unwrap()
     };
     let mut tx = own.begin().await.unwrap();
     assert!(claim(&mut tx, "a", "1").await.is_new());
@@ -189,7 +189,7 @@ async fn a_claim_of_its_own_transaction_is_new_again() {
     let mut own = PgConnection::connect(&world.url).await.unwrap();
     let claim = async |own: &mut PgConnection, key: &str| {
         let (key, fingerprint) = (Key::of(key).unwrap(), Fingerprint::none());
-        world.store.claim_in(own, "importer", "row", key, fingerprint).await.unwrap()
+        world.store.claim_key(own, "importer", "row", key, fingerprint).await.unwrap()
     };
     for (begin, key) in [("BEGIN", "a"), ("BEGIN ISOLATION LEVEL SERIALIZABLE", "b")] {
         let mut tx = own.begin_with(begin).await.unwrap();
@@ -221,7 +221,7 @@ async fn an_application_registers_its_names_again_when_the_database_has_lost_the
         let mut tx = own.begin().await.unwrap();
         outbox.stage(&mut tx, [Outgoing::new("orders", "")]).await.unwrap();
         let key = Key::of("a").unwrap();
-        let claim = world.store.claim_in(&mut tx, "importer", "row", key, Fingerprint::none()).await.unwrap();
+        let claim = world.store.claim_key(&mut tx, "importer", "row", key, Fingerprint::none()).await.unwrap();
         assert!(claim.is_new());
         tx.commit().await.unwrap();
         let named = "SELECT count(*) FROM outbox_messages JOIN outboxes ON outboxes.id = outbox_id WHERE name = 'shop'";
@@ -243,7 +243,7 @@ async fn a_transaction_that_does_not_know_the_name_is_refused() {
     let mut tx = own.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
     sqlx::query(AssertSqlSafe(format!("SELECT FROM {}.effects", world.schema))).execute(&mut *tx).await.unwrap();
     let staged = world.store.outbox("shop").stage(&mut tx, [Outgoing::new("orders", "")]).await;
-    let claim = world.store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
+    let claim = world.store.claim_key(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
     for refused in [staged, claim.map(drop)] {
         let Err(error) = refused else { panic!("{refused:?}") };
         assert!(error.to_string().contains("does not know the name"), "{error}");
@@ -260,7 +260,7 @@ async fn a_connection_in_no_transaction_is_refused() {
     let mut tx = own.begin().await.unwrap();
     // One that has begun by its first poll is an ordinary drop.
     while tx.begin().now_or_never().is_some() {}
-    let claim = world.store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
+    let claim = world.store.claim_key(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
     let staged = world.store.outbox("billing").stage(&mut tx, [Outgoing::new("orders", "")]).await;
     for refused in [claim.map(drop), staged] {
         assert!(matches!(&refused, Err(Error::Config(why)) if why.contains("in no transaction")), "{refused:?}");
@@ -279,7 +279,7 @@ async fn the_names_of_outboxes_are_apart_from_those_of_handlers() {
     world.store.outbox("billing").stage(&mut tx, [Outgoing::new("orders", "")]).await.unwrap();
     committed(world.store.commit(world.claimed("a").await).await);
     let claimed =
-        world.store.claim_in(&mut tx, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
+        world.store.claim_key(&mut tx, "outbox", "billing", Key::of("a").unwrap(), Fingerprint::of(b"a")).await;
     assert!(claimed.unwrap().is_new(), "it is a message of another handler");
     tx.commit().await.unwrap();
 }

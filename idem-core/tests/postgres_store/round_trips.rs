@@ -1,8 +1,6 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{
-    ClaimState, Claimed, Claims, CommitResult, InboxRows, LocalMessage, OutboxRows, RowKind, Transactions,
-};
+use idem_core::store::{Claimed, Claims, CommitResult, InboxRows, LocalMessage, OutboxRows, RowKind, Transactions};
 use idem_core::{Delivery, Outgoing, StagedMessage};
 use sqlx::Connection;
 
@@ -160,7 +158,7 @@ async fn a_duplicate_costs_one_round_trip_beside_the_end_of_its_transaction() {
     for _ in 0..3 {
         proxy.trips();
         let copy = world.identity("a");
-        let claim = world.store.begin_with_claim(DEADLINE, &copy, ClaimState::Processed);
+        let claim = world.store.begin_with_claim(DEADLINE, &copy);
         let (txn, claimed) = claim.await.unwrap();
         let claim = proxy.trips();
         let Claimed::Found(Some(existing)) = claimed else { panic!("{claimed:?}") };

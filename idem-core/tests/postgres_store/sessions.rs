@@ -237,7 +237,7 @@ async fn a_claim_is_found_again_however_the_database_reads_and_writes_bytes() {
     for (setting, value) in [("standard_conforming_strings", "off"), ("bytea_output", "escape")] {
         let store = Postgres::options(world.url_with(setting, value)).schema(&world.schema).connect().await.unwrap();
         store.ping().await.unwrap();
-        let (txn, claimed) = store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await.unwrap();
+        let (txn, claimed) = store.begin_with_claim(DEADLINE, &identity).await.unwrap();
         assert!(claimed.is_new(), "{setting}: {claimed:?}");
         committed(store.commit(txn).await);
         // By a statement with bound values, as a batch does; by a text, as a delivery does.
@@ -249,7 +249,7 @@ async fn a_claim_is_found_again_however_the_database_reads_and_writes_bytes() {
                 found[0]
             },
             {
-                let claim = store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed).await;
+                let claim = store.begin_with_claim(DEADLINE, &identity).await;
                 let (txn, claimed) = claim.unwrap();
                 store.rollback(txn).await.unwrap();
                 let Claimed::Found(found) = claimed else { panic!("{setting}: {claimed:?}") };

@@ -84,7 +84,7 @@ impl World {
     /// Begins and makes a claim.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let identity = self.identity(key);
-        let claim = self.store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed);
+        let claim = self.store.begin_with_claim(DEADLINE, &identity);
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn

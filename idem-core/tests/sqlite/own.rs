@@ -16,7 +16,7 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
     let outbox: StoreOutbox<Sqlite> = store.outbox("billing");
     for (commits, expected) in [(false, 0), (true, 2)] {
         let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::of(b"1"));
+        let claim = store.claim_key(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::of(b"1"));
         assert!(claim.await.unwrap().is_new());
         outbox.stage(&mut tx, [Outgoing::new("a", "1").key(1), Outgoing::new("a", "2").key(1)]).await.unwrap();
         match commits {
@@ -31,10 +31,10 @@ async fn an_application_claims_and_stages_in_its_own_transaction() {
     for (text, expected) in [("1", OwnClaim::Duplicate), ("2", OwnClaim::Conflict)] {
         let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let fingerprint = Fingerprint::of(text.as_bytes());
-        let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), fingerprint);
+        let claim = store.claim_key(&mut tx, "importer", "row", Key::of("a").unwrap(), fingerprint);
         assert_eq!(claim.await.unwrap(), expected);
     }
-    let empty = store.claim_in(&mut own, "importer", "row", Key::stored(b"").unwrap(), Fingerprint::none()).await;
+    let empty = store.claim_key(&mut own, "importer", "row", Key::stored(b"").unwrap(), Fingerprint::none()).await;
     assert!(matches!(empty, Err(Error::Config(_))), "{empty:?}");
 }
 
@@ -45,7 +45,7 @@ async fn a_claim_of_its_own_transaction_is_new_again() {
     let (store, mut own) = (&world.store, world.outsider().await);
     let claim = async |tx: &mut SqliteConnection, text: &str| {
         let (key, fingerprint) = (Key::of("a").unwrap(), Fingerprint::of(text.as_bytes()));
-        store.claim_in(tx, "importer", "row", key, fingerprint).await.unwrap()
+        store.claim_key(tx, "importer", "row", key, fingerprint).await.unwrap()
     };
     let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let mut nested = tx.begin().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_connection_in_no_transaction_is_refused() {
     let mut tx = own.begin_with("BEGIN IMMEDIATE").await.unwrap();
     // One that has begun by its first poll is an ordinary drop.
     while tx.begin().now_or_never().is_some() {}
-    let claim = store.claim_in(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
+    let claim = store.claim_key(&mut tx, "importer", "row", Key::of("a").unwrap(), Fingerprint::none()).await;
     let staged = store.outbox("billing").stage(&mut tx, [Outgoing::new("orders", "")]).await;
     for refused in [claim.map(drop), staged] {
         assert!(matches!(&refused, Err(Error::Config(why)) if why.contains("in no transaction")), "{refused:?}");

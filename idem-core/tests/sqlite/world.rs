@@ -80,7 +80,7 @@ impl World {
     /// A transaction with a new claim of this key, as a handler gets it.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let identity = self.identity(key);
-        let claim = self.store.begin_with_claim(LONG, &identity, ClaimState::Processed);
+        let claim = self.store.begin_with_claim(LONG, &identity);
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn

@@ -61,7 +61,7 @@ impl<S: Store> Trial<S> {
     ///
     /// # Errors
     /// Returns the first point at which the effect differs, with what was seen, for example that a message was charged
-    /// twice; a message that became a dead letter, as one does whose call is `once` and has no `reconcile`, or was not
+    /// twice; a message that became a dead letter, as one does whose call is `at_most_once` and has no `reconcile`, or was not
     /// completed within a minute; a phase without a point, or with more than 300; or any other failure.
     pub async fn crash_everywhere<M: ToPublication, D: Digest>(
         &self,

@@ -13,7 +13,7 @@ use crate::{MemorySink, Tapped};
 use super::connect::{Connect, Connecting};
 use super::fate::Fate;
 use super::locals::{Locals, TrialWorker};
-use super::relayed::relay;
+use super::relay::relay;
 use super::shared_codec::Shared;
 use super::source::{Identify, Receiving};
 use super::trial::{CONSUMER, QUEUE, Start};
@@ -128,7 +128,7 @@ where
             .poll_interval(Duration::from_millis(20))
             .lease_duration(lease)
             .suspect_lock(SuspectLock::new())
-            .observe(move |_, outcome| watched.push(outcome.clone()))
+            .observe(move |observed| watched.push(observed.outcome.clone()))
     }
 }
 

@@ -46,7 +46,7 @@ where
     L: Locals<S, St, C>,
 {
     fn add(worker: TrialWorker<S, St, C>) -> TrialWorker<S, St, C> {
-        L::add(worker).handler_with::<Over<H, S, Fate>>(HandlerOptions::new().local_only())
+        L::add(worker).handler_options::<Over<H, S, Fate>>(HandlerOptions::new().local_only())
     }
 
     fn facts() -> Vec<HandlerFacts> {

@@ -36,6 +36,21 @@
 //! # Ok(()) }
 //! ```
 
+// | files | contents |
+// |---|---|
+// | `bench`, `trial` | a trial that has no handler yet, and one that has |
+// | `sending`, `tables` | one message and how it is delivered; the queries of a test |
+// | `connect`, `fresh_file`, `fresh_schema`, `cleanup` | the database of a trial, and its removal |
+// | `subject`, `facts`, `locals`, `shared_codec` | the handlers of a trial, and the codec that their workers share |
+// | `launch`, `relay` | a process: its worker, and the relay beside it |
+// | `process`, `process_thread` | how it dies: with its runtime, or on one thread |
+// | `crash`, `fate`, `polls`, `store`, `source` | where a process dies, and the store and the source that stop there |
+// | `one_effect`, `natural`, `crash_everywhere` | the proofs `has_one_effect`, `is_natural` and `crash_everywhere` |
+// | `staged` | the messages that a natural handler stages, which have to be the same |
+// | `runs`, `search`, `phase`, `leases`, `crash_report` | the runs of `crash_everywhere`, and its report |
+// | `digest`, `elsewhere`, `observed` | the effects that it compares: in tables, and outside; the judgement |
+// | `traced`, `traced_call`, `traced_sink` | for a trace: a worker outside of a trial, a call, a sink |
+
 mod bench;
 mod cleanup;
 mod connect;
@@ -60,7 +75,7 @@ mod phase;
 mod polls;
 mod process;
 mod process_thread;
-mod relayed;
+mod relay;
 mod runs;
 mod search;
 mod sending;

@@ -1,4 +1,5 @@
-//! A fake payment provider: it recognizes a request by its key, as long as it remembers the key.
+//! A fake payment provider: it recognizes a request by its key, as long as it remembers the key. It is in memory, so that a
+//! `Trial` can end a process between a charge and its answer.
 
 mod client;
 mod fault;

@@ -51,12 +51,11 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         handler_timeout: Duration,
         identity: &Identity,
-        state: ClaimState,
     ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let step = self.claims(identity, state).await;
-        let begun = self.tap.statement(self.within.begin_with_claim(handler_timeout, identity, state)).await;
+        let step = self.claims(identity, ClaimState::Processed).await;
+        let begun = self.tap.statement(self.within.begin_with_claim(handler_timeout, identity)).await;
         let (within, claimed) = match begun {
             Ok(begun) => begun,
             Err(fault) => {

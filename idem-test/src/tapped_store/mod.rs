@@ -1,4 +1,10 @@
 //! A store that wraps another one, except where its tap stops it or makes it fail. It can write what it does into a trace.
+//!
+//! | files | contents |
+//! |---|---|
+//! | `tapped`, `over`, `through` | the store and its tap; its handlers; their parameters |
+//! | `transactions`, `claims`, `inbox_rows`, `call_rows`, `outbox_rows`, `operator` | its methods, by trait |
+//! | `doing`, `taking`, `calling`, `relay` | for the trace: the writes of a transaction; rows; calls; relays |
 
 mod call_rows;
 mod calling;

@@ -1,7 +1,7 @@
 //! The operator calls of a tapped store.
 
 use idem_core::store::{
-    Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError,
+    Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Remedies, Replayed, Resolution, Row, Stats, StoreError,
 };
 use idem_core::{Key, Store};
 use uuid::Uuid;
@@ -18,7 +18,7 @@ impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
         self.within.waiting(consumer).await
     }
 
-    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Remedies {
         self.within.cures(consumer, handler, new)
     }
 

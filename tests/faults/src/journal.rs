@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use idem::{Delivery, Outcome};
+use idem::{Observed, Outcome};
 use tokio::sync::watch;
 
 use crate::Order;
@@ -19,7 +19,7 @@ pub struct Journal {
 
 impl Journal {
     /// Records an outcome, for `.observe(..)`.
-    pub fn note(&self, delivery: &Delivery, outcome: &Outcome) {
+    pub fn note(&self, Observed { delivery, outcome, .. }: Observed<'_>) {
         let id = serde_json::from_slice::<Order>(delivery.payload()).map_or_else(|_| "?".to_owned(), |order| order.id);
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((id, outcome.clone()));
         self.changed.send_replace(());

@@ -138,7 +138,7 @@ impl World {
             .poll_interval(Duration::from_millis(50))
             .lease_duration(Duration::from_secs(1))
             .retry(quick(5))
-            .observe(move |delivery, outcome| journal.note(delivery, outcome))
+            .observe(move |observed| journal.note(observed))
     }
 
     /// The operator's view of the inbox.

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 
 use crate::traces::line;
-use crate::traces::seen::Part;
+use crate::traces::trace_step::Part;
 use crate::{calls, messages, relay};
 
 /// The number of things that were checked.

@@ -17,6 +17,9 @@
 //! of this package's tests and of the fault tests write some. `traces` has the search, and `messages::traces`, `calls::traces`
 //! and `relay::traces` say which line each step of a part is.
 //!
+//! Traces are not checked of prune, orders, natural handlers, delivery to several handlers, local messages, rows without a key
+//! and preparations; nor of the demos, whose three workers could share a key, while the model has two at a time.
+//!
 //! In each part, `state` is what can change, `defect` lists the rules that can be broken, and `world` or `worlds` has what
 //! is searched: messages, and how many failures of each kind may come. `property` lists what must hold.
 //!

@@ -16,7 +16,7 @@ use super::settings::Settings;
 struct Call<P, const LIFE: u64>(Of<P>);
 
 impl<P: Param, const LIFE: u64> External for Call<P, LIFE> {
-    const NAME: &'static str = if LIFE == NAMED { "call (once)" } else { "call" };
+    const NAME: &'static str = if LIFE == NAMED { "call (at most once)" } else { "call" };
     const KEY_LIFE: Option<Duration> = Some(Duration::from_secs(LIFE));
     const TIMEOUT: Duration = Duration::from_secs(if LIFE == YEARS { 100_000 } else { 20 });
 

@@ -99,7 +99,7 @@ pub async fn a_call_that_gets_a_key_or_loses_it_goes_on_with_none_in_doubt<W: Wo
     }
     for row in paying.0.dead().await {
         assert_eq!(row.reason, Some(Reason::Unresolved), "{}", row.error);
-        assert!(row.error.contains("`pay (once)`") && row.error.contains("`pay`"), "{}", row.error);
+        assert!(row.error.contains("`pay (at most once)`") && row.error.contains("`pay`"), "{}", row.error);
         assert!(row.error.contains("that call may have sent none"), "{}", row.error);
     }
 }

@@ -59,7 +59,7 @@ pub async fn each_of_many_messages_is_charged_once<W: World>(world: W) {
         let acts: &[Act] = if n % 7 == 2 { &[Act::Fail, Act::Ok] } else { &[Act::Ok] };
         paying.publish_order(order(&n.to_string(), acts), faults);
     }
-    let worker = paying.start_with(Settings { calls: 8, ..Settings::default() });
+    let worker = paying.start_with(Settings { call_concurrency: 8, ..Settings::default() });
     soon(paying.0.queue.idle()).await;
     until(async || (0..40).all(|n| paying.0.desk.runs(&n.to_string()) != 0) && paying.0.scheduled().await.is_empty())
         .await;
@@ -81,7 +81,7 @@ pub async fn a_call_holds_no_transaction_and_no_connection<W: World>(world: W) {
     for n in 0..number {
         paying.publish(&n.to_string(), [Fault::Wait]);
     }
-    let worker = paying.start_with(Settings { calls: number, ..Settings::default() });
+    let worker = paying.start_with(Settings { call_concurrency: number, ..Settings::default() });
     soon(paying.provider().waits(number)).await;
     let claim = paying.0.world.own("processed_messages");
     paying.0.world.run(&format!("DELETE FROM {claim} WHERE processed_at IS NOT NULL")).await;
@@ -99,7 +99,8 @@ pub async fn calls_are_limited<W: World>(world: W) {
     for n in 0..6 {
         paying.publish(&n.to_string(), [Fault::Wait]);
     }
-    let (worker, look) = paying.start_that_waits_in("take_calls", Settings { calls: 2, ..Settings::default() });
+    let (worker, look) =
+        paying.start_that_waits_in("take_calls", Settings { call_concurrency: 2, ..Settings::default() });
     paying.0.outcomes(6).await;
     look.send_replace(true);
     soon(paying.provider().waits(2)).await;

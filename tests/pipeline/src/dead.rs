@@ -40,6 +40,7 @@ pub async fn an_undecodable_payload_is_dead_and_kept_whole<W: World>(world: W) {
         let publication = Publication::new(payload.to_vec()).event_type("Order");
         dead_and_whole(&line, publication, Settings::default(), Reason::Undecodable).await;
     }
+    assert_eq!(line.reports(), ["orders no key: dead: undecodable"; 10]);
 }
 
 /// They have no key; their other properties distinguish them. Redeliveries create no further row.

@@ -88,6 +88,8 @@ pub async fn each_of_several_handlers_runs_a_message_once<W: World>(world: W) {
     line.publish(with_mail(&Order::ok("a"), "sent"));
     let again = outcomes(&line, 2, 4).await;
     assert_eq!(again, ["duplicate", "duplicate", "processed", "processed"]);
+    let reports: Vec<_> = line.reports().into_iter().filter(|report| !report.ends_with("scheduled 0")).collect();
+    assert_eq!(reports, ["mails a: duplicate", "mails a: processed", "orders a: duplicate", "orders a: processed"]);
     worker.stop_once_idle(&line.queue).await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 1, (1, 1)));
 }
@@ -191,7 +193,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
     registry.answers("v1", Answer::Away);
     registry.answers("v2", Answer::Unknown);
     let own = HandlerOptions::new().codec(registry.codec());
-    let worker = line.worker().handler::<Orders<W>>().handler_with::<Mails<W>>(own).fan_out();
+    let worker = line.worker().handler::<Orders<W>>().handler_options::<Mails<W>>(own).fan_out();
     let worker = line.run_until_stopped(worker, Settings::default());
     let of_schema = |id: &str, schema: &'static str| with_mail(&Order::ok(id), "sent").header("schema", schema);
     line.publish(of_schema("a", "v1"));

@@ -26,7 +26,7 @@ impl<W: World> Handing<W> {
     pub(super) fn start(&self, settings: Settings) -> Running {
         let worker = Worker::new(settings.consumer, self.0.store.clone(), self.0.queue.clone());
         let worker = worker.state(self.0.desk.clone()).handler::<Hands<W>>().handler::<HandsBatch<W>>();
-        let worker = worker.handler::<Receives<W>>().handler_with::<ById<W>>(HandlerOptions::new().local_only());
+        let worker = worker.handler::<Receives<W>>().handler_options::<ById<W>>(HandlerOptions::new().local_only());
         self.0.run_until_stopped(worker, settings)
     }
 

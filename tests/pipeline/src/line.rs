@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    Codec, Delivery, Inbox, Json, NoHandlers, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers,
+    Codec, Inbox, Json, NoHandlers, Observed, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers,
     Worker,
 };
 use tokio::sync::{oneshot, watch};
@@ -32,7 +32,8 @@ pub(super) struct Line<W: World> {
     pub(super) broker: Broker,
     pub(super) queue: Queue,
     pub(super) desk: Desk,
-    observed: Arc<Mutex<Vec<Outcome>>>,
+    /// Each outcome, with the handler and the key.
+    observed: Arc<Mutex<Vec<(Outcome, String)>>>,
     changed: watch::Sender<()>,
 }
 
@@ -158,10 +159,12 @@ impl<W: World> Line<W> {
         settings: Settings,
     ) -> Running {
         let (observed, changed, inbox) = (self.observed.clone(), self.changed.clone(), self.world.inbox());
-        let observe = move |delivery: &Delivery, outcome: &Outcome| {
+        let observe = move |Observed { delivery, handler, key, outcome, .. }: Observed<'_>| {
             // Storing a message is not an outcome where every message is stored.
             if !inbox || word(outcome) != "scheduled 0" {
-                observed.lock().unwrap().push(outcome.clone());
+                let key = key.map_or("no key".to_owned(), ToString::to_string);
+                let of = format!("{} {key}", handler.unwrap_or("no handler"));
+                observed.lock().unwrap().push((outcome.clone(), of));
             }
             changed.send_replace(());
             panics(delivery, "observer");
@@ -178,7 +181,7 @@ impl<W: World> Line<W> {
             .linger(settings.linger)
             .concurrency(settings.concurrency)
             .inbox_concurrency(settings.inbox_concurrency)
-            .calls(settings.calls)
+            .call_concurrency(settings.call_concurrency)
             .handler_timeout(settings.handler_timeout)
             .prepare_timeout(settings.prepare_timeout)
             .retry(settings.retry)
@@ -216,7 +219,7 @@ impl<W: World> Line<W> {
         let enough = async {
             loop {
                 changed.mark_unchanged();
-                let observed: Vec<_> = self.observed.lock().unwrap().iter().map(word).collect();
+                let observed: Vec<_> = self.observed.lock().unwrap().iter().map(|(outcome, _)| word(outcome)).collect();
                 if observed.len() >= number {
                     return observed;
                 }
@@ -229,9 +232,17 @@ impl<W: World> Line<W> {
         }
     }
 
+    /// Returns the outcomes so far, each behind its handler and key, sorted.
+    pub(super) fn reports(&self) -> Vec<String> {
+        let report = |(outcome, of): &(Outcome, String)| format!("{of}: {}", word(outcome));
+        let mut reports: Vec<_> = self.observed.lock().unwrap().iter().map(report).collect();
+        reports.sort();
+        reports
+    }
+
     /// Returns the delays of the failures that were observed.
     pub(super) fn delays(&self) -> Vec<Duration> {
-        let delay = |outcome: &Outcome| match outcome {
+        let delay = |(outcome, _): &(Outcome, String)| match outcome {
             Outcome::Scheduled { attempt: 1.., due, .. } => Some(*due),
             _ => None,
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, Identity, Replayed, Transactions};
+use idem_core::store::{Claims, Identity, Replayed, Transactions};
 use idem_core::{Fingerprint, HandlerOptions, Key};
 
 use idem_conformance::store::World;
@@ -166,7 +166,7 @@ pub async fn a_local_message_under_the_key_of_another_is_a_conflict<W: World>(wo
 pub async fn a_handler_of_local_messages_only_takes_no_delivery<W: World>(world: W) {
     let handing = Handing::new(world).await;
     let worker =
-        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+        handing.0.worker().handler_options::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     handing.publish("Handing", Order::ok("a"));
     handing.0.publish_raw(Publication::json(&Receipt::of("b")).unwrap().event_type("Receipt"));
@@ -187,7 +187,7 @@ pub async fn a_replayed_message_without_a_key_stays_with_a_handler_of_local_mess
     assert_eq!(row.handler, "receives");
     assert_eq!(handing.0.inbox().replay(row.id).await.unwrap(), Replayed::Due);
     let worker =
-        handing.0.worker().handler_with::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
+        handing.0.worker().handler_options::<Receives<W>>(HandlerOptions::new().local_only()).handler::<Hands<W>>();
     let worker = handing.0.run_until_stopped(worker, Settings::default());
     let further = if handing.0.world.inbox() { 2 } else { 3 };
     assert_eq!(handing.0.outcomes(further).await.last().unwrap(), "processed");
@@ -206,7 +206,7 @@ pub async fn a_sender_is_not_charged_for_a_claim_that_another_transaction_holds<
     let handler = store.register("billing", &["receives"]).await.unwrap()[0];
     let fingerprint = Fingerprint::of(Publication::json(&Receipt::of("a")).unwrap().payload());
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint };
-    let claim = store.begin_with_claim(Duration::from_secs(60), &identity, ClaimState::Processed);
+    let claim = store.begin_with_claim(Duration::from_secs(60), &identity);
     let (other, claimed) = claim.await.unwrap();
     assert!(claimed.is_new());
     for id in ["b", "a", "c"] {

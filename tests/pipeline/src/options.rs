@@ -31,7 +31,7 @@ fn refund(id: &str, acts: &[Act]) -> Publication {
 pub async fn the_timeout_of_a_handler_ends_only_it<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(SHORT);
-    let worker = line.worker().handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
+    let worker = line.worker().handler_options::<Orders<W>>(own).handler::<Orders<W, true>>();
     let worker = line.run_until_stopped(worker, Settings { handler_timeout: LONG, ..Settings::default() });
     line.publish(Order::new("a", &[Act::Hang, Act::Hang, Act::Permanent]));
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "scheduled 2", "dead: permanent"]);
@@ -45,7 +45,7 @@ pub async fn the_timeout_of_a_handler_ends_only_it<W: World>(world: W) {
 pub async fn a_handler_may_run_for_longer_than_its_worker_allows_the_others<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(LONG);
-    let worker = line.worker().handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
+    let worker = line.worker().handler::<Orders<W>>().handler_options::<Orders<W, true>>(own);
     let worker = line.run_until_stopped(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
     line.publish_raw(refund("b", &[Act::Lasts]));
     assert_eq!(line.outcomes(1).await, ["processed"]);
@@ -61,7 +61,7 @@ pub async fn a_handler_may_run_for_longer_than_its_worker_allows_the_others<W: W
 pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(LONG);
-    let worker = line.worker().handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
+    let worker = line.worker().handler::<Orders<W>>().handler_options::<Orders<W, true>>(own);
     line.publish_raw(refund("before", &[Act::Wait]));
     let settings = Settings { handler_timeout: SHORT, concurrency: 1, ..Settings::default() };
     let worker = line.run_until_stopped(worker, settings);
@@ -84,7 +84,8 @@ pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
 pub async fn the_retry_policy_of_a_handler_decides_attempts_and_delay<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_millis(1));
-    let twice = line.worker().handler_with::<Orders<W>>(HandlerOptions::new().retry(own)).handler::<Orders<W, true>>();
+    let twice =
+        line.worker().handler_options::<Orders<W>>(HandlerOptions::new().retry(own)).handler::<Orders<W, true>>();
     let worker_of_two = line.run_until_stopped(twice, Settings::default());
     line.publish(Order::new("a", &[Act::Fail]));
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "dead: exhausted"]);
@@ -94,7 +95,8 @@ pub async fn the_retry_policy_of_a_handler_decides_attempts_and_delay<W: World>(
     worker_of_two.stop().await;
 
     let hour = RetryPolicy::new().min_delay(Duration::from_secs(3600));
-    let late = line.worker().handler_with::<Orders<W>>(HandlerOptions::new().retry(hour)).handler::<Orders<W, true>>();
+    let late =
+        line.worker().handler_options::<Orders<W>>(HandlerOptions::new().retry(hour)).handler::<Orders<W, true>>();
     let worker_of_late = line.run_until_stopped(late, Settings::default());
     line.publish(Order::new("c", &[Act::Fail]));
     assert_eq!(line.outcomes(8).await[7], "scheduled 1");
@@ -109,7 +111,7 @@ pub async fn the_codec_of_a_handler_decodes_for_it_only<W: World>(world: W) {
     let registry = Registry::default();
     registry.answers("v1", Answer::Known);
     let own = HandlerOptions::new().codec(registry.codec());
-    let worker = line.worker().handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
+    let worker = line.worker().handler_options::<Orders<W>>(own).handler::<Orders<W, true>>();
     let worker = line.run_until_stopped(worker, Settings::default());
     let backwards = |order: Order| {
         let mut payload = Publication::from(order).payload().to_vec();
@@ -130,7 +132,7 @@ pub async fn the_codec_of_a_handler_decodes_for_it_only<W: World>(world: W) {
 pub async fn a_timeout_of_zero_refuses_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(Duration::ZERO);
-    let worker = line.worker().handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
+    let worker = line.worker().handler::<Orders<W>>().handler_options::<Orders<W, true>>(own);
     let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
     for part in ["\"refunds\"", "zero", "HandlerOptions::timeout"] {
         assert!(refused.contains(part), "{part:?} is not in {refused}");
@@ -175,7 +177,8 @@ pub async fn the_longest_timeout_is_reported_to_the_source<W: World>(world: W) {
     for (own, longest) in [(LONG, LONG), (SHORT / 2, SHORT)] {
         let source = Tapped::new(line.queue.clone(), Told(told.clone()));
         let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
-        let worker = worker.handler_with::<Orders<W>>(HandlerOptions::new().timeout(own)).handler::<Orders<W, true>>();
+        let worker =
+            worker.handler_options::<Orders<W>>(HandlerOptions::new().timeout(own)).handler::<Orders<W, true>>();
         let worker = line.run_until_stopped(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
         assert_eq!(Told::options(&told).await.handler_timeout, longest);
         worker.stop().await;

@@ -62,6 +62,7 @@ pub async fn an_observer_that_panics_costs_nothing<W: World>(world: W) {
         line.publish(Publication::from(Order::ok(&n.to_string())).header("panics", "observer"));
     }
     assert_eq!(line.run_with(Settings { concurrency: 1, ..Settings::default() }, 3).await, ["processed"; 3]);
+    assert_eq!(line.reports(), ["orders 0: processed", "orders 1: processed", "orders 2: processed"]);
     let counts = line.queue.counts();
     assert_eq!((counts.deliveries, counts.acks), (3, 3));
 }

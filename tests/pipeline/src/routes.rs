@@ -54,6 +54,7 @@ pub async fn an_unknown_type_is_dead_and_kept_whole<W: World>(world: W) {
     line.publish_raw(order.clone());
     let outcomes = line.run(2).await;
     assert_eq!(outcomes, ["dead: unknown type", "dead: unknown type"]);
+    assert_eq!(line.reports(), ["no handler no key: dead: unknown type"; 2]);
     let dead = line.dead().await;
     assert_eq!(dead.len(), 2, "an event without a type is another message");
     for dead in dead {

@@ -15,7 +15,7 @@ pub(super) struct Settings {
     pub(super) inbox_concurrency: usize,
     /// Whether single messages are taken ahead of those that run. Otherwise each worker has as many as it runs at once.
     pub(super) ahead: bool,
-    pub(super) calls: usize,
+    pub(super) call_concurrency: usize,
     pub(super) handler_timeout: Duration,
     pub(super) prepare_timeout: Duration,
     pub(super) retry: RetryPolicy,
@@ -54,7 +54,7 @@ impl Default for Settings {
             concurrency: 8,
             inbox_concurrency: 2,
             ahead: true,
-            calls: 4,
+            call_concurrency: 4,
             handler_timeout: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),
             retry: RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(5)),

@@ -196,6 +196,9 @@ pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     let worker = taken_together(&line, &orders).await;
     let outcomes = ends(&line, worker, 5).await;
     assert_eq!(outcomes[..4], ["dead: conflict", "dead: conflict", "duplicate", "processed"]);
+    let of_a = ["orders a: dead: conflict", "orders a: dead: conflict", "orders a: duplicate", "orders a: processed"];
+    let others = ["orders after: processed", "orders b: processed", "orders before: processed"];
+    assert_eq!(line.reports(), [&of_a[..], &others].concat());
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert_eq!((line.desk.runs("a"), line.desk.runs("b")), (1, 1));

@@ -148,7 +148,7 @@ async fn log_of_refunds<W: World>(line: &Line<W>) -> String {
 fn with_former_name<W: World, const REFUND: bool>(line: &Line<W>, names: &'static [&'static str]) -> Running {
     let worker = line.worker();
     let options = HandlerOptions::new().formerly(names);
-    line.run_until_stopped(worker.handler_with::<Orders<W, REFUND>>(options), Settings::once())
+    line.run_until_stopped(worker.handler_options::<Orders<W, REFUND>>(options), Settings::once())
 }
 
 /// Also if the release with the new name is rolled back, and comes again.

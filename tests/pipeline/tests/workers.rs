@@ -1,4 +1,4 @@
-//! Several workers in one process, and its end by a signal.
+//! Several workers and relays in one process, and its end by a signal.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::process::Stdio;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use idem::prelude::*;
 use idem::{Error, shutdown_signal};
-use idem_test::Broker;
+use idem_conformance::until;
+use idem_test::{Broker, MemorySink, Reply};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -29,6 +30,12 @@ async fn quick(_: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
 /// Another handler with the same name, so that a worker with both cannot start.
 #[idempotent(key = "id", name = "quick")]
 async fn namesake(_: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[idempotent(key = "id", name = "stages")]
+async fn stages(event: Event, _: &mut SqliteConnection, outbox: Outbox) -> Result<(), BoxError> {
+    outbox.publish("events", &event)?;
     Ok(())
 }
 
@@ -81,12 +88,50 @@ async fn all_workers_drain_at_the_shutdown() {
 async fn a_worker_that_cannot_start_ends_the_others_with_its_error() {
     let world = World::new().await;
     let sound = world.worker("one");
-    let health = sound.health();
     let broken = world.worker("two").handler::<namesake>();
-    let workers = Workers::new().add(sound).add(broken);
+    let relay = Relay::new("one", world.store.clone(), MemorySink::new());
+    let health = [sound.health(), relay.health()];
+    let workers = Workers::new().add(sound).add(broken).relay(relay);
     let error = timeout(LIMIT, workers.run_until(std::future::pending())).await.unwrap().unwrap_err();
     assert!(matches!(&error, Error::Config(why) if why.contains("two handlers have the name")), "{error}");
+    assert!(health.iter().all(|one| !one.is_ready()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_cannot_start_ends_the_workers_with_its_error() {
+    let world = World::new().await;
+    let worker = world.worker("one");
+    let health = worker.health();
+    let nameless = Relay::new("", world.store.clone(), MemorySink::new());
+    let workers = Workers::new().add(worker).relay(nameless);
+    let error = timeout(LIMIT, workers.run_until(std::future::pending())).await.unwrap().unwrap_err();
+    assert!(matches!(&error, Error::Config(why) if why.contains("the relay's name")), "{error}");
     assert!(!health.is_ready());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_publishes_and_drains_with_the_workers_of_its_group() {
+    let world = World::new().await;
+    let worker = Worker::new("one", world.store.clone(), world.broker.queue("one")).handler::<stages>();
+    let sink = MemorySink::new();
+    sink.on_publish(|_| Reply::Away);
+    let relay = Relay::new("one", world.store.clone(), sink.clone());
+    let health = [worker.health(), relay.health()];
+    let workers = Workers::new().add(worker).relay(relay);
+    let both = workers.health();
+    let (end, ended) = oneshot::channel::<()>();
+    let running = tokio::spawn(workers.run_until(async { drop(ended.await) }));
+    world.broker.publish_json("one", &Event { id: 1 }).unwrap();
+    timeout(LIMIT, sink.wait_for(|sink| sink.calls() > 0)).await.unwrap();
+    until(async || !health[1].is_ready()).await;
+    assert!(health[0].is_ready() && !both.is_ready(), "the broker of the relay is away");
+    sink.on_publish(|_| Reply::Confirm);
+    timeout(LIMIT, sink.wait_for(|sink| !sink.published().is_empty())).await.unwrap();
+    until(async || both.is_ready()).await;
+    end.send(()).unwrap();
+    timeout(LIMIT, running).await.unwrap().unwrap().unwrap();
+    assert!(health.iter().all(|one| !one.is_ready()), "both have ended");
+    assert!(sink.closed() > 0, "the relay has closed its connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]

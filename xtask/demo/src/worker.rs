@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use idem::codec::Json;
 use idem::handler::WithHandlers;
-use idem::{Outcome, Postgres, Relay, RetryPolicy, Source, Worker};
+use idem::{Observed, Outcome, Postgres, Relay, RetryPolicy, Source, Worker};
 use idem_brokers::Broker;
 use idem_test::Tapped;
 use tokio::io::AsyncReadExt;
@@ -115,7 +115,7 @@ fn tune<Src: Source, St>(
         .handler_timeout(Duration::from_secs(2))
         .lease_duration(Duration::from_secs(1))
         .poll_interval(Duration::from_millis(200))
-        .observe(move |delivery, outcome| {
+        .observe(move |Observed { delivery, outcome, .. }| {
             let event = if *outcome == Outcome::Duplicate { Event::Duplicate } else { Event::Written };
             journal.note(event, id(delivery));
         });

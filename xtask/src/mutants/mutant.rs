@@ -32,7 +32,7 @@ pub(crate) struct Mutant {
     pub(crate) test: String,
 }
 
-/// One change.
+/// One change. It is no patch, which would break with each change of a line around it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Edit {

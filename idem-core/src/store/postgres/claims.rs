@@ -122,22 +122,16 @@ impl Claims for Postgres {
         &self,
         handler_timeout: Duration,
         identity: &Identity,
-        state: ClaimState,
     ) -> Result<(Txn, Claimed), StoreError> {
         let mut connection = self.pool().lent().await?;
         let begin = begin::lent(connection.session(), connection.kind(), handler_timeout);
-        let lock_timeout = match state {
-            // The server's own number in milliseconds.
-            ClaimState::Processed => format!("'{}'", connection.session().lock_timeout),
-            ClaimState::Waiting => "NULL".to_owned(),
-        };
         // Nothing of a message gets into the text except hexadecimal digits.
         let values = [
             identity.handler.0.to_string(),
             bytes(identity.key.as_bytes()),
             bytes(identity.fingerprint.as_bytes()),
-            (state == ClaimState::Processed).to_string(),
-            lock_timeout,
+            // The server's own number in milliseconds.
+            format!("'{}'", connection.session().lock_timeout),
         ];
         let claim = match connection.is_pooled() {
             true => self.text_with(&claims_sql::claim_one(), &values),

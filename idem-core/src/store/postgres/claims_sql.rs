@@ -18,10 +18,9 @@ fn claim_one_with(on_conflict: &str) -> String {
         FROM {{schema}}.processed_messages WHERE handler_id = $1 AND key = $2
     ), inserted AS (
         INSERT INTO {{schema}}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
-        SELECT $1, $2, $3, CASE WHEN $4 THEN now() END WHERE NOT EXISTS (SELECT FROM existing)
+        SELECT $1, $2, $3, now() WHERE NOT EXISTS (SELECT FROM existing)
         {on_conflict}
-        RETURNING CASE WHEN set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true) IS NOT NULL
-                       THEN pg_current_xact_id()::text END,
+        RETURNING CASE WHEN set_config('lock_timeout', $4, true) IS NOT NULL THEN pg_current_xact_id()::text END,
                   (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {{schema}}.handlers WHERE id = $1)
     )
     SELECT inserted.*, NULL::text, NULL::bigint FROM inserted
@@ -147,7 +146,7 @@ pub(super) const REOPEN: &str = "
 /// index once more, marks the row as tentative, and writes one more record to the write-ahead log. Without it a lost race is
 /// an error, and the other statement follows in a new transaction.
 pub(super) fn prepare() -> String {
-    format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {}", claim_one_with(""))
+    format!("PREPARE idem_claim (int, bytea, bytea, text) AS {}", claim_one_with(""))
 }
 
 /// Whether a claim exists as this transaction wrote it (PostgreSQL manual, 5.6, xmin).

@@ -59,14 +59,15 @@ pub(super) async fn commit(store: &Postgres, mut txn: Txn) -> CommitResult {
     refused(txn, finished, failure).await
 }
 
-/// Inserts what does not travel in the string of guard and COMMIT. The guard goes ahead of it as well: a transaction that the
-/// handler has begun itself could refuse the INSERT, which does not tell that this one was ended.
+/// Inserts what does not travel in the string of guard and COMMIT. The guard goes ahead of it as well: behind a COMMIT of the
+/// handler, what is inserted would be committed at once.
 async fn insert_ahead(store: &Postgres, mut txn: Txn, writes: &Writes) -> Result<(Txn, Unscheduled), CommitResult> {
     let not_sent = |fault: StoreError, txn: &Txn| CommitResult::NotSent(fault, txn.ticket().map(Box::new));
     let text = guard(&txn);
-    let Answer { finished, failure, .. } = txn.connection.run(text).await;
+    let Answer { rows, failure, .. } = txn.connection.run(text).await;
     match failure {
-        None if finished == 0 => return Err(not_sent(StoreError::ConnectionLost(UNREAD.into()), &txn)),
+        // The answer to a COPY of the handler has no row, and that of the guard has one.
+        None if rows.is_empty() => return Err(not_sent(StoreError::ConnectionLost(UNREAD.into()), &txn)),
         None => {}
         Some(Failure::Lost(error)) => return Err(not_sent(StoreError::ConnectionLost(error), &txn)),
         Some(failure @ Failure::Refused(_)) => return Err(refused(txn, 0, failure).await),

@@ -48,7 +48,7 @@ impl Local {
 
     /// Returns the values of the statement as literals. Nothing of a message gets into them except hexadecimal digits, which the
     /// types read whatever settings the handler has left.
-    pub(super) fn values(&self, lock_wait: u64) -> [String; 9] {
+    pub(super) fn values(&self, lock_wait: u64) -> [String; 8] {
         let array = |value: &dyn Fn(&NewRow) -> String| {
             let values: Vec<String> = self.rows.iter().map(value).collect();
             format!("ARRAY[{}]", values.join(", "))
@@ -65,8 +65,6 @@ impl Local {
                 Some(key) => format!("'{key}'::pg_catalog.uuid"),
                 None => "NULL::pg_catalog.uuid".to_owned(),
             }),
-            // The guard stands in front of it.
-            "NULL".to_owned(),
         ]
     }
 

@@ -1,16 +1,12 @@
 //! The statement of local messages.
 
-use super::guard::ENDED;
-use super::outbox_sql::ours;
-
 /// The text of the error if a claim was made or removed while the statement ran.
 pub(super) const RACED: &str = "idem: the key of a local message was claimed meanwhile";
 
 /// Claims local messages, undated, and stores those whose claim is new, in one statement, so that it can stand in the
 /// string of guard and COMMIT. Those whose key another message has claimed are stored as dead; those that were claimed
 /// before are left out. $1 to $5: handlers, keys, fingerprints, payloads and envelopes, in claim order; $6: the error of
-/// a conflict; $7: how long a claim waits for another transaction, in milliseconds; $8: the keys of external calls; $9: the
-/// number of the transaction, as for [`stage_many`](super::outbox_sql::stage_many).
+/// a conflict; $7: how long a claim waits for another transaction, in milliseconds; $8: the keys of external calls.
 ///
 /// The lock timeout that the handler has left is set again at the end: what is deferred to the COMMIT runs under it.
 ///
@@ -29,7 +25,7 @@ pub(super) fn stage() -> String {
         FROM unnest($1::pg_catalog.int4[], $2::pg_catalog.bytea[], $3::pg_catalog.bytea[], $4::pg_catalog.bytea[],
                     $5::pg_catalog.bytea[], $8::pg_catalog.uuid[])
             WITH ORDINALITY AS new (handler_id, key, fingerprint, payload, envelope, provider_key, place)
-        WHERE (SELECT pg_catalog.set_config('lock_timeout', $7, true) FROM left_behind) IS NOT NULL AND {ours}
+        WHERE (SELECT pg_catalog.set_config('lock_timeout', $7, true) FROM left_behind) IS NOT NULL
     ), first AS MATERIALIZED (
         SELECT DISTINCT ON (handler_id, key) handler_id, key, fingerprint FROM new ORDER BY handler_id, key, place
     ), existing AS MATERIALIZED (
@@ -71,14 +67,12 @@ pub(super) fn stage() -> String {
     )
     SELECT CASE WHEN (SELECT count(*) FROM known) < (SELECT count(*) FROM first) THEN pg_catalog.concat('{RACED}')::int
                 WHEN (SELECT count(*) FROM stored) < (SELECT count(*) FROM wanted)
-                THEN pg_catalog.concat('a trigger of inbox_messages has refused a row')::int
-                WHEN (SELECT count(*) FROM new) < pg_catalog.cardinality($1) THEN pg_catalog.concat('{ENDED}')::int END,
+                THEN pg_catalog.concat('a trigger of inbox_messages has refused a row')::int END,
            (SELECT count(*) FROM wanted WHERE dead) AS {CONFLICTS},
            (SELECT count(*) FROM new) - (SELECT count(*) FROM wanted) AS {DUPLICATES},
            (SELECT pg_catalog.set_config('lock_timeout', lock_timeout, true) FROM left_behind
             WHERE (SELECT count(*) FROM stored) >= 0)",
         conflict = crate::Reason::Conflict,
-        ours = ours("$9"),
     )
 }
 
@@ -86,7 +80,7 @@ pub(super) fn stage() -> String {
 pub(super) fn prepare() -> String {
     format!(
         "PREPARE idem_local (pg_catalog.int4[], pg_catalog.bytea[], pg_catalog.bytea[], pg_catalog.bytea[],
-            pg_catalog.bytea[], pg_catalog.bytea, pg_catalog.text, pg_catalog.uuid[], pg_catalog.text) AS {}",
+            pg_catalog.bytea[], pg_catalog.bytea, pg_catalog.text, pg_catalog.uuid[]) AS {}",
         stage()
     )
 }

@@ -15,7 +15,7 @@
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
 //! | `calls`, `calls_sql` | inbox rows in their call phase |
 //! | `operator`, `operator_sql` | stats, list, replay, discard |
-//! | `outbox`, `outbox_sql`, `relays` | the outbox, and the statements of its relays |
+//! | `outbox_rows`, `outbox_sql` | the outbox, and the statements of its relays |
 //! | `writes`, `staged`, `local`, `local_sql`, `staging` | the messages that COMMIT writes |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
@@ -46,7 +46,7 @@ mod migrate;
 mod operator;
 mod operator_sql;
 mod options;
-mod outbox;
+mod outbox_rows;
 mod outbox_sql;
 mod own;
 #[cfg(test)]
@@ -58,7 +58,6 @@ mod quote;
 mod ready;
 mod register;
 mod register_sql;
-mod relays;
 mod rollback;
 mod rows;
 mod session;

@@ -5,7 +5,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::store::{
-    Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Resolution, Row, Stats, StoreError,
+    Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Remedies, Replayed, Resolution, Row, Stats, StoreError,
     next_provider_key,
 };
 use crate::{Key, Reason};
@@ -34,9 +34,9 @@ impl Operator for Postgres {
         Ok(rows.iter().map(waiting).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Remedies {
         let schema = &self.0.quoted;
-        Cures::new(|table| format!("{schema}.{table}"), "now()", [consumer, handler, new])
+        Remedies::new(|table| format!("{schema}.{table}"), "now()", [consumer, handler, new])
     }
 
     async fn consumers(&self) -> Result<Vec<String>, StoreError> {

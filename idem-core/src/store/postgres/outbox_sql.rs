@@ -27,8 +27,8 @@ pub(super) fn prepare() -> String {
     )
 }
 
-/// The INSERT of many or large messages, where this condition holds. The order of the rows is that of the arrays. Returns how many
-/// rows it has inserted.
+/// The INSERT of many or large messages, with a further condition. The order of the rows is that of the arrays. Returns how many
+/// rows it has inserted. The transaction gets its number before it draws ids, as relays rely on.
 fn stage_where(condition: &str) -> String {
     format!(
         "
@@ -39,7 +39,7 @@ fn stage_where(condition: &str) -> String {
         FROM unnest($2::pg_catalog.uuid[], $3::pg_catalog.bytea[], $4::pg_catalog.bytea[], $5::pg_catalog.bytea[],
                     $6::pg_catalog.bytea[])
             WITH ORDINALITY AS new (message_id, destination, key, envelope, payload, place)
-        WHERE {condition}
+        WHERE pg_catalog.pg_current_xact_id() IS NOT NULL {condition}
         ORDER BY new.place
         RETURNING 1
     )
@@ -47,27 +47,15 @@ fn stage_where(condition: &str) -> String {
     )
 }
 
-/// In any transaction but the one with the number $7, it inserts nothing: after a COMMIT of the handler there is none, and
-/// what this inserted would be committed at once.
+/// Behind the guard of the transaction.
 pub(super) fn stage_many() -> String {
-    stage_where(&ours("$7"))
+    stage_where("")
 }
 
-/// Whether the transaction has this number, if there is one. Without it the transaction gets its number before it draws ids, as
-/// relays rely on.
-pub(super) fn ours(number: &str) -> String {
-    format!(
-        "CASE
-            WHEN {number}::pg_catalog.text IS NULL THEN pg_catalog.pg_current_xact_id() IS NOT NULL
-            ELSE pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text = {number}::pg_catalog.text
-        END"
-    )
-}
-
-/// In a transaction of the application's own, which gets its number before it draws ids, as relays rely on. The connection may
-/// be one of another database, and the store's may have been restored since the number was read: then it inserts nothing.
+/// In a transaction of the application's own. The connection may be one of another database, and the store's may have been
+/// restored since the number of the outbox was read: then it inserts nothing.
 pub(super) fn stage_own() -> String {
-    stage_where("pg_catalog.pg_current_xact_id() IS NOT NULL AND EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1)")
+    stage_where("AND EXISTS (SELECT FROM {schema}.outboxes WHERE id = $1)")
 }
 
 /// Takes or renews the lease, if it is free or held under the token. Returns whether the outbox has a row, and whether the lease is

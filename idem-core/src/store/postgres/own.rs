@@ -35,9 +35,9 @@ impl Postgres {
         StoreOutbox::new(self, name)
     }
 
-    /// Claims a message in a transaction of the application's own, as a worker does for each delivery. Whoever claims
-    /// the same (consumer, handler, key) meanwhile waits until this transaction ends, for as long as its lock timeout
-    /// permits.
+    /// Claims the key of a message, or of a request, in a transaction of the application's own, as a worker does for each
+    /// delivery. Whoever claims the same (consumer, handler, key) meanwhile waits until this transaction ends, for as long as its
+    /// lock timeout permits.
     ///
     /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. A claim that this
     /// transaction has made itself, also in a savepoint, is `New` again: a call that was cancelled is made again, or two
@@ -50,7 +50,7 @@ impl Postgres {
     /// # use sqlx::Connection;
     /// # async fn import(store: Postgres, pool: &mut sqlx::PgConnection, id: &str, row: &[u8]) -> Result<(), BoxError> {
     /// let mut tx = pool.begin().await?;
-    /// if store.claim_in(&mut tx, "importer", "row", Key::of(id)?, Fingerprint::of(row)).await?.is_new() {
+    /// if store.claim_key(&mut tx, "importer", "row", Key::of(id)?, Fingerprint::of(row)).await?.is_new() {
     ///     sqlx::query("INSERT INTO rows (id) VALUES ($1)").bind(id).execute(&mut *tx).await?;
     /// }
     /// tx.commit().await?;
@@ -61,7 +61,7 @@ impl Postgres {
     /// [`Error::Database`]: a statement failed, which has aborted the application's transaction, or that does not know the
     /// handler, and nothing was written. [`Error::Config`]: the connection is in no transaction of sqlx's, or the key is empty
     /// ([`Key::stored`] returns such a one).
-    pub async fn claim_in(
+    pub async fn claim_key(
         &self,
         connection: &mut PgConnection,
         consumer: &str,

@@ -16,19 +16,18 @@ use super::{Postgres, local, local_sql, outbox_sql};
 pub(super) enum Staging {
     /// It stands if the transaction is committed.
     Inserted(Unscheduled),
-    /// The server has refused it, or the transaction is not the one that made the claim; nothing may be committed.
+    /// The server has refused it, or a trigger has kept it out; nothing may be committed.
     Refused(Option<Failure>),
     /// There was no answer.
     Lost(StoreError),
 }
 
-/// Inserts many or large messages by bound values. Each statement does nothing in any other transaction, and the guard follows,
-/// as for all others.
+/// Inserts many or large messages by bound values, behind a guard. Another one follows, as for all others.
 pub(super) async fn insert(store: &Postgres, txn: &mut Txn, writes: &Writes) -> Staging {
-    let (mut unscheduled, xid) = (Unscheduled::default(), txn.xid.clone());
+    let mut unscheduled = Unscheduled::default();
     if let Some(local) = &writes.local {
         let wait = claim_wait(local.len(), txn.lock_wait, txn.batch);
-        let query = local.bind(store.query(&local_sql::stage()), wait).bind(&xid);
+        let query = local.bind(store.query(&local_sql::stage()), wait);
         match txn.connection.bound(OWN, query).await {
             Ok(rows) => unscheduled = local::unscheduled(&rows),
             Err(failure @ Failure::Refused(_)) => return Staging::Refused(Some(failure)),
@@ -36,7 +35,7 @@ pub(super) async fn insert(store: &Postgres, txn: &mut Txn, writes: &Writes) -> 
         }
     }
     let Some(staged) = &writes.staged else { return Staging::Inserted(unscheduled) };
-    let query = staged.bind(store.query(&outbox_sql::stage_many())).bind(xid);
+    let query = staged.bind(store.query(&outbox_sql::stage_many()));
     let rows = match txn.connection.bound(OWN, query).await {
         Ok(rows) => rows,
         Err(failure @ Failure::Refused(_)) => return Staging::Refused(Some(failure)),

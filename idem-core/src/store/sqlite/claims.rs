@@ -59,13 +59,12 @@ async fn claimed(
     }
 }
 
-/// Decodes the answer to BEGIN with a claim, and guards the transaction if a handler follows.
+/// Decodes the answer to BEGIN with a claim, and guards the transaction if the claim is new: then a handler follows.
 async fn begun_claim(
     store: &Sqlite,
     txn: &mut Txn,
     answer: Answer,
     identity: &Identity,
-    state: ClaimState,
 ) -> Result<Claimed, StoreError> {
     let Answer { finished, row, error } = answer;
     match error {
@@ -76,7 +75,7 @@ async fn begun_claim(
     }
     let claimed = claimed(store, txn.connection(), identity, row).await;
     let claimed = claimed.map_err(|error| store.file.fault_of_message(error))?;
-    if claimed.is_new() && state == ClaimState::Processed {
+    if claimed.is_new() {
         txn.mark_guarded(Some(identity));
     }
     Ok(claimed)
@@ -171,11 +170,10 @@ impl Claims for Sqlite {
         &self,
         handler_timeout: Duration,
         identity: &Identity,
-        state: ClaimState,
     ) -> Result<(Txn, Claimed), StoreError> {
-        let command = bound(self.statements.begin_with_claim.clone(), identity, state);
+        let command = bound(self.statements.begin_with_claim.clone(), identity, ClaimState::Processed);
         let (mut txn, answer) = begin::begin_with(self, handler_timeout, 3, command).await?;
-        match begun_claim(self, &mut txn, answer, identity, state).await {
+        match begun_claim(self, &mut txn, answer, identity).await {
             Ok(claimed) => Ok((txn, claimed)),
             Err(fault) if !fault.is_answered() => Err(fault),
             Err(fault) => txn::rollback(self, txn).await.and(Err(fault)),

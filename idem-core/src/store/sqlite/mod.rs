@@ -13,8 +13,8 @@
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `calls`, `calls_sql` | inbox rows in their call phase |
 //! | `operator`, `operator_sql` | stats, list, replay, discard |
-//! | `outbox`, `outbox_sql`, `local` | the outbox, and messages for other handlers |
-//! | `relays`, `relays_sql` | the statements of its relays |
+//! | `outbox_rows`, `relays_sql` | the outbox, and the statements of its relays |
+//! | `outbox_sql`, `local` | what is staged, and messages for other handlers |
 //! | `own` | claims and staged messages in transactions of the application's own |
 //! | `prune`, `prune_sql` | removing old claims |
 //! | `statements`, `sql`, `answer` | texts, values, errors |
@@ -35,13 +35,12 @@ mod migrate;
 mod operator;
 mod operator_sql;
 mod options;
-mod outbox;
+mod outbox_rows;
 mod outbox_sql;
 mod own;
 mod prune;
 mod prune_sql;
 mod register;
-mod relays;
 mod relays_sql;
 mod session;
 mod sql;

@@ -10,7 +10,7 @@ use super::operator_sql::{CONSUMERS, DATE, DEAD, DISCARD, FIND, REPLAY, SCHEDULE
 use super::sql::{NOW, duration, ids, row};
 use super::{Sqlite, Txn, claims, prune};
 use crate::store::{
-    CallAnswer, ClaimState, Cures, Filter, HandlerId, HandlerRows, Identity, Operator, Page, Pruned, Replayed,
+    CallAnswer, ClaimState, Filter, HandlerId, HandlerRows, Identity, Operator, Page, Pruned, Remedies, Replayed,
     Resolution, Row, Stats, StoreError, next_provider_key,
 };
 use crate::{Fingerprint, Key, Reason};
@@ -67,9 +67,9 @@ impl Operator for Sqlite {
         Ok(rows.into_iter().map(waiting).collect())
     }
 
-    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Remedies {
         let table = |table: &str| format!("\"{}{table}\"", self.prefix.as_str());
-        Cures::new(table, NOW, [consumer, handler, new])
+        Remedies::new(table, NOW, [consumer, handler, new])
     }
 
     async fn consumers(&self) -> Result<Vec<String>, StoreError> {

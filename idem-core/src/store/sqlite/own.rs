@@ -3,7 +3,7 @@
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::{Sqlite, claims, outbox, outbox_sql, register};
+use super::{Sqlite, claims, outbox_rows, outbox_sql, register};
 use crate::outbox::{Outgoing, StoreOutbox, checked};
 use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction};
 use crate::{Error, Fingerprint, Key, KeyError};
@@ -29,9 +29,9 @@ impl Sqlite {
         StoreOutbox::new(self, name)
     }
 
-    /// Claims a message in a transaction of the application's own, as a worker does for each delivery. The connection is
-    /// one to the file of the store. Begin the transaction with `BEGIN IMMEDIATE`: SQLite refuses to write in one that
-    /// has read before another one wrote.
+    /// Claims the key of a message, or of a request, in a transaction of the application's own, as a worker does for each
+    /// delivery. The connection is one to the file of the store. Begin the transaction with `BEGIN IMMEDIATE`: SQLite refuses to
+    /// write in one that has read before another one wrote.
     ///
     /// There is no guard, no inbox and no retry: if the application rolls back, nothing is recorded. A claim that this
     /// transaction has made itself, also in a savepoint, is `New` again: a call that was cancelled is made again, or two
@@ -43,7 +43,7 @@ impl Sqlite {
     /// # use sqlx::Connection;
     /// # async fn import(store: Sqlite, file: &mut sqlx::SqliteConnection, id: &str, row: &[u8]) -> Result<(), BoxError> {
     /// let mut tx = file.begin_with("BEGIN IMMEDIATE").await?;
-    /// if store.claim_in(&mut tx, "importer", "row", Key::of(id)?, Fingerprint::of(row)).await?.is_new() {
+    /// if store.claim_key(&mut tx, "importer", "row", Key::of(id)?, Fingerprint::of(row)).await?.is_new() {
     ///     sqlx::query("INSERT INTO rows (id) VALUES (?)").bind(id).execute(&mut *tx).await?;
     /// }
     /// tx.commit().await?;
@@ -53,7 +53,7 @@ impl Sqlite {
     /// # Errors
     /// [`Error::Database`]: a statement failed. [`Error::Config`]: the connection is in no transaction of sqlx's, or the key
     /// is empty ([`Key::stored`] returns such a one).
-    pub async fn claim_in(
+    pub async fn claim_key(
         &self,
         connection: &mut SqliteConnection,
         consumer: &str,
@@ -108,7 +108,7 @@ impl StoreOutbox<Sqlite> {
             return Ok(());
         }
         let failed = |error: sqlx::Error| Error::database("could not stage messages", error);
-        let outbox = outbox::intern(&self.store, connection, &self.name).await.map_err(failed)?;
+        let outbox = outbox_rows::intern(&self.store, connection, &self.name).await.map_err(failed)?;
         // Behind a statement: sqlx counts in the connection's thread.
         check_transaction(connection.is_in_transaction())?;
         let messages = checked(messages, self.store.bell.limit(outbox))?;

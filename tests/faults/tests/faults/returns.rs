@@ -13,8 +13,9 @@ impl Returns {
     /// Watches a worker's deliveries, in addition to the journal.
     pub(crate) fn watch<Src: idem::Source>(&self, journal: &Journal, worker: Tuned<Src>) -> Tuned<Src> {
         let (most, journal) = (self.0.clone(), journal.clone());
-        worker.observe(move |delivery, outcome| {
-            journal.note(delivery, outcome);
+        worker.observe(move |observed| {
+            journal.note(observed);
+            let delivery = observed.delivery;
             if delivery.unrepresentable().is_none() {
                 most.fetch_max(delivery.delivery_count().unwrap_or_default(), Relaxed);
             }

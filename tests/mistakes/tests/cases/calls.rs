@@ -72,7 +72,7 @@ async fn handler(_: Event, _: Called<u64>, _: &mut PgConnection) -> Result<(), B
 // case: external_answer_that_is_no_json
 struct Charge;
 
-#[external(once)]
+#[external(at_most_once)]
 async fn charge(_: &Event) -> Result<Charge, CallError> {
 //~                           ^^^^^^ E0277
 //~                           ^^^^^^ E0277
@@ -80,22 +80,29 @@ async fn charge(_: &Event) -> Result<Charge, CallError> {
 }
 
 // case: external_argument_unknown
-#[external(once, retries = 3)]
-//~              ^^^^^^^ unknown argument `retries`; expected `key_life = "24h"` or `once`, `timeout = "20s"`, `reconcile = ..`, `ask_after = "2m"`, `name = ".."` or `crate = ..`
+#[external(at_most_once, retries = 3)]
+//~                      ^^^^^^^ unknown argument `retries`; expected `key_life = "24h"` or `at_most_once`, `timeout = "20s"`, `reconcile = ..`, `ask_after = "2m"`, `name = ".."` or `crate = ..`
 async fn charge(event: &Event) -> Result<u64, CallError> {
     Ok(event.id)
 }
 
 // case: external_ask_after_without_reconcile
-#[external(once, ask_after = "2m")]
-//~                          ^^^^ there is nobody to ask: name the function that does, `reconcile = ..`, or remove `ask_after`
+#[external(at_most_once, ask_after = "2m")]
+//~                                  ^^^^ there is nobody to ask: name the function that does, `reconcile = ..`, or remove `ask_after`
 async fn charge(event: &Event) -> Result<u64, CallError> {
+    Ok(event.id)
+}
+
+// case: external_at_most_once_with_a_key_life
+#[external(at_most_once, key_life = "24h")]
+//~        ^^^^^^^^^^^^ a provider that knows no keys remembers none: remove `at_most_once`, or remove `key_life`
+async fn charge(event: &Event, _: OutboundKey) -> Result<u64, CallError> {
     Ok(event.id)
 }
 
 // case: external_key_life_shorter_than_the_timeout
 #[external(key_life = "30s", timeout = "20s")]
-//~                   ^^^^^ the provider could forget a key before a call arrives, which may take 20s, and 10s until it is sent: that must be less than nine tenths of `key_life`. Lower the timeout, or make it a call without a key, `once`
+//~                   ^^^^^ the provider could forget a key before a call arrives, which may take 20s, and 10s until it is sent: that must be less than nine tenths of `key_life`. Lower the timeout, or make it a call without a key, `at_most_once`
 async fn charge(event: &Event, _: OutboundKey) -> Result<u64, CallError> {
     Ok(event.id)
 }
@@ -105,7 +112,7 @@ async fn charge(event: &Event, _: OutboundKey) -> Result<u64, CallError> {
 struct Bank;
 
 #[external(key_life = "24h")]
-//~                   ^^^^^ the provider recognizes a repeated call only by a key that the call sends: take `key: OutboundKey`; or make it a call without a key, `once`
+//~                   ^^^^^ the provider recognizes a repeated call only by a key that the call sends: take `key: OutboundKey`; or make it a call without a key, `at_most_once`
 async fn charge(event: &Event, _: State<Bank>) -> Result<u64, CallError> {
     Ok(event.id)
 }
@@ -118,30 +125,23 @@ async fn charge(event: &Event, _: OutboundKey) -> Result<u64, CallError> {
 }
 
 // case: external_message_by_value
-#[external(once)]
+#[external(at_most_once)]
 async fn charge(event: Event) -> Result<u64, CallError> {
 //~                    ^^^^^ a call takes the message by reference, because it may be repeated: `message: &M`
     Ok(event.id)
 }
 
 // case: external_not_async
-    #[external(once)]
+    #[external(at_most_once)]
     fn charge(event: &Event) -> Result<u64, CallError> {
 //~ ^^ a call is async: `async fn charge(message: &M, key: OutboundKey) -> Result<T, CallError>`
         Ok(event.id)
     }
 
 // case: external_on_a_struct
-    #[external(once)]
-//~ ^^^^^^^^^^^^^^^^^ `#[external]` goes on an `async fn`
+    #[external(at_most_once)]
+//~ ^^^^^^^^^^^^^^^^^^^^^^^^^ `#[external]` goes on an `async fn`
     struct Charge;
-
-// case: external_once_with_a_key_life
-#[external(once, key_life = "24h")]
-//~        ^^^^ a provider that knows no keys remembers none: remove `once`, or remove `key_life`
-async fn charge(event: &Event, _: OutboundKey) -> Result<u64, CallError> {
-    Ok(event.id)
-}
 
 // case: external_reconcile_of_another_answer
 #[external(key_life = "24h", reconcile = find)]
@@ -166,7 +166,7 @@ async fn find(_: &Event) -> Result<Found<u64>, BoxError> {
 }
 
 // case: external_with_a_connection
-#[external(once)]
+#[external(at_most_once)]
 async fn charge(event: &Event, _: &mut PgConnection) -> Result<u64, CallError> {
 //~                               ^^^^^^^^^^^^^^^^^ a call has no transaction: write its answer in the handler that makes it
     Ok(event.id)
@@ -174,14 +174,14 @@ async fn charge(event: &Event, _: &mut PgConnection) -> Result<u64, CallError> {
 
 // case: external_without_a_key_life
     #[external(timeout = "20s")]
-//~ ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ a call needs the time for which the provider remembers a key, `#[external(key_life = "24h")]`; if it knows no keys, `#[external(once)]`
+//~ ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ a call needs the time for which the provider remembers a key, `#[external(key_life = "24h")]`; if it knows no keys, `#[external(at_most_once)]`
     async fn charge(event: &Event, _: OutboundKey) -> Result<u64, CallError> {
         Ok(event.id)
     }
 
 // case: external_without_a_result
-    #[external(once)]
-//~ ^^^^^^^^^^^^^^^^^ a call cannot return `u64`
+    #[external(at_most_once)]
+//~ ^^^^^^^^^^^^^^^^^^^^^^^^^ a call cannot return `u64`
 //~ label: not `Result<T, E>` with an error that idem can keep
 //~ note: return `Result<T, CallError>`, where `T` is the answer, which is stored as JSON
     async fn charge(event: &Event) -> u64 {

@@ -1,7 +1,7 @@
 //! Batches: several messages in one transaction of one worker, and a handler among them that misbehaves.
 
 mod defect;
-mod single;
+mod outside;
 mod state;
 mod steps;
 mod transaction;
@@ -42,13 +42,13 @@ impl Model for World {
 
     fn steps(&self, state: &State, reach: &mut Reach<'_, Self>) {
         let mut steps = Steps::new(self, state, reach);
-        self.deliveries().for_each(|(delivery, message)| single::ack(&mut steps, delivery, message));
+        self.deliveries().for_each(|(delivery, message)| outside::ack(&mut steps, delivery, message));
         if let Some(batch) = state.batch {
             transaction::run(&mut steps, batch);
         } else {
             transaction::begin(&mut steps);
-            self.deliveries().for_each(|(delivery, message)| single::delivery(&mut steps, delivery, message));
-            (0..self.handlers.len()).for_each(|message| single::row(&mut steps, message));
+            self.deliveries().for_each(|(delivery, message)| outside::delivery(&mut steps, delivery, message));
+            (0..self.handlers.len()).for_each(|message| outside::row(&mut steps, message));
         }
         let works = state.deliveries.iter().any(|place| matches!(place, Place::Held { .. } | Place::Done));
         if state.kills > 0 && works {

@@ -10,7 +10,7 @@ pub(super) fn steps(steps: &mut Steps<'_>, worker: usize) {
     let (world, state) = (steps.world, steps.state);
     let Some(number) = state.flying[worker] else { return };
     let key = state.keys[usize::from(number)];
-    let replays = key.charged && !key.forgotten && !world.once;
+    let replays = key.charged && !key.forgotten && !world.at_most_once;
     let what = if replays { "answers as before" } else { "charges" };
     let arrive = |after: &mut State| {
         after.flying[worker] = None;

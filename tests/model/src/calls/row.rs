@@ -54,7 +54,7 @@ pub(super) fn decide(steps: &mut Steps<'_>, worker: usize, first: bool) {
     let key = state.keys[usize::from(row.key)];
     // A first call looks at no clock: to a row that was not called, every key is new.
     let old = key.age == Age::Old && !first;
-    let begun = world.once && !first && !world.has(Defect::BegunCallRepeated);
+    let begun = world.at_most_once && !first && !world.has(Defect::BegunCallRepeated);
     if world.has(Defect::KeyChangedOnRetry) && !first || old && world.has(Defect::NewKeyWithoutAsking) {
         return replace_key(steps, worker);
     }

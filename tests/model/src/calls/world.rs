@@ -9,7 +9,7 @@ pub(crate) struct World {
     /// Its subject.
     pub(crate) name: &'static str,
     /// The provider knows no keys, as of mails: a call that was begun is not repeated.
-    pub(super) once: bool,
+    pub(super) at_most_once: bool,
     /// The provider can be asked what became of a call.
     pub(super) reconciles: bool,
     /// Keys do not get old: everything happens within their life.
@@ -50,13 +50,20 @@ const NONE: Left = Left {
 };
 
 /// No failure, and a provider with keys that cannot be asked.
-const BARE: World =
-    World { name: "", once: false, reconciles: false, keys_last: false, outlives: false, left: NONE, defect: None };
+const BARE: World = World {
+    name: "",
+    at_most_once: false,
+    reconciles: false,
+    keys_last: false,
+    outlives: false,
+    left: NONE,
+    defect: None,
+};
 
 impl World {
     /// The world of a trace, with such a provider. Nobody sees how long a request is on its way.
-    pub(super) fn traced(once: bool, reconciles: bool, left: Left) -> Self {
-        Self { name: "a trace", once, reconciles, outlives: true, left, ..BARE }
+    pub(super) fn traced(at_most_once: bool, reconciles: bool, left: Left) -> Self {
+        Self { name: "a trace", at_most_once, reconciles, outlives: true, left, ..BARE }
     }
 }
 
@@ -64,7 +71,7 @@ impl World {
 pub(crate) fn worlds(small: bool) -> Vec<World> {
     let more = u8::from(!small);
     let left = Left { kills: 1 + more, pauses: 1 + more, losses: 2, busy: 1, failures: 1 + more, ..NONE };
-    let world = |name, once, reconciles| World { name, once, reconciles, left, ..BARE };
+    let world = |name, at_most_once, reconciles| World { name, at_most_once, reconciles, left, ..BARE };
     let keyed = World { reconciles: true, keys_last: true, ..BARE };
     let late = Left { kills: 1, pauses: 1 + more, losses: 1 + more, busy: 1, ..NONE };
     let replayed = Left { pauses: 1, losses: 1 + more, replays: 1 + more, ..NONE };
@@ -81,18 +88,24 @@ pub(crate) fn worlds(small: bool) -> Vec<World> {
         World { name: "a request outlives its lease", outlives: true, left: late, ..keyed.clone() },
         World { name: "a backup is restored within the life of a key", left: restored, ..keyed.clone() },
         World { name: "a backup is restored, however old a key is", ..asked.clone() },
-        World { name: "a backup is restored, and the provider knows no keys", once: true, ..asked.clone() },
+        World { name: "a backup is restored, and the provider knows no keys", at_most_once: true, ..asked.clone() },
         World { name: "a message comes again behind a backup, within the life of a key", left: rewound, ..keyed },
         World { name: "another message has the same key and content", left: others, ..asked },
-        World { name: "an operator replays a call in doubt", once: true, reconciles: true, left: replayed, ..BARE },
-        World { name: "an operator resolves a call in doubt", once: true, left: resolved, ..BARE },
+        World {
+            name: "an operator replays a call in doubt",
+            at_most_once: true,
+            reconciles: true,
+            left: replayed,
+            ..BARE
+        },
+        World { name: "an operator resolves a call in doubt", at_most_once: true, left: resolved, ..BARE },
     ]
 }
 
 /// The world in which this broken rule must fail.
 pub(crate) fn of(defect: Defect) -> World {
     let loss = Left { losses: 1, ..NONE };
-    let (once, left) = match defect {
+    let (at_most_once, left) = match defect {
         Defect::KeyChangedOnRetry | Defect::OldKeyUsedAgain | Defect::NewKeyWithoutAsking => (false, loss),
         Defect::KeyUsedToItsEnd => (false, loss),
         Defect::CalledAtAfterTheCall => (false, Left { kills: 1, ..NONE }),
@@ -114,5 +127,5 @@ pub(crate) fn of(defect: Defect) -> World {
     };
     let reconciles = !matches!(defect, Defect::AnswerNotKept | Defect::BusyIsADoubt);
     let keys_last = matches!(defect, Defect::KeyMadeAtTheTake | Defect::FirstKeyRandom);
-    World { once, reconciles, keys_last, left, ..BARE }
+    World { at_most_once, reconciles, keys_last, left, ..BARE }
 }

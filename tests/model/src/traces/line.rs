@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::seen::{Part, Seen};
+use super::trace_step::{Part, TraceStep};
 use super::values::Values;
 
 /// One step of one key.
@@ -19,7 +19,7 @@ pub(crate) struct Line {
     pub(crate) end: Option<u64>,
     /// The process that took it.
     pub(crate) process: String,
-    pub(crate) step: Seen,
+    pub(crate) step: TraceStep,
     /// The message: its fingerprint. Empty: any, or none.
     pub(crate) message: String,
     pub(crate) values: Values,
@@ -43,7 +43,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Line>, String> {
                     begin: time.parse().map_err(|_| wrong("its time is no number"))?,
                     end: None,
                     process: process.to_owned(),
-                    step: Seen::parse(step).ok_or_else(|| wrong("the model does not know this step"))?,
+                    step: TraceStep::parse(step).ok_or_else(|| wrong("the model does not know this step"))?,
                     message: message.to_owned(),
                     values: Values::parse(values).map_err(|why| wrong(&why))?,
                     key: key.to_owned(),
@@ -81,10 +81,11 @@ pub(crate) fn select(lines: &[Line], is: impl Fn(&Line) -> bool) -> Vec<Line> {
     let mut of: Vec<Line> = lines.iter().filter(|line| is(line)).cloned().collect();
     let first = of.iter().map(|line| line.begin).min().unwrap_or_default();
     let last = of.iter().map(|line| line.end.unwrap_or(line.begin)).max().unwrap_or_default();
-    let any = |line: &&Line| line.key.is_empty() && line.step != Seen::Died && (first..=last).contains(&line.begin);
+    let any =
+        |line: &&Line| line.key.is_empty() && line.step != TraceStep::Died && (first..=last).contains(&line.begin);
     of.extend(lines.iter().filter(any).cloned());
     let processes: BTreeSet<String> = of.iter().map(|line| line.process.clone()).collect();
-    let died = |line: &&Line| line.step == Seen::Died && processes.contains(&line.process);
+    let died = |line: &&Line| line.step == TraceStep::Died && processes.contains(&line.process);
     of.extend(lines.iter().filter(died).cloned());
     of.sort_by_key(|line| (line.begin, line.number));
     of

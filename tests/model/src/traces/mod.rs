@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `line`, `values`, `seen` | a line, and what it says |
+//! | `line`, `values`, `trace_step` | a line, and what it says |
 //! | `names` | the names of processes, messages and keys, by number |
 //! | `done` | the lines that are done at a place on the way |
 //! | `path` | the part of a trace that must be a path, and the places on the way |
@@ -20,8 +20,8 @@ pub(crate) mod names;
 pub(crate) mod path;
 mod refusal;
 pub(crate) mod replay;
-pub(crate) mod seen;
 pub(crate) mod shown;
+pub(crate) mod trace_step;
 pub(crate) mod values;
 #[cfg(test)]
 pub(crate) mod writer;

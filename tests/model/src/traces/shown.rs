@@ -1,16 +1,16 @@
 //! The entry of a step of the model in a trace.
 
-use super::seen::Seen;
+use super::trace_step::TraceStep;
 
 /// The entry of a step of the model in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// A line.
-    Line(Seen),
+    Line(TraceStep),
     /// A line with an answer.
-    Answered(Seen),
+    Answered(TraceStep),
     /// A line without one.
-    Unanswered(Seen),
+    Unanswered(TraceStep),
     /// Nothing: it writes nothing, and may be taken at any time.
     Free,
     /// It never happens in a trace: only with a defect, with a log, or where time or prune are searched.
@@ -27,7 +27,7 @@ pub(crate) fn shown(table: &Table, sentence: &str) -> Option<&'static [Shown]> {
 
 impl Shown {
     /// The name of the line, and whether it has an answer, if that matters. `None`: it is no line.
-    pub(crate) fn line(self) -> Option<(Seen, Option<bool>)> {
+    pub(crate) fn line(self) -> Option<(TraceStep, Option<bool>)> {
         match self {
             Self::Line(seen) => Some((seen, None)),
             Self::Answered(seen) => Some((seen, Some(true))),

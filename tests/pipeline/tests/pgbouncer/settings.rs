@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::store::{ClaimState, Claims, CommitResult, HandlerId, Identity, Transactions, TxnState};
+use idem_core::store::{Claims, CommitResult, HandlerId, Identity, Transactions, TxnState};
 use idem_core::{Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{Executor as _, PgConnection};
 use uuid::Uuid;
@@ -51,7 +51,7 @@ async fn handler(store: &Postgres) -> HandlerId {
 /// A transaction with a claim whose handler runs this.
 async fn run(store: &Postgres, handler: HandlerId, key: &str, sql: &str) -> Txn {
     let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::none() };
-    let (mut txn, _) = store.begin_with_claim(TIMEOUT, &identity, ClaimState::Processed).await.unwrap();
+    let (mut txn, _) = store.begin_with_claim(TIMEOUT, &identity).await.unwrap();
     <PgBouncerWorld>::execute(lend(&mut txn), sql).await.unwrap();
     txn
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_conformance::store::{Setup, World};
-use idem_core::{BoxError, Delivery, Handler, Outcome, RetryPolicy, State, Worker};
+use idem_core::{BoxError, Handler, RetryPolicy, State, Worker};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize};
 use sqlx::encode::IsNull;
@@ -113,8 +113,8 @@ where
         RetryPolicy::new().max_attempts(2).min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(5));
     let worker = worker.batch(batch).linger(linger).concurrency(messages / batch);
     let worker = worker.retry(retry).poll_interval(Duration::from_millis(20));
-    let worker = worker.observe(move |_: &Delivery, outcome: &Outcome| {
-        told.lock().unwrap().push(outcome.as_str().to_owned());
+    let worker = worker.observe(move |observed| {
+        told.lock().unwrap().push(observed.outcome.as_str().to_owned());
     });
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let work = async {

@@ -6,7 +6,7 @@ use super::table::WORDS;
 use crate::calls::state::{Holder, KEYS, Stage, State};
 use crate::step::Step;
 use crate::traces::line::Line;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 const MILLISECOND: u64 = 1_000_000;
 /// The time that a clock of milliseconds cuts off.
@@ -40,13 +40,13 @@ pub(super) fn fits(
 pub(super) fn too_early(at: &At, line: &Line) -> Option<u64> {
     let holder = at.state.row.map(|row| row.holder);
     let is_held = matches!(holder, Some(Holder::Leased(_) | Holder::Expired(_) | Holder::Ending(_)));
-    let end = line.end.filter(|_| line.step == Seen::CallTaken && is_held)?;
+    let end = line.end.filter(|_| line.step == TraceStep::CallTaken && is_held)?;
     Some(at.leased).filter(|leased| end + CUT < *leased)
 }
 
 /// Whether a line sends a request after the lease of its worker.
 pub(super) fn is_late(at: &At, line: &Line, worker: Option<usize>) -> bool {
-    line.step == Seen::Sent && worker.is_some_and(|worker| at.until[worker] < line.begin)
+    line.step == TraceStep::Sent && worker.is_some_and(|worker| at.until[worker] < line.begin)
 }
 
 /// Notes the lease that a line begins. It begins no earlier than the line does, and no later than it ends.
@@ -62,7 +62,7 @@ fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State
     let Some(number) = number(at, step, worker, after).map(usize::from) else { return Some(keys) };
     match step {
         // Its name is not known before it is used.
-        Seen::Resolved => keys[number] = None,
+        TraceStep::Resolved => keys[number] = None,
         _ if name.is_none() || keys[number] == name => {}
         _ if keys[number].is_none() && !keys.contains(&name) => keys[number] = name,
         _ => return None,
@@ -71,14 +71,15 @@ fn named(call: &Call, at: &At, line: usize, worker: Option<usize>, after: &State
 }
 
 /// The number of the key that a step is about.
-fn number(at: &At, step: Seen, worker: Option<usize>, after: &State) -> Option<u8> {
+fn number(at: &At, step: TraceStep, worker: Option<usize>, after: &State) -> Option<u8> {
     let stage = worker.map(|worker| at.state.workers[worker]);
     match (step, stage) {
-        (Seen::CallTaken | Seen::CallDated, _) => after.row.map(|row| row.key),
-        (Seen::Resolved, _) => after.row.filter(|row| !row.answer).map(|row| row.key),
-        (Seen::Asked, _) => at.state.row.map(|row| row.key),
-        (Seen::Sent, Some(Stage::Sending { key, .. })) | (Seen::AnswerKept, Some(Stage::Answered { key })) => Some(key),
-        (Seen::Answered | Seen::CallFailed, _) => worker.and_then(|worker| at.state.flying[worker]),
+        (TraceStep::CallTaken | TraceStep::CallDated, _) => after.row.map(|row| row.key),
+        (TraceStep::Resolved, _) => after.row.filter(|row| !row.answer).map(|row| row.key),
+        (TraceStep::Asked, _) => at.state.row.map(|row| row.key),
+        (TraceStep::Sent, Some(Stage::Sending { key, .. }))
+        | (TraceStep::AnswerKept, Some(Stage::Answered { key })) => Some(key),
+        (TraceStep::Answered | TraceStep::CallFailed, _) => worker.and_then(|worker| at.state.flying[worker]),
         _ => None,
     }
 }

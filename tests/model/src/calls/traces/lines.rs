@@ -4,7 +4,7 @@ use crate::calls::state::Left;
 use crate::calls::world::World;
 use crate::traces::line::Line;
 use crate::traces::names::number;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 /// Every failure may come, and none of them runs out: after each step there are as many left. No backup is restored, and the
 /// message is the only one.
@@ -44,16 +44,17 @@ impl Call {
         let (mut processes, mut keys) = (Vec::new(), Vec::new());
         let process_of = lines.iter().map(|line| number(&mut processes, &line.process)).collect();
         let key_of = lines.iter().map(|line| line.values.key.as_ref().map(|key| number(&mut keys, key))).collect();
-        let once = lines.iter().any(|line| line.values.keyed == Some(false));
-        let reconciles = lines.iter().any(|line| line.values.asks == Some(true) || line.step == Seen::Asked);
+        let at_most_once = lines.iter().any(|line| line.values.keyed == Some(false));
+        let reconciles = lines.iter().any(|line| line.values.asks == Some(true) || line.step == TraceStep::Asked);
         let name = format!("the call of the key {key:?}");
-        let is_stored = !lines.iter().any(|line| line.step == Seen::Stored);
-        let world = World::traced(once, reconciles, LEFT);
+        let is_stored = !lines.iter().any(|line| line.step == TraceStep::Stored);
+        let world = World::traced(at_most_once, reconciles, LEFT);
         Self { name, lines, process_of, processes, key_of, is_stored, world }
     }
 
     /// The line that says that a process has ended.
     pub(super) fn death(&self, process: usize) -> Option<usize> {
-        (0..self.lines.len()).find(|line| self.lines[*line].step == Seen::Died && self.process_of[*line] == process)
+        (0..self.lines.len())
+            .find(|line| self.lines[*line].step == TraceStep::Died && self.process_of[*line] == process)
     }
 }

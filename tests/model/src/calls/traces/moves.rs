@@ -8,17 +8,17 @@ use crate::calls::row::NAMES;
 use crate::calls::state::{Stage, State, WORKERS};
 use crate::search::Model;
 use crate::step::Step;
-use crate::traces::seen::Seen;
 use crate::traces::shown::Shown;
+use crate::traces::trace_step::TraceStep;
 
 /// Calls `reach` with each next place.
 pub(super) fn moves(call: &Call, at: &At, reach: &mut dyn FnMut(At)) {
     for (line, of) in at.done.open(&call.lines) {
         let process = call.process_of[line];
         match of.step {
-            Seen::Stored if !at.is_stored => reach(at.clone().stored(call).behind(line)),
-            Seen::Left if at.agrees(of) => reach(at.clone().behind(line)),
-            Seen::Died if at.workers.contains(&Some(process)) => {
+            TraceStep::Stored if !at.is_stored => reach(at.clone().stored(call).behind(line)),
+            TraceStep::Left if at.agrees(of) => reach(at.clone().behind(line)),
+            TraceStep::Died if at.workers.contains(&Some(process)) => {
                 reach(at.clone().killed(call, process).behind(line));
             }
             _ => {}
@@ -38,11 +38,11 @@ pub(super) fn moves(call: &Call, at: &At, reach: &mut dyn FnMut(At)) {
 /// Whether a step writes nothing here, and may be needed.
 fn is_free(call: &Call, at: &At, step: Step, after: &State) -> bool {
     let worker = worker_of(at, step, after);
-    let is_undone = |steps: &[Seen]| at.done.undone(&call.lines).any(|(_, of)| steps.contains(&of.step));
+    let is_undone = |steps: &[TraceStep]| at.done.undone(&call.lines).any(|(_, of)| steps.contains(&of.step));
     match step.what {
         TAKES => at.state.row.is_some_and(|row| row.answer) && worker.is_some_and(|worker| at.is_next(worker)),
-        PAUSED => is_undone(&[Seen::CallTaken, Seen::Started]),
-        OLD => is_undone(&[Seen::Asked, Seen::Unresolved]),
+        PAUSED => is_undone(&[TraceStep::CallTaken, TraceStep::Started]),
+        OLD => is_undone(&[TraceStep::Asked, TraceStep::Unresolved]),
         what if ARRIVES.contains(&what) => worker.is_none_or(|worker| !waits(at, worker)),
         _ => true,
     }
@@ -60,7 +60,7 @@ fn lines(call: &Call, at: &At, step: Step, after: &State, shown: Shown, reach: &
     let is_next = |worker: usize| step.what != TAKES || at.is_next(worker);
     let waits = |worker: usize| !ARRIVES.contains(&step.what) || waits(at, worker);
     // One that is completed is not called for.
-    let is_called = seen != Seen::CallTaken || at.state.row.is_some_and(|row| !row.answer);
+    let is_called = seen != TraceStep::CallTaken || at.state.row.is_some_and(|row| !row.answer);
     if !is_called || worker.is_some_and(|worker| !is_next(worker) || !waits(worker)) {
         return;
     }

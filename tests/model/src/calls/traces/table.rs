@@ -1,7 +1,7 @@
 //! The steps of the model, and the steps of a real worker that they stand for.
 
-use crate::traces::seen::Seen;
 use crate::traces::shown::{self, Shown, Table};
+use crate::traces::trace_step::TraceStep;
 
 use Shown::{Free, Line, Never, Unanswered};
 
@@ -27,45 +27,45 @@ pub(super) const WORDS: [(&str, &str); 5] = [
 /// Each sentence of the model's steps.
 const TABLE: &Table = &[
     // row
-    (TAKES, &[Line(Seen::CallTaken), Free]),
+    (TAKES, &[Line(TraceStep::CallTaken), Free]),
     ("sees by its clock that its lease is over", &[Free]),
-    ("finds the answer in the row", &[Line(Seen::Started)]),
+    ("finds the answer in the row", &[Line(TraceStep::Started)]),
     (
         "gives the row back, without a call",
-        &[Line(Seen::CallGivenBack), Line(Seen::CallNotDone), Line(Seen::QuestionFailed)],
+        &[Line(TraceStep::CallGivenBack), Line(TraceStep::CallNotDone), Line(TraceStep::QuestionFailed)],
     ),
     ("begins a call", &[Free]),
-    ("sends its request", &[Line(Seen::Sent)]),
+    ("sends its request", &[Line(TraceStep::Sent)]),
     ("sees before it sends that its lease is over", &[Free]),
-    (WORDS[0].0, &[Line(Seen::Asked)]),
-    (WORDS[1].0, &[Line(Seen::Asked)]),
-    (WORDS[2].0, &[Line(Seen::Asked)]),
-    ("cannot know what became of the call: the row is dead, unresolved", &[Line(Seen::Unresolved)]),
-    ("dates the call anew", &[Line(Seen::CallDated)]),
-    ("keeps the answer", &[Line(Seen::AnswerKept)]),
-    ("keeps the answer, although it has lost the row", &[Line(Seen::AnswerKept)]),
-    ("completes with the answer", &[Line(Seen::Committed)]),
+    (WORDS[0].0, &[Line(TraceStep::Asked)]),
+    (WORDS[1].0, &[Line(TraceStep::Asked)]),
+    (WORDS[2].0, &[Line(TraceStep::Asked)]),
+    ("cannot know what became of the call: the row is dead, unresolved", &[Line(TraceStep::Unresolved)]),
+    ("dates the call anew", &[Line(TraceStep::CallDated)]),
+    ("keeps the answer", &[Line(TraceStep::AnswerKept)]),
+    ("keeps the answer, although it has lost the row", &[Line(TraceStep::AnswerKept)]),
+    ("completes with the answer", &[Line(TraceStep::Committed)]),
     // That it was recorded is a line of the model of messages.
-    ("fails to complete, and records the failure", &[Line(Seen::RolledBack), Unanswered(Seen::Committed)]),
-    ("has an answer, but the row no longer has its token", &[Line(Seen::RolledBack), Free]),
-    ("records that its call had no effect", &[Line(Seen::CallNotDone)]),
-    ("records that its call had no effect, and was the last attempt", &[Line(Seen::CallNotDone)]),
-    ("records that its call is in doubt", &[Line(Seen::CallDoubted)]),
-    ("records that its call is in doubt, and was the last attempt", &[Line(Seen::CallDoubted)]),
+    ("fails to complete, and records the failure", &[Line(TraceStep::RolledBack), Unanswered(TraceStep::Committed)]),
+    ("has an answer, but the row no longer has its token", &[Line(TraceStep::RolledBack), Free]),
+    ("records that its call had no effect", &[Line(TraceStep::CallNotDone)]),
+    ("records that its call had no effect, and was the last attempt", &[Line(TraceStep::CallNotDone)]),
+    ("records that its call is in doubt", &[Line(TraceStep::CallDoubted)]),
+    ("records that its call is in doubt, and was the last attempt", &[Line(TraceStep::CallDoubted)]),
     ("finds that the row no longer has its token", &[Free]),
     // provider
-    (ARRIVES[0], &[Line(Seen::Answered), Free]),
-    (ARRIVES[1], &[Line(Seen::Answered), Free]),
-    (ARRIVES[2], &[Line(Seen::CallFailed), Free]),
-    ("loses the connection of its call, whose request goes on", &[Line(Seen::CallFailed)]),
-    ("loses the connection of its call, and the request with it", &[Line(Seen::CallFailed)]),
+    (ARRIVES[0], &[Line(TraceStep::Answered), Free]),
+    (ARRIVES[1], &[Line(TraceStep::Answered), Free]),
+    (ARRIVES[2], &[Line(TraceStep::CallFailed), Free]),
+    ("loses the connection of its call, whose request goes on", &[Line(TraceStep::CallFailed)]),
+    ("loses the connection of its call, and the request with it", &[Line(TraceStep::CallFailed)]),
     (OLD, &[Free]),
     // failure, operator
     (PAUSED, &[Free]),
-    ("replays the row", &[Line(Seen::CallReplayed)]),
-    (WORDS[3].0, &[Line(Seen::Resolved)]),
-    (WORDS[4].0, &[Line(Seen::Resolved)]),
-    ("discards the row", &[Line(Seen::CallDiscarded)]),
+    ("replays the row", &[Line(TraceStep::CallReplayed)]),
+    (WORDS[3].0, &[Line(TraceStep::Resolved)]),
+    (WORDS[4].0, &[Line(TraceStep::Resolved)]),
+    ("discards the row", &[Line(TraceStep::CallDiscarded)]),
     // The end of a process is that of all its work, and so more than one step.
     (KILLED, &[Never]),
     // No line tells what the provider remembers.

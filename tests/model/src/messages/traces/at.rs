@@ -8,7 +8,7 @@ use crate::messages::task::Work;
 use crate::search::Model;
 use crate::traces::done::Done;
 use crate::traces::line::Line;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 /// A place on the way.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -137,6 +137,6 @@ impl At {
             self.state.claims[key].map_or("none", |claim| if claim.date.is_some() { "dated" } else { "undated" });
         let same = |said: &Option<String>, is: &str| said.as_deref().is_none_or(|said| said == is);
         let line = &world.lines[line];
-        line.step == Seen::Left && same(&line.values.row, row) && same(&line.values.claim, claim)
+        line.step == TraceStep::Left && same(&line.values.row, row) && same(&line.values.claim, claim)
     }
 }

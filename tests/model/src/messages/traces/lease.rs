@@ -3,7 +3,7 @@
 use super::at::At;
 use crate::messages::database::Holder;
 use crate::traces::line::Line;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 const MILLISECOND: u64 = 1_000_000;
 /// What a clock of milliseconds cuts off.
@@ -14,7 +14,7 @@ const CUT: u64 = 2 * MILLISECOND;
 pub(super) fn going_on(at: &At, line: &Line, message: u8) -> Option<u64> {
     let place = usize::from(message);
     let is_held = at.state.rows[place].is_some_and(|row| row.holder != Holder::Nobody);
-    let end = line.end.filter(|_| line.step == Seen::Taken && is_held)?;
+    let end = line.end.filter(|_| line.step == TraceStep::Taken && is_held)?;
     Some(at.leased[place]).filter(|lease| end + CUT < *lease)
 }
 

@@ -10,8 +10,8 @@ use crate::messages::state::{DELIVERIES, Place, State};
 use crate::messages::task::{Stage, Work};
 use crate::search::Model;
 use crate::step::Step;
-use crate::traces::seen::Seen;
 use crate::traces::shown::Shown;
+use crate::traces::trace_step::TraceStep;
 
 /// Calls `reach` with each next place.
 pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {
@@ -21,10 +21,10 @@ pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {
     for (line, of) in at.open(world) {
         let process = world.process_of[line];
         match of.step {
-            Seen::Left if at.agrees(world, line) => reach(at.clone().behind(line)),
-            Seen::Gone => gone(world, at, line).into_iter().for_each(&mut *reach),
+            TraceStep::Left if at.agrees(world, line) => reach(at.clone().behind(line)),
+            TraceStep::Gone => gone(world, at, line).into_iter().for_each(&mut *reach),
             // A process without work needs no step of the model.
-            Seen::Died if at.knows(world, process) && !works(at, process) => {
+            TraceStep::Died if at.knows(world, process) && !works(at, process) => {
                 reach(at.clone().bury(world, process).behind(line))
             }
             _ => {}
@@ -43,7 +43,7 @@ pub(super) fn moves(world: &World, at: &At, reach: &mut dyn FnMut(At)) {
 /// A delivery that reached a worker is at the broker of the model from now on, as soon as there is room for it. This takes
 /// nothing from the other steps, so it comes first.
 fn received(world: &World, at: &At) -> Option<At> {
-    let (line, of) = at.open(world).find(|(_, of)| of.step == Seen::Received)?;
+    let (line, of) = at.open(world).find(|(_, of)| of.step == TraceStep::Received)?;
     let delivery = at.free(world, world.message_of[line]?)?;
     let mut next = at.clone();
     next.state.deliveries[delivery] = Place::Queued(of.values.stores);
@@ -87,7 +87,7 @@ fn free(world: &World, at: &At, step: Step, after: &State) -> Option<At> {
         next.held[delivery] = None;
         next.state.deliveries[delivery] = Place::Settled;
     } else if step.what == PAUSED {
-        let loses = |seen| matches!(seen, Seen::Taken | Seen::Refunded | Seen::Crashed);
+        let loses = |seen| matches!(seen, TraceStep::Taken | TraceStep::Refunded | TraceStep::Crashed);
         at.undone(world).find(|(_, of)| loses(of.step))?;
     }
     Some(next)
@@ -102,7 +102,7 @@ fn lines(world: &World, at: &At, step: Step, after: &State, shown: Shown, reach:
             && answered.is_none_or(|answered| of.end.is_some() == answered)
             && fits(world, at, *line, step, after)
     };
-    if seen == Seen::Acked {
+    if seen == TraceStep::Acked {
         // An ack changes nothing in the database, so that only its end counts: by then, it must have been possible.
         let Some(delivery) = changed(at, after) else { return };
         let Some(of) = at.held[delivery] else { return };
@@ -114,7 +114,7 @@ fn lines(world: &World, at: &At, step: Step, after: &State, shown: Shown, reach:
     for (line, _) in at.open(world).filter(|(line, _)| is(line)) {
         let mut next = at.with(after.clone());
         let process = world.process_of[line];
-        if seen == Seen::Died {
+        if seen == TraceStep::Died {
             next = next.bury(world, process);
         } else if let Some(slot) = slot_of(step) {
             let Some(workers) = at.bound(world, worker(slot), process) else { continue };
@@ -128,7 +128,7 @@ fn lines(world: &World, at: &At, step: Step, after: &State, shown: Shown, reach:
 /// Whether a line says what a step does: the process, the message, and the values after it.
 fn fits(world: &World, at: &At, line: usize, step: Step, after: &State) -> bool {
     let (values, process) = (&world.lines[line].values, world.process_of[line]);
-    if world.lines[line].step == Seen::Died {
+    if world.lines[line].step == TraceStep::Died {
         let dies = WORKER_NAMES.iter().position(|name| *name == step.who);
         return dies.is_some_and(|worker| at.workers[worker] == Some(process));
     }
@@ -160,7 +160,7 @@ fn changed(at: &At, after: &State) -> Option<usize> {
 
 /// Whether a line is the ack of the delivery that another line received.
 fn is_ack_of(world: &World, ack: usize, received: usize) -> bool {
-    world.lines[ack].step == Seen::Acked && is_same(world, ack, received)
+    world.lines[ack].step == TraceStep::Acked && is_same(world, ack, received)
 }
 
 /// Whether two lines are about the same delivery.

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 
 use crate::traces::line::Line;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 /// The keys of each suspect and of its neighbours.
 pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
     let mut pairs = BTreeSet::new();
-    let is_suspect = |line: &&Line| line.step == Seen::Taken && line.values.starts.is_some_and(|starts| starts > 1);
+    let is_suspect =
+        |line: &&Line| line.step == TraceStep::Taken && line.values.starts.is_some_and(|starts| starts > 1);
     let suspects = lines.iter().filter(is_suspect).filter(|line| !line.key.is_empty());
     for suspect in suspects {
         let until = outcome(lines, suspect);
@@ -31,27 +32,31 @@ pub(super) fn pairs(lines: &[Line]) -> BTreeSet<[&str; 2]> {
 }
 
 /// Whether a step begins work that a suspect may keep out.
-fn starts(step: Seen) -> bool {
-    matches!(step, Seen::Claimed | Seen::Started | Seen::Taken)
+fn starts(step: TraceStep) -> bool {
+    matches!(step, TraceStep::Claimed | TraceStep::Started | TraceStep::Taken)
 }
 
 /// When the run of a suspect that was fetched here was over, or its process.
 fn outcome(lines: &[Line], suspect: &Line) -> u64 {
-    let ends = |step| matches!(step, Seen::Committed | Seen::Recorded | Seen::GivenBack | Seen::Died);
+    let ends =
+        |step| matches!(step, TraceStep::Committed | TraceStep::Recorded | TraceStep::GivenBack | TraceStep::Died);
     next(lines, suspect, ends)
 }
 
 /// When the work that begins here was over, or its process.
 fn over(lines: &[Line], line: &Line) -> u64 {
     let ends = |step| {
-        let row = matches!(step, Seen::Recorded | Seen::GivenBack | Seen::Refunded);
-        row || matches!(step, Seen::Committed | Seen::RolledBack | Seen::EndedByHandler | Seen::Died)
+        let row = matches!(step, TraceStep::Recorded | TraceStep::GivenBack | TraceStep::Refunded);
+        row || matches!(
+            step,
+            TraceStep::Committed | TraceStep::RolledBack | TraceStep::EndedByHandler | TraceStep::Died
+        )
     };
     next(lines, line, ends)
 }
 
 /// When the next line of the same key and process ended that is such a step.
-fn next(lines: &[Line], from: &Line, is: impl Fn(Seen) -> bool) -> u64 {
+fn next(lines: &[Line], from: &Line, is: impl Fn(TraceStep) -> bool) -> u64 {
     let of_key = |line: &&Line| line.key == from.key || line.key.is_empty();
     let behind = lines.iter().filter(|line| line.process == from.process && line.begin > from.begin);
     let ends = behind.filter(of_key).find(|line| is(line.step)).map(|line| line.end.unwrap_or(u64::MAX));

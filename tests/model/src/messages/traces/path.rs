@@ -11,7 +11,7 @@ use crate::step::Step;
 use crate::traces::done::Done;
 use crate::traces::line::Line;
 use crate::traces::path::Path;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 impl Path for World {
     type At = At;
@@ -40,7 +40,7 @@ impl Path for World {
         self.scenario.steps(&at.state, &mut |step, _| {
             let mut lines = table::shown(step.what).unwrap_or_default().iter().filter_map(|shown| shown.line());
             // A process may always end.
-            if lines.any(|(seen, _)| seen != Seen::Died) {
+            if lines.any(|(seen, _)| seen != TraceStep::Died) {
                 tell(told(self, at, step));
             }
         });

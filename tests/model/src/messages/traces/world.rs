@@ -5,7 +5,7 @@ use crate::messages::scenario::{Handler, Message, Scenario};
 use crate::messages::state::MESSAGES;
 use crate::traces::line::Line;
 use crate::traces::names::number;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 /// Every failure may come, and none of them runs out: after each step there are as many left. Time stands still, and
 /// nothing is pruned.
@@ -62,6 +62,7 @@ impl World {
 
     /// The line that says that a process has ended.
     pub(super) fn death(&self, process: usize) -> Option<usize> {
-        (0..self.lines.len()).find(|line| self.lines[*line].step == Seen::Died && self.process_of[*line] == process)
+        (0..self.lines.len())
+            .find(|line| self.lines[*line].step == TraceStep::Died && self.process_of[*line] == process)
     }
 }

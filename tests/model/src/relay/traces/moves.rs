@@ -8,8 +8,8 @@ use crate::relay::lease::NAMES;
 use crate::relay::state::{Known, RELAYS, State};
 use crate::search::Model;
 use crate::step::Step;
-use crate::traces::seen::Seen;
 use crate::traces::shown::Shown;
+use crate::traces::trace_step::TraceStep;
 
 /// Calls `reach` with each next place.
 pub(super) fn moves(queue: &Queue, at: &At, reach: &mut dyn FnMut(At)) {
@@ -17,18 +17,18 @@ pub(super) fn moves(queue: &Queue, at: &At, reach: &mut dyn FnMut(At)) {
         let process = queue.process_of[line];
         match of.step {
             // A lease that goes on is no state of the model.
-            Seen::LeaseTaken | Seen::LeaseRenewed => {
+            TraceStep::LeaseTaken | TraceStep::LeaseRenewed => {
                 if let Some(relay) = at.leases(process) {
                     let mut next = at.clone();
                     note(&mut next, of, Some(relay));
                     reach(next.behind(line));
                 }
             }
-            Seen::Read => {
+            TraceStep::Read => {
                 let read = queue.message_of[line].and_then(|message| at.reads(process, message));
                 read.into_iter().for_each(|next| reach(next.behind(line)));
             }
-            Seen::Died if at.relays.contains(&Some(process)) => {
+            TraceStep::Died if at.relays.contains(&Some(process)) => {
                 reach(at.clone().killed(queue, process).behind(line));
             }
             _ => {}
@@ -48,7 +48,7 @@ pub(super) fn moves(queue: &Queue, at: &At, reach: &mut dyn FnMut(At)) {
 /// Whether a step writes nothing here, and may be needed.
 fn is_free(queue: &Queue, at: &At, step: Step, after: &State) -> bool {
     match step.what {
-        PAUSED => at.done.undone(&queue.lines).any(|(_, of)| of.step == Seen::LeaseTaken),
+        PAUSED => at.done.undone(&queue.lines).any(|(_, of)| of.step == TraceStep::LeaseTaken),
         what if ARRIVES.contains(&what) => relay_of(at, step, after).is_none_or(|relay| !waits(at, relay, step)),
         _ => true,
     }

@@ -5,7 +5,7 @@ use crate::relay::state::Left;
 use crate::relay::world::World;
 use crate::traces::line::Line;
 use crate::traces::names::number;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 /// Every failure may come, and none of them runs out. A message that is read was committed.
 pub(super) const LEFT: Left = Left { kills: 9, pauses: 9, losses: 9, rollbacks: 0, returns: 9 };
@@ -55,6 +55,7 @@ impl Queue {
 
     /// The line that says that a process has ended.
     pub(super) fn death(&self, process: usize) -> Option<usize> {
-        (0..self.lines.len()).find(|line| self.lines[*line].step == Seen::Died && self.process_of[*line] == process)
+        (0..self.lines.len())
+            .find(|line| self.lines[*line].step == TraceStep::Died && self.process_of[*line] == process)
     }
 }

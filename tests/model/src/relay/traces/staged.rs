@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::traces::line::Line;
-use crate::traces::seen::Seen;
+use crate::traces::trace_step::TraceStep;
 
 /// A message, and the next one of its key.
 pub(super) struct Staged<'a> {
@@ -20,7 +20,7 @@ pub(super) fn queues(lines: &[Line]) -> Vec<Staged<'_>> {
     let mut keys: BTreeMap<(&str, &str), BTreeSet<(i64, &str)>> = BTreeMap::new();
     let named = lines.iter().map(|line| line.message.as_str()).filter(|message| !message.is_empty());
     let mut unread: BTreeSet<&str> = named.collect();
-    for line in lines.iter().filter(|line| line.step == Seen::Read) {
+    for line in lines.iter().filter(|line| line.step == TraceStep::Read) {
         if unread.remove(line.message.as_str()) {
             let (order, id) = (line.values.order.as_deref().unwrap_or_default(), line.values.id.unwrap_or_default());
             keys.entry((line.key.as_str(), order)).or_default().insert((id, line.message.as_str()));

@@ -1,7 +1,7 @@
 //! The steps of the model, and the steps of a real relay that they stand for.
 
-use crate::traces::seen::Seen;
 use crate::traces::shown::{self, Shown, Table};
+use crate::traces::trace_step::TraceStep;
 
 use Shown::{Free, Line, Never};
 
@@ -22,24 +22,24 @@ const TABLE: &Table = &[
     ("commits its transaction with _", &[Free]),
     ("fails, and its transaction with _ is rolled back", &[Never]),
     // lease
-    (TAKES, &[Line(Seen::LeaseTaken)]),
-    ("renews its lease, which nobody has taken", &[Line(Seen::LeaseRenewed)]),
-    ("gives the lease back", &[Line(Seen::LeaseGiven)]),
+    (TAKES, &[Line(TraceStep::LeaseTaken)]),
+    ("renews its lease, which nobody has taken", &[Line(TraceStep::LeaseRenewed)]),
+    ("gives the lease back", &[Line(TraceStep::LeaseGiven)]),
     ("notices that it has lost the lease", &[Free]),
     (PAUSED, &[Free]),
     // The end of a process is that of all its work, and so more than one step.
     (KILLED, &[Never]),
     // publish: a read finds as many messages as its limit permits, and the model all of them.
     ("reads the outbox", &[Free]),
-    ("publishes _", &[Line(Seen::Published)]),
-    (ARRIVES[0], &[Line(Seen::Refused), Free]),
-    (ARRIVES[1], &[Line(Seen::Confirmed), Free]),
-    (ARRIVES[2], &[Line(Seen::Unconfirmed), Free]),
-    (ARRIVES[3], &[Line(Seen::Unconfirmed), Free]),
-    ("deletes _", &[Line(Seen::Deleted)]),
+    ("publishes _", &[Line(TraceStep::Published)]),
+    (ARRIVES[0], &[Line(TraceStep::Refused), Free]),
+    (ARRIVES[1], &[Line(TraceStep::Confirmed), Free]),
+    (ARRIVES[2], &[Line(TraceStep::Unconfirmed), Free]),
+    (ARRIVES[3], &[Line(TraceStep::Unconfirmed), Free]),
+    ("deletes _", &[Line(TraceStep::Deleted)]),
     ("deletes _, which is no longer its own: nothing", &[Free]),
-    ("records the refusal of _", &[Line(Seen::RefusalRecorded)]),
-    ("records the last refusal of _, and gives it up", &[Line(Seen::RefusalRecorded)]),
+    ("records the refusal of _", &[Line(TraceStep::RefusalRecorded)]),
+    ("records the last refusal of _, and gives it up", &[Line(TraceStep::RefusalRecorded)]),
     ("records the refusal of _, which is no longer its own: nothing", &[Free]),
     ("records the refusal of _, which is gone: nothing", &[Free]),
     ("the next attempt of _ is due", &[Free]),

@@ -1,29 +1,12 @@
-//! The result of a handler run.
+//! What has failed, and what becomes of its message.
 
 use std::time::Duration;
 
 use crate::advice::Advice;
 use crate::caught::dropped;
 use crate::registry::Unfit;
-use crate::store::{CommitResult, RowResult, StoreError, Ticket, UNBEGUN};
+use crate::store::{RowResult, Ticket};
 use crate::{BoxError, Outcome, Reason, RetryPolicy, telemetry};
-
-/// The result of a handler run in a transaction that holds the claim.
-pub(crate) enum RunResult {
-    Processed,
-    /// Charged to the message. Rolled back, unless the handler ran COMMIT.
-    Failed(Failure),
-    /// Rolled back; a new transaction may succeed.
-    Retry(BoxError),
-    /// Rolled back: another transaction holds the claim of a local message. No message is charged.
-    Busy(BoxError),
-    /// The connection was lost, or COMMIT got no response. No message is charged; the claim shows whether it committed.
-    Broke(StoreError),
-    /// Rolled back before the handler was called, since a suspect runs or waits.
-    PutOff,
-    /// The run was cut off by the end of the worker.
-    Stopped,
-}
 
 /// A failure that is charged to a message, and the resulting state of the message. Also the state of one that has not failed, or
 /// that can never run.
@@ -38,37 +21,6 @@ pub(crate) struct Failure {
     /// The transaction that its handler has committed: the claim stands, if it has one, and perhaps some of the effects.
     /// Until the failure is recorded, the message counts as processed.
     pub(crate) left_by: Option<Box<Ticket>>,
-}
-
-impl RunResult {
-    pub(crate) fn of(committed: CommitResult) -> Self {
-        match committed {
-            CommitResult::Done => Self::Processed,
-            CommitResult::Swallowed => Self::Failed(Failure::new(
-                Ok(Duration::ZERO),
-                "the handler swallowed a SQL error, so that its transaction was aborted: return the error, or run the statement \
-                 in a nested transaction",
-            )),
-            CommitResult::RolledBack => Self::Failed(Failure::new(
-                Err(Reason::RolledBack),
-                "the handler ended the transaction by ROLLBACK or PREPARE TRANSACTION: return an error instead",
-            )),
-            CommitResult::CommittedEarly(ticket) => Self::Failed(Failure::committed(ticket)),
-            CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
-            CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
-            CommitResult::Retry(error) => Self::Retry(error),
-            CommitResult::Busy(error) => Self::Busy(error),
-            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
-        }
-    }
-
-    /// Adds to the error of a handler why its later statements had no transaction.
-    pub(crate) fn unbegun(mut self) -> Self {
-        if let Self::Failed(failure) = &mut self {
-            failure.error.extend(["; ", UNBEGUN]);
-        }
-        self
-    }
 }
 
 impl Failure {

@@ -13,7 +13,7 @@ pub(crate) enum Part {
 
 /// A step of a real worker, a relay, an operator or a broker, about one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Seen {
+pub(crate) enum TraceStep {
     /// A delivery reached a worker. `stores`: it must be stored before it runs.
     Received,
     /// A transaction has inserted the claim; its handler runs next.
@@ -109,59 +109,59 @@ pub(crate) enum Seen {
 }
 
 /// The names of the steps in a trace.
-const NAMES: &[(&str, Seen)] = &[
-    ("received", Seen::Received),
-    ("claimed", Seen::Claimed),
-    ("started", Seen::Started),
-    ("committed", Seen::Committed),
-    ("rolled-back", Seen::RolledBack),
-    ("ended-by-handler", Seen::EndedByHandler),
-    ("stored", Seen::Stored),
-    ("failed", Seen::Failed),
-    ("conflict", Seen::Conflict),
-    ("dead-committed", Seen::DeadCommitted),
-    ("acked", Seen::Acked),
-    ("gone", Seen::Gone),
-    ("taken", Seen::Taken),
-    ("recorded", Seen::Recorded),
-    ("given-back", Seen::GivenBack),
-    ("refunded", Seen::Refunded),
-    ("crashed", Seen::Crashed),
-    ("replayed", Seen::Replayed),
-    ("discarded", Seen::Discarded),
-    ("died", Seen::Died),
-    ("left", Seen::Left),
-    ("call-taken", Seen::CallTaken),
-    ("sent", Seen::Sent),
-    ("answered", Seen::Answered),
-    ("call-failed", Seen::CallFailed),
-    ("answer-kept", Seen::AnswerKept),
-    ("call-doubted", Seen::CallDoubted),
-    ("call-not-done", Seen::CallNotDone),
-    ("call-given-back", Seen::CallGivenBack),
-    ("asked", Seen::Asked),
-    ("question-failed", Seen::QuestionFailed),
-    ("call-dated", Seen::CallDated),
-    ("unresolved", Seen::Unresolved),
-    ("resolved", Seen::Resolved),
-    ("call-replayed", Seen::CallReplayed),
-    ("call-discarded", Seen::CallDiscarded),
-    ("lease-taken", Seen::LeaseTaken),
-    ("lease-renewed", Seen::LeaseRenewed),
-    ("lease-given", Seen::LeaseGiven),
-    ("read", Seen::Read),
-    ("published", Seen::Published),
-    ("confirmed", Seen::Confirmed),
-    ("refused", Seen::Refused),
-    ("unconfirmed", Seen::Unconfirmed),
-    ("deleted", Seen::Deleted),
-    ("refusal-recorded", Seen::RefusalRecorded),
+const NAMES: &[(&str, TraceStep)] = &[
+    ("received", TraceStep::Received),
+    ("claimed", TraceStep::Claimed),
+    ("started", TraceStep::Started),
+    ("committed", TraceStep::Committed),
+    ("rolled-back", TraceStep::RolledBack),
+    ("ended-by-handler", TraceStep::EndedByHandler),
+    ("stored", TraceStep::Stored),
+    ("failed", TraceStep::Failed),
+    ("conflict", TraceStep::Conflict),
+    ("dead-committed", TraceStep::DeadCommitted),
+    ("acked", TraceStep::Acked),
+    ("gone", TraceStep::Gone),
+    ("taken", TraceStep::Taken),
+    ("recorded", TraceStep::Recorded),
+    ("given-back", TraceStep::GivenBack),
+    ("refunded", TraceStep::Refunded),
+    ("crashed", TraceStep::Crashed),
+    ("replayed", TraceStep::Replayed),
+    ("discarded", TraceStep::Discarded),
+    ("died", TraceStep::Died),
+    ("left", TraceStep::Left),
+    ("call-taken", TraceStep::CallTaken),
+    ("sent", TraceStep::Sent),
+    ("answered", TraceStep::Answered),
+    ("call-failed", TraceStep::CallFailed),
+    ("answer-kept", TraceStep::AnswerKept),
+    ("call-doubted", TraceStep::CallDoubted),
+    ("call-not-done", TraceStep::CallNotDone),
+    ("call-given-back", TraceStep::CallGivenBack),
+    ("asked", TraceStep::Asked),
+    ("question-failed", TraceStep::QuestionFailed),
+    ("call-dated", TraceStep::CallDated),
+    ("unresolved", TraceStep::Unresolved),
+    ("resolved", TraceStep::Resolved),
+    ("call-replayed", TraceStep::CallReplayed),
+    ("call-discarded", TraceStep::CallDiscarded),
+    ("lease-taken", TraceStep::LeaseTaken),
+    ("lease-renewed", TraceStep::LeaseRenewed),
+    ("lease-given", TraceStep::LeaseGiven),
+    ("read", TraceStep::Read),
+    ("published", TraceStep::Published),
+    ("confirmed", TraceStep::Confirmed),
+    ("refused", TraceStep::Refused),
+    ("unconfirmed", TraceStep::Unconfirmed),
+    ("deleted", TraceStep::Deleted),
+    ("refusal-recorded", TraceStep::RefusalRecorded),
 ];
 
-impl Seen {
+impl TraceStep {
     /// The step of this name; `None` if the model does not know it.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(of, _)| *of == name).map(|(_, seen)| *seen)
+        NAMES.iter().find(|(of, _)| *of == name).map(|(_, step)| *step)
     }
 
     /// Whether it is a step of this part. The completion of a call is one of a row as well.

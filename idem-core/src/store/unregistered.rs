@@ -57,10 +57,10 @@ impl History {
 }
 
 /// SQL statements for the inbox rows of a handler that no worker has any more, with all names filled in. A store
-/// outside this crate starts with `Cures::default()`, which is empty, and sets each field.
+/// outside this crate starts with `Remedies::default()`, which is empty, and sets each field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cures {
+pub struct Remedies {
     /// Moves the claims of the handler to another one of the same consumer, which has some of its own: the handler is the other
     /// one's former name. Where both have a claim, the other one's wins. Nothing is moved while the handler has rows in the inbox,
     /// dead letters included, whose claims would be left behind.
@@ -71,7 +71,7 @@ pub struct Cures {
     pub dead_letter: String,
 }
 
-impl Cures {
+impl Remedies {
     /// Creates the statements for a database with these table names and with the clock `now`.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn new(table: impl Fn(&str) -> String, now: &str, [consumer, handler, new]: [&str; 3]) -> Self {

@@ -1,4 +1,4 @@
-//! The statements of relays, and of operators of the outbox.
+//! The outbox: messages are staged in memory, and written in front of COMMIT; relays and operators read and delete them.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,19 @@ use sqlx::query::Query;
 use sqlx::{Postgres as Pg, Row as _};
 use uuid::Uuid;
 
-use crate::Key;
-use crate::outbox::{StagedMessage, envelope};
+use crate::outbox::{Bell, StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow,
-    OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
+    OutboxRead, OutboxRow, OutboxRows, OutboxSnapshot, OutboxStats, Page, PublishFailure, RowRef, StoreError,
+    UnreadOutbox, error_text, number,
 };
+use crate::{Error, Key};
 
+use super::local::Local;
+use super::pool::FOR_A_RELAY;
 use super::rows::{duration, secs, time};
-use super::{Postgres, outbox_sql};
+use super::staged::Staged;
+use super::{Postgres, Txn, outbox_sql};
 
 /// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
 /// that an old snapshot keeps, and those of relays run between them.
@@ -45,8 +49,52 @@ fn message(row: &PgRow) -> Result<StagedMessage, sqlx::Error> {
         .with_attempt(attempts.saturating_add(1)))
 }
 
-impl Postgres {
-    pub(super) async fn lease(
+impl OutboxRows for Postgres {
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        let registered = async {
+            for attempt in 0..2 * NUMBERS {
+                // Twice each: another process may insert it after the statement has looked for it.
+                let id = number(&[name], attempt / 2);
+                let query = self.query(outbox_sql::REGISTER).bind(name).bind(id);
+                if let Some(row) = self.ask(query).await?.first() {
+                    return Ok(OutboxId { number: row.try_get(0)?, namespace: row.try_get(1)? });
+                }
+            }
+            Err(StoreError::Unavailable("an outbox was deleted while it was registered".into()))
+        };
+        registered.await.map_err(|fault| Error::database(format!("could not register the outbox {name:?}"), fault))
+    }
+
+    fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
+        match &mut txn.writes.staged {
+            _ if messages.is_empty() => {}
+            Some(staged) => staged.extend(messages),
+            none => *none = Some(Box::new(Staged::new(outbox, messages))),
+        }
+        Ok(())
+    }
+
+    fn check_relay(&self) -> Result<(), Error> {
+        let connections = self.0.connections;
+        match connections >= FOR_A_RELAY {
+            true => Ok(()),
+            false => Err(Error::Config(format!(
+                "a relay needs a store with at least 4 connections, so that its lease is renewed while it reads, and this \
+                 one has {connections}: give the store `.connections(4)` or more"
+            ))),
+        }
+    }
+
+    fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
+        txn.writes.local = (!messages.is_empty()).then(|| Box::new(Local::new(messages)));
+        Ok(())
+    }
+
+    fn bell(&self) -> Option<&Bell> {
+        Some(&self.0.bell)
+    }
+
+    async fn lease_outbox(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -77,7 +125,7 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn read(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { from, to, filter, known, limit, bytes, marks } = read;
         let table = self.outbox_messages();
         let condition = match filter {
@@ -116,23 +164,13 @@ impl Postgres {
         Ok(OutboxFound { rows, is_cut, snapshot: Some(snapshot), mark })
     }
 
-    fn outbox_messages(&self) -> String {
-        format!("{}.outbox_messages", self.0.quoted)
-    }
-
-    async fn mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
-        let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
-        let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
-        Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })
-    }
-
-    pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         let query = self.query(&outbox_sql::delete()).bind(outbox.number).bind(token);
         let rows = self.ask_long(named(query, published.iter().copied())).await?;
         Ok(rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.unsigned_abs())
     }
 
-    pub(super) async fn record(
+    async fn record_failures(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -147,7 +185,7 @@ impl Postgres {
         self.ask_long(query.bind(due).bind(errors).bind(attempts.collect::<Vec<_>>())).await.map(drop)
     }
 
-    pub(super) async fn fill_level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
         let mut stats = OutboxStats::default();
         if let Some(row) = self.ask(self.query(outbox_sql::SEEN).bind(outbox.number)).await?.first() {
             stats.relay_seen = row.try_get::<Option<i64>, _>(0)?.map(duration);
@@ -180,7 +218,7 @@ impl Postgres {
         Ok(stats)
     }
 
-    pub(super) async fn unread(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
         let query = self.query(outbox_sql::UNREAD).bind(secs(patience)).bind(bounded(limit));
         let unread = |row: &PgRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
@@ -189,7 +227,7 @@ impl Postgres {
         Ok(self.ask_long(query).await?.iter().map(unread).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
         let query = self.query(&outbox_sql::dead()).bind(outbox.number).bind(page.before).bind(i64::from(page.limit));
         let dead = |row: &PgRow| {
             Ok(DeadOutgoing {
@@ -201,5 +239,25 @@ impl Postgres {
             })
         };
         Ok(self.ask(query).await?.iter().map(dead).collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        Ok(!self.ask(self.query(outbox_sql::REPLAY).bind(outbox.number).bind(id)).await?.is_empty())
+    }
+
+    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+        Ok(!self.ask(self.query(outbox_sql::DISCARD).bind(outbox.number).bind(id)).await?.is_empty())
+    }
+}
+
+impl Postgres {
+    fn outbox_messages(&self) -> String {
+        format!("{}.outbox_messages", self.0.quoted)
+    }
+
+    async fn mark(&self, table: &str) -> Result<OutboxMark, StoreError> {
+        let rows = self.ask(self.query(&outbox_sql::mark()).bind(table)).await?;
+        let Some(row) = rows.first() else { return Err(StoreError::Unavailable("a mark had no answer".into())) };
+        Ok(OutboxMark { highest: row.try_get(0)?, number: row.try_get(1)? })
     }
 }

@@ -1,24 +1,26 @@
-//! The statements of relays, and of operators of the outbox.
+//! The outbox: messages are staged in memory, and written in front of COMMIT; relays and operators read and delete them.
 
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use sqlx::Row as _;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::Sqlite;
+use super::outbox_sql::NewRow;
 use super::relays_sql::{
     BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FREE, HIGHEST, IN_ORDER, LEASE, OF_KEYS, READ, RELEASE, REPLAY, RETRY,
     SHOW, STATS, TO_DESTINATION, UNREAD,
 };
 use super::sql::{duration, millis, time};
-use crate::Key;
-use crate::outbox::{StagedMessage, envelope};
+use super::{Sqlite, Txn};
+use crate::outbox::{Bell, StagedMessage, envelope};
 use crate::store::{
-    DeadOutgoing, LeaseAnswer, LeaseRequest, OutboxFilter, OutboxFound, OutboxId, OutboxMark, OutboxRead, OutboxRow,
-    OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
+    DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
+    OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
+    number,
 };
+use crate::{Error, Key};
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
 /// it to look for due rows and to find out whether the database answers.
@@ -39,6 +41,29 @@ fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
         .with_attempt(attempts.saturating_add(1)))
 }
 
+const REGISTER: &str = r#"
+INSERT INTO "idem_outboxes" (id, name, namespace) VALUES (?3, ?1, ?2) ON CONFLICT DO NOTHING"#;
+
+const FIND: &str = r#"SELECT id, namespace FROM "idem_outboxes" WHERE name = ?1"#;
+
+/// Returns the row of an outbox, which is made here if there is none.
+pub(super) async fn intern(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    name: &str,
+) -> Result<OutboxId, sqlx::Error> {
+    let find = || sqlx::query_as(store.prefix.sql(FIND)).bind(name);
+    for attempt in 0..NUMBERS {
+        if let Some((number, namespace)) = find().fetch_optional(&mut *connection).await? {
+            return Ok(OutboxId { number, namespace });
+        }
+        let register = sqlx::query(store.prefix.sql(REGISTER)).bind(name).bind(Uuid::new_v4());
+        register.bind(number(&[name], attempt)).execute(&mut *connection).await?;
+    }
+    let (number, namespace) = find().fetch_one(&mut *connection).await?;
+    Ok(OutboxId { number, namespace })
+}
+
 impl Sqlite {
     fn of<'q>(&self, text: &str, outbox: OutboxId) -> Query<'q> {
         sqlx::query(self.prefix.sql(text)).bind(outbox.number)
@@ -47,8 +72,32 @@ impl Sqlite {
     fn of_row<'q>(&self, text: &str, outbox: OutboxId, token: Uuid, row: RowRef) -> Query<'q> {
         self.of(text, outbox).bind(token).bind(row.id).bind(row.message_id)
     }
+}
 
-    pub(super) async fn lease(
+impl OutboxRows for Sqlite {
+    async fn register_outbox(&self, name: &str) -> Result<OutboxId, Error> {
+        let failed = |fault: StoreError| Error::database(format!("could not register the outbox {name:?}"), fault);
+        let mut connection = self.file.writer().await.map_err(failed)?;
+        let outbox = intern(self, connection.raw(), name).await.map_err(|error| failed(self.file.fault(error)))?;
+        connection.give_back();
+        Ok(outbox)
+    }
+
+    fn stage(&self, txn: &mut Txn, outbox: OutboxId, messages: Vec<StagedMessage>) -> Result<(), StoreError> {
+        txn.stage(messages.into_iter().map(|message| NewRow { outbox, message }));
+        Ok(())
+    }
+
+    fn stage_local(&self, txn: &mut Txn, messages: Vec<LocalMessage>) -> Result<(), StoreError> {
+        txn.stage_local(messages);
+        Ok(())
+    }
+
+    fn bell(&self) -> Option<&Bell> {
+        Some(&self.bell)
+    }
+
+    async fn lease_outbox(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -62,11 +111,10 @@ impl Sqlite {
             return Ok(if changed > 0 { LeaseAnswer::Held } else { LeaseAnswer::Unknown });
         };
         // A relay that stands by asks each second, and must not wait for the writer, nor keep it from handlers.
-        let mut reader = self.file.reader().await?;
-        let ask = async { self.of(FREE, outbox).bind(token).fetch_one(&mut reader.connection).await?.try_get(0) };
-        let found: Option<i64> = ask.await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        match found {
+        let free = async |store: &Self, reader: &mut SqliteConnection| {
+            store.of(FREE, outbox).bind(token).fetch_one(reader).await?.try_get::<Option<i64>, _>(0)
+        };
+        match self.read(free).await? {
             None => Ok(LeaseAnswer::Unknown),
             Some(1) => Ok(LeaseAnswer::Other),
             Some(_) => {
@@ -77,7 +125,7 @@ impl Sqlite {
     }
 
     /// The file has one writer, so ids are in the order of commits, and no row appears in front of one that was read.
-    pub(super) async fn read_rows(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
+    async fn read_outbox(&self, outbox: OutboxId, read: OutboxRead<'_>) -> Result<OutboxFound, StoreError> {
         let OutboxRead { from, to, filter, known, limit, bytes, .. } = read;
         let bytes = bytes.min(AT_ONCE);
         let (condition, first, second) = match filter {
@@ -87,30 +135,29 @@ impl Sqlite {
             OutboxFilter::Ids(ids) => (BY_ID, json(ids), String::new()),
         };
         let text = format!("{READ}{condition}{IN_ORDER}");
-        let mut reader = self.file.reader().await?;
-        // Before the messages: what is committed between the two is above it, and found.
-        let last = self.of(HIGHEST, outbox).fetch_one(&mut reader.connection).await;
-        let highest = last.and_then(|row| row.try_get(0)).map_err(|error| self.file.fault(error))?;
-        let query = self.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
-        let query = if condition == EXCEPT { query.bind(second) } else { query };
-        let mut rows = query.fetch(&mut reader.connection);
-        let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
-        // One after another, because a row is as large as its payload and its headers.
-        while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
-            size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
-            is_cut = size > bytes && !found.is_empty();
-            if is_cut {
-                break;
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            // Before the messages: what is committed between the two is above it, and found.
+            let highest = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
+            let query = store.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
+            let query = if condition == EXCEPT { query.bind(second) } else { query };
+            let mut rows = query.fetch(reader);
+            let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
+            // One after another, because a row is as large as its payload and its headers.
+            while let Some(row) = rows.try_next().await? {
+                size += row.try_get::<i64, _>("size")?.unsigned_abs();
+                is_cut = size > bytes && !found.is_empty();
+                if is_cut {
+                    break;
+                }
+                found.push(outbox_row(&row)?);
             }
-            found.push(outbox_row(&row).map_err(|error| self.file.fault(error))?);
-        }
-        drop(rows);
-        reader.give_back();
-        is_cut |= found.len() >= limit as usize;
-        Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
+            is_cut |= found.len() >= limit as usize;
+            Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
+        };
+        self.read(read).await
     }
 
-    pub(super) async fn delete(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
+    async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
         self.in_transaction(async |store, txn| {
             let mut deleted = 0;
             for row in published {
@@ -122,7 +169,7 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn record(
+    async fn record_failures(
         &self,
         outbox: OutboxId,
         token: Uuid,
@@ -151,37 +198,31 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn fill_level(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let read = async {
-            let query = self.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
-            let row = query.fetch_one(&mut reader.connection).await?;
+    async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = store.of(STATS, outbox).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+            let row = query.fetch_one(reader).await?;
             let count = |at: usize| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
             let age = |at: usize| row.try_get::<Option<i64>, _>(at).map(|age| age.map(duration));
             Ok(OutboxStats { waiting: count(0)?, oldest: age(1)?, dead: count(2)?, relay_seen: age(3)? })
         };
-        let stats = read.await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(stats)
+        self.read(read).await
     }
 
-    pub(super) async fn unread(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let query = sqlx::query(self.prefix.sql(UNREAD)).bind(millis(patience));
-        let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+    async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {
         let unread = |row: &SqliteRow| {
             let waiting = row.try_get::<i64, _>(1)?.unsigned_abs();
             Ok(UnreadOutbox { name: row.try_get(0)?, waiting, oldest: duration(row.try_get(2)?) })
         };
-        let rows = query.fetch_all(&mut reader.connection).await;
-        let rows = rows.and_then(|rows| rows.iter().map(unread).collect()).map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(rows)
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = sqlx::query(store.prefix.sql(UNREAD)).bind(millis(patience));
+            let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+            query.fetch_all(reader).await?.iter().map(unread).collect()
+        };
+        self.read(read).await
     }
 
-    pub(super) async fn dead_letters(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let query = self.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
+    async fn dead_outgoing(&self, outbox: OutboxId, page: Page) -> Result<Vec<DeadOutgoing>, StoreError> {
         let dead = |row: &SqliteRow| {
             Ok(DeadOutgoing {
                 id: row.try_get("id")?,
@@ -191,13 +232,14 @@ impl Sqlite {
                 died_at: time(row.try_get("died_at")?),
             })
         };
-        let rows = query.fetch_all(&mut reader.connection).await;
-        let rows = rows.and_then(|rows| rows.iter().map(dead).collect()).map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(rows)
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            let query = store.of(DEAD, outbox).bind(page.before.unwrap_or(i64::MAX)).bind(page.limit);
+            query.fetch_all(reader).await?.iter().map(dead).collect()
+        };
+        self.read(read).await
     }
 
-    pub(super) async fn replay_dead(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+    async fn replay_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
         self.in_transaction(async |store, txn| {
             store.of(REPLAY, outbox).bind(id).execute(txn.connection()).await?;
             Ok(store.of(DISCARD, outbox).bind(id).execute(txn.connection()).await?.rows_affected() > 0)
@@ -205,7 +247,7 @@ impl Sqlite {
         .await
     }
 
-    pub(super) async fn discard_dead(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
+    async fn discard_outgoing(&self, outbox: OutboxId, id: i64) -> Result<bool, StoreError> {
         Ok(self.change(self.of(DISCARD, outbox).bind(id)).await? > 0)
     }
 }

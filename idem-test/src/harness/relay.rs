@@ -11,12 +11,12 @@ use super::polls::Call;
 use super::trial::CONSUMER;
 
 /// The sink of a process. Each publish stops at the point at which the process ends.
-pub(super) struct Publishing {
+pub(super) struct MortalSink {
     sink: MemorySink,
     fate: Fate,
 }
 
-impl Sink for Publishing {
+impl Sink for MortalSink {
     fn system(&self) -> &'static str {
         self.sink.system()
     }
@@ -39,9 +39,9 @@ impl Sink for Publishing {
 }
 
 /// Returns the relay of a process that has this store.
-pub(super) fn relay<S: Store>(store: S, sink: MemorySink, fate: Fate) -> Relay<S, Publishing> {
+pub(super) fn relay<S: Store>(store: S, sink: MemorySink, fate: Fate) -> Relay<S, MortalSink> {
     // The lease is how long the next process waits if the trial does not know of the lease of a dead one.
-    Relay::new(CONSUMER, store, Publishing { sink, fate })
+    Relay::new(CONSUMER, store, MortalSink { sink, fate })
         .poll_interval(Duration::from_millis(20))
         .lease_duration(Duration::from_secs(1))
 }

@@ -1,0 +1,128 @@
+//! The result of one try of a message, and why it waits for the next one.
+
+use std::time::Duration;
+
+use tracing::Span;
+
+use crate::execute::Failure;
+use crate::store::{CommitResult, Identity, StoreError, UNBEGUN};
+use crate::{BoxError, Outcome, Reason};
+
+/// What became of one message in one try, be it a delivery or an inbox row. All steps between decode and the settlement of a
+/// delivery (`process`), or the record of a row (`inbox/row.rs`), return it.
+pub(crate) enum Ended {
+    /// The database has answered: the message is processed, or taken over. A delivery is acked, and the outcome is reported.
+    Done(Outcome),
+    /// The run has failed, and was rolled back, unless the handler had run COMMIT. `attempt` (`process/mod.rs`) records it for a
+    /// delivery, and `charge_row` (`inbox/row.rs`) for a row. A batch records none: `blame` finds out which messages run again
+    /// alone. Also of a preparation: the codec can never decode the message.
+    Failed(Failure),
+    /// Rolled back after a lost race, with its error; a new transaction may succeed. `conclude` runs it again at once, or counts
+    /// a failure, and `blame` looks for the message that loses.
+    Again(BoxError),
+    /// It cannot run, or be recorded, now. No attempt is charged. A delivery is parked by the reason; a row is given back, or
+    /// kept for its codec or its failure.
+    Park(Wait),
+    /// The connection was lost in user code, or COMMIT got no response: only its claim, or its row, shows whether it committed.
+    /// A delivery is then stored, and a row counts the loss (`broke`, `inbox/row.rs`).
+    Broke(StoreError),
+    /// The row is another process's now, or an operator has changed it. If it has not run, its start is refunded; if it has, its
+    /// result was not written.
+    Lost,
+    /// The end of the worker cut the try off. A delivery is released, and a row given back.
+    Stopped,
+}
+
+/// Why a message waits. For a delivery `in_vain` (`park/in_vain.rs`) turns the first four into a time, and `park/until.rs` has
+/// all waits. For a row `rerun` (`inbox/row.rs`) has the time after its handler was to run, and `wait_after` (`inbox/result.rs`)
+/// that before it.
+pub(crate) enum Wait {
+    /// It has met no problem of its own: the next try can start at once, or at the end of an outage, of a pause of the worker
+    /// or of the run of a suspect.
+    Free,
+    /// Another transaction holds its claim, or that of a local message.
+    Claim,
+    /// One of idem's own statements was not answered.
+    Answer,
+    /// The database refuses what is written for this message, and works for others.
+    Refused(BoxError),
+    /// This time, and then the end of an outage or a pause of the worker, if there is one.
+    After(Duration),
+    /// Its codec, which has to fetch something before it can decode it, or another message of its handler that prepares.
+    Codec,
+    /// Another delivery of its message's key, which is in progress in this process.
+    Key,
+    /// The deliveries of its ordering key that are in front of it.
+    Order,
+    /// Its message, which is in the inbox, or may be: with an ordering key, the delivery is settled once that is processed or
+    /// dead, and later deliveries of the ordering key wait for it.
+    Row(Box<InRow>),
+}
+
+/// A message that runs from the inbox.
+pub(crate) struct InRow {
+    pub(crate) identity: Identity,
+    pub(crate) outcome: Outcome,
+    /// The span of the try.
+    pub(crate) span: Span,
+}
+
+impl Ended {
+    /// Returns how a run has ended by the answer to its COMMIT.
+    pub(crate) fn of(committed: CommitResult) -> Self {
+        match committed {
+            CommitResult::Done => Self::Done(Outcome::Processed),
+            CommitResult::Swallowed => Self::Failed(Failure::new(
+                Ok(Duration::ZERO),
+                "the handler swallowed a SQL error, so that its transaction was aborted: return the error, or run the statement \
+                 in a nested transaction",
+            )),
+            CommitResult::RolledBack => Self::Failed(Failure::new(
+                Err(Reason::RolledBack),
+                "the handler ended the transaction by ROLLBACK or PREPARE TRANSACTION: return an error instead",
+            )),
+            CommitResult::CommittedEarly(ticket) => Self::Failed(Failure::committed(ticket)),
+            CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
+            CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
+            CommitResult::Retry(error) => Self::Again(error),
+            CommitResult::Busy(error) => {
+                tracing::debug!(
+                    error = error.to_string(),
+                    "another transaction holds the claim of a local message; nobody is charged"
+                );
+                Self::Park(Wait::Claim)
+            }
+            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
+        }
+    }
+
+    /// Adds to the error of a handler why its later statements had no transaction.
+    pub(crate) fn unbegun(mut self) -> Self {
+        if let Self::Failed(failure) = &mut self {
+            failure.error.extend(["; ", UNBEGUN]);
+        }
+        self
+    }
+
+    /// Returns the outcome that the database has confirmed.
+    pub(crate) fn confirmed(&self) -> Option<&Outcome> {
+        match self {
+            Self::Done(outcome) => Some(outcome),
+            Self::Park(Wait::Row(row)) => Some(&row.outcome),
+            _ => None,
+        }
+    }
+}
+
+impl Wait {
+    /// A message in the inbox, in the current span.
+    pub(crate) fn row(identity: Identity, outcome: Outcome) -> Self {
+        Self::Row(Box::new(InRow { identity, outcome, span: Span::current() }))
+    }
+
+    /// Whether it concerns all messages alike, as far as is known after this many tries in a row. If there was no answer once,
+    /// the connection was lost; if there is none again, one message may be the one that takes too long.
+    pub(crate) fn is_common(&self, tries: usize) -> bool {
+        matches!(self, Self::Free) || (matches!(self, Self::Answer) && tries == 0)
+    }
+}
