@@ -54,7 +54,7 @@ struct Member {
 }
 
 impl Workers {
-    /// Returns a group without workers.
+    /// Returns a group without workers and relays.
     pub fn new() -> Self {
         Self::default()
     }
