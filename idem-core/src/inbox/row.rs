@@ -68,6 +68,8 @@ impl<S: Store> Pipeline<S> {
         }
         let mut work = Work::of_row(route, row);
         let ended = self.run(slice::from_mut(&mut work), running).await.pop()?;
+        // The drop of a message is user code, and the record may take as long as an outage.
+        drop(work);
         self.record(row, ended).await
     }
 

@@ -60,6 +60,7 @@ impl<S: Store> Pipeline<S> {
             // They cannot be in a slice, or not now.
             Ended::Again(None) | Ended::Park(Wait::Codec) => indices,
             Ended::Again(Some(error)) if self.store.classify_error(None, error.as_ref()) == ErrorClass::Deadlock => {
+                dropped("the error of a handler", error);
                 self.throttle.shrink();
                 Indices::new()
             }

@@ -104,6 +104,7 @@ impl<S: Store> Pipeline<S> {
         while let Some(slice) = slices.0.pop() {
             // A single work runs alone, where failures are charged.
             if slice.indices.len() < 2 {
+                slice.indices.iter().for_each(|index| works[*index].job = None);
                 continue;
             }
             let round = if self.draining.is_cancelled() {
@@ -117,8 +118,10 @@ impl<S: Store> Pipeline<S> {
                     None => self.transaction(works, &slice.indices, running).await,
                 }
             };
-            let is_done = matches!(round, Ok(Round { ended: Ended::Done(_), .. }));
-            if !is_done && extended.elapsed() >= self.settings.lease / 4 {
+            // Those that do not run any more are given back at once, and a suspect may wait for that.
+            let ends =
+                matches!(round, Ok(Round { ended: Ended::Done(_) | Ended::Stopped | Ended::Park(Wait::Free), .. }));
+            if !ends && extended.elapsed() >= self.settings.lease / 4 {
                 // The task that extends leases at a third of their duration skips locked rows, and may have met one of
                 // our rounds each time.
                 let rows: Vec<&Row> = works.iter().filter_map(|work| work.row).collect();
@@ -133,7 +136,10 @@ impl<S: Store> Pipeline<S> {
                     }
                 }
                 Ok(round) => match self.blame(round) {
-                    Ok(out) => slices.without(slice, &out),
+                    Ok(out) => {
+                        out.iter().for_each(|index| works[*index].job = None);
+                        slices.without(slice, &out);
+                    }
                     Err(ended) => slice.indices.iter().for_each(|index| all[*index] = ended.of_another()),
                 },
                 Err(StoreError::LockTimeout | StoreError::Message(_)) => slices.halve(slice),

@@ -89,6 +89,13 @@ pub struct ExistingClaim {
     pub age: Option<Duration>,
 }
 
+impl ExistingClaim {
+    /// A claim with this fingerprint, and the time since it was processed.
+    pub fn new(fingerprint: Fingerprint, age: Option<Duration>) -> Self {
+        Self { fingerprint, age }
+    }
+}
+
 /// The result of a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -184,7 +184,8 @@ impl Row {
     }
 }
 
-/// The result for a taken row. Each variant but one clears the token, and applies only if the row still has that token.
+/// The result for a taken row. Each variant clears the token, and applies only if the row still has that token;
+/// [`Refunded`](Self::Refunded) and the answer of a [`Called`](Self::Called) do otherwise.
 // Exhaustive: a store that ignored a new result or a new part of one would run a message too often or lose it, so it
 // must not compile.
 #[derive(Debug, Clone)]

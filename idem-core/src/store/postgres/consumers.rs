@@ -25,7 +25,7 @@ impl Consumers for Postgres {
             let intern = self.query(consumers_sql::INTERN).bind(consumer).bind(names).bind(retention).bind(numbers);
             self.ask(intern).await?;
             // In a separate statement, which sees the rows that another worker has inserted meanwhile.
-            let known = self.handlers(Some(consumer)).await?;
+            let known = self.known(Some(consumer), Some(names)).await?;
             let found = names.iter().map(|name| KnownHandler::named(&known, name)).collect::<Option<Vec<_>>>();
             let Some(found) = found else { continue };
             let stored = found.iter().map(|known| known.retention).max().flatten();
@@ -42,7 +42,7 @@ impl Consumers for Postgres {
 
     /// Each statement leaves the names as they were or as they should be, so it may be repeated after any of them.
     async fn rename(&self, consumer: &str, old: &str, new: &str) -> Result<bool, StoreError> {
-        let known = self.handlers(Some(consumer)).await?;
+        let known = self.known(Some(consumer), Some(&[old, new])).await?;
         let id = |name| KnownHandler::named(&known, name).map(|known| known.id);
         let (id, is_old) = match (id(old), id(new)) {
             (Some(before), Some(after)) if before == after => return Ok(true),
@@ -68,22 +68,7 @@ impl Consumers for Postgres {
     }
 
     async fn handlers(&self, consumer: Option<&str>) -> Result<Vec<KnownHandler>, StoreError> {
-        let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer)).await?;
-        let known = |row: &PgRow| {
-            Ok(KnownHandler {
-                id: HandlerId(row.try_get(0)?),
-                consumer: row.try_get(1)?,
-                name: row.try_get(2)?,
-                formerly: row.try_get(3)?,
-                seen: duration(row.try_get(4)?),
-                retention: row.try_get::<Option<i64>, _>(5)?.map(duration),
-                has_claims: row.try_get(6)?,
-                has_processed: row.try_get(7)?,
-                has_rows: row.try_get(8)?,
-                namespace: row.try_get(9)?,
-            })
-        };
-        Ok(rows.iter().map(known).collect::<Result<_, sqlx::Error>>()?)
+        self.known(consumer, None).await
     }
 
     async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
@@ -155,6 +140,26 @@ impl Consumers for Postgres {
 }
 
 impl Postgres {
+    /// Returns the handlers with these names, or that had one of them before; without names, all.
+    async fn known(&self, consumer: Option<&str>, names: Option<&[&str]>) -> Result<Vec<KnownHandler>, StoreError> {
+        let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer).bind(names)).await?;
+        let known = |row: &PgRow| {
+            Ok(KnownHandler {
+                id: HandlerId(row.try_get(0)?),
+                consumer: row.try_get(1)?,
+                name: row.try_get(2)?,
+                formerly: row.try_get(3)?,
+                seen: duration(row.try_get(4)?),
+                retention: row.try_get::<Option<i64>, _>(5)?.map(duration),
+                has_claims: row.try_get(6)?,
+                has_processed: row.try_get(7)?,
+                has_rows: row.try_get(8)?,
+                namespace: row.try_get(9)?,
+            })
+        };
+        Ok(rows.iter().map(known).collect::<Result<_, sqlx::Error>>()?)
+    }
+
     /// Deletes a handler to which nothing belongs. Returns whether it has done so.
     async fn forget(&self, id: HandlerId) -> Result<bool, StoreError> {
         Ok(!self.ask(self.query(consumers_sql::FORGET).bind(id.0)).await?.is_empty())

@@ -77,24 +77,33 @@ const PROCESSES: &str = "
         UPDATE {schema}.handlers SET pruned_through = 'epoch' WHERE id = ANY($1) AND pruned_through IS NULL
     )";
 
-/// The namespace is the default of its column, a random value.
+/// The namespace is the default of its column, a random value. Sorted, so that two workers that start cannot deadlock.
 const CALLS: &str = "
     calls AS (
         INSERT INTO {schema}.call_namespaces (handler_id) SELECT id FROM {schema}.handlers WHERE id = ANY($1)
-        ON CONFLICT DO NOTHING
+        ORDER BY id ON CONFLICT DO NOTHING
     )";
 
 /// `pruned_through` shows that a claim existed even if all claims were pruned, or that messages were processed without
-/// claims. Uses the indexes, for each handler.
+/// claims.
+///
+/// The order makes it read the index, once for each handler. For an EXISTS, PostgreSQL reads the table until it finds a row of
+/// the handler, and so the whole table for one that has none.
 pub(super) const KNOWN: &str = "
     SELECT id, consumer, name, ARRAY(SELECT f.name FROM {schema}.former_names AS f WHERE f.handler_id = h.id),
            (extract(epoch FROM now() - seen_at) * 1000000)::bigint, (extract(epoch FROM retention) * 1000000)::bigint,
-           has_claims, has_claims OR pruned_through IS NOT NULL,
-           EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id),
+           claim.key IS NOT NULL, claim.key IS NOT NULL OR pruned_through IS NOT NULL, inbox.key IS NOT NULL,
            (SELECT c.namespace FROM {schema}.call_namespaces AS c WHERE c.handler_id = h.id)
-    FROM {schema}.handlers AS h,
-        LATERAL (SELECT EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)) AS has (has_claims)
-    WHERE consumer = coalesce($1, consumer)
+    FROM {schema}.handlers AS h
+        LEFT JOIN LATERAL (
+            SELECT p.key FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id ORDER BY p.key LIMIT 1
+        ) AS claim ON true
+        LEFT JOIN LATERAL (
+            SELECT i.key FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id ORDER BY i.key LIMIT 1
+        ) AS inbox ON true
+    WHERE consumer = coalesce($1, consumer) AND ($2::text[] IS NULL OR h.name = ANY($2) OR EXISTS (
+        SELECT FROM {schema}.former_names AS f WHERE f.handler_id = h.id AND f.name = ANY($2)
+    ))
     ORDER BY consumer, name";
 
 pub(super) const STATS: &str = "

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::store::Consumers;
 
 use super::connection::Connection;
-use super::{Postgres, calls_sql, claims_sql, inbox_sql, prune_sql};
+use super::{Postgres, calls_sql, claims_sql, consumers_sql, inbox_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
@@ -156,6 +156,27 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
         indexes.retain(|index| index != "handlers_pkey");
         assert_eq!(indexes, ["processed_messages_pkey"], "{name}");
         world.run("ROLLBACK").await;
+    }
+    world.end().await;
+}
+
+/// Most consumers have handlers without claims: at least the one for messages without a handler.
+#[tokio::test]
+async fn the_handlers_are_known_without_reading_the_claims() {
+    let Some(mut world) = World::make().await else { return };
+    let ids = Consumers::register(&world.store, "billing", &["", "a", "b"]).await.unwrap();
+    let fill = format!(
+        "ALTER TABLE {{schema}}.processed_messages SET UNLOGGED;
+         INSERT INTO {{schema}}.processed_messages (handler_id, key, fingerprint, processed_at)
+         SELECT {}, int4send(n), '', now() FROM generate_series(1, 200000) AS n;
+         ANALYZE {{schema}}.processed_messages, {{schema}}.handlers",
+        ids[2].0
+    );
+    world.run(&fill).await;
+    world.prepare("handlers", "(text, text[])", consumers_sql::KNOWN).await;
+    for asked in ["'billing', NULL", "NULL, NULL", "'billing', ARRAY['', 'a']"] {
+        let (buffers, _) = world.execute(&format!("handlers({asked})")).await;
+        assert!(buffers < 200, "{asked}: it reads {buffers} buffers");
     }
     world.end().await;
 }
