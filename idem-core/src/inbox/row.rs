@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::slice;
 use std::time::Duration;
 
+use crate::caught::dropped;
 use crate::external::{CallLimits, without_kind};
 use crate::routes::Route;
 use crate::run::{Failure, Work};
@@ -69,7 +70,7 @@ impl<S: Store> Pipeline<S> {
         let mut work = Work::of_row(route, row);
         let ended = self.run(slice::from_mut(&mut work), running).await.pop()?;
         // The drop of a message is user code, and the record may take as long as an outage.
-        drop(work);
+        dropped("a message", work);
         self.record(row, ended).await
     }
 

@@ -31,6 +31,7 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use crate::Store;
+use crate::caught::dropped;
 use crate::park::UNANSWERED;
 use crate::runtime::{Ended, Pipeline, Running, Wait};
 use crate::store::{Row, StoreError};
@@ -104,7 +105,7 @@ impl<S: Store> Pipeline<S> {
         while let Some(slice) = slices.0.pop() {
             // A single work runs alone, where failures are charged.
             if slice.indices.len() < 2 {
-                slice.indices.iter().for_each(|index| works[*index].job = None);
+                slice.indices.iter().for_each(|index| dropped("a message", works[*index].job.take()));
                 continue;
             }
             let round = if self.draining.is_cancelled() {
@@ -137,7 +138,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Ok(round) => match self.blame(round) {
                     Ok(out) => {
-                        out.iter().for_each(|index| works[*index].job = None);
+                        out.iter().for_each(|index| dropped("a message", works[*index].job.take()));
                         slices.without(slice, &out);
                     }
                     Err(ended) => slice.indices.iter().for_each(|index| all[*index] = ended.of_another()),

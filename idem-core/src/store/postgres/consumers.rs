@@ -140,7 +140,8 @@ impl Consumers for Postgres {
 }
 
 impl Postgres {
-    /// Returns the handlers with these names, or that had one of them before; without names, all.
+    /// Returns the handlers with these names, or that had one of them before, without what they have in the large tables. Without
+    /// names, returns all handlers, with that.
     async fn known(&self, consumer: Option<&str>, names: Option<&[&str]>) -> Result<Vec<KnownHandler>, StoreError> {
         let rows = self.ask(self.query(consumers_sql::KNOWN).bind(consumer).bind(names)).await?;
         let known = |row: &PgRow| {
