@@ -161,7 +161,7 @@ async fn a_batch_can_reset_between_its_messages() {
         "SET LOCAL ROLE pg_read_all_stats",
         "SET SESSION AUTHORIZATION pg_read_all_stats",
         "SET LOCAL search_path TO nowhere; SET LOCAL TIME ZONE 'Asia/Tokyo'; SET lock_timeout = 1",
-        "SET LOCAL statement_timeout = 1; SET LOCAL idle_in_transaction_session_timeout = 7000",
+        "SET LOCAL statement_timeout = 7000; SET LOCAL idle_in_transaction_session_timeout = 7000",
         "CREATE TEMP TABLE staged (what text) ON COMMIT DROP; DECLARE rows CURSOR FOR SELECT * FROM staged",
     ]
     .into_iter()
