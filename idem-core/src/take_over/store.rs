@@ -52,11 +52,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
-    /// Returns what became of each. `holds`: how often they were held before.
+    /// Returns what became of each.
     ///
-    /// If a claim is held up, or the database refuses a message or repeatedly does not answer, they are halved until the
-    /// message at fault is alone. Those that are not tried any more in an outage, or because the worker drains, are held.
-    pub(crate) async fn store_many(&self, entries: &[Entry<'_>], holds: usize) -> Vec<Ended> {
+    /// If a claim is held up, or the database refuses a message, they are halved until the
+    /// message at fault is alone. Those that are not tried any more in an outage, or because the worker drains, are parked.
+    pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
         let mut is_first = true;
         while let Some(part) = parts.pop() {
@@ -72,7 +72,7 @@ impl<S: Store> Pipeline<S> {
                     all.extend(outcomes.map(Ended::Done));
                 }
                 Err(ended) if part.len() == 1 => all.push(ended),
-                Err(Ended::Park(turn)) if turn.is_common(holds) => {
+                Err(Ended::Park(Wait::Free | Wait::Answer)) => {
                     all.extend(part.iter().map(|_| Ended::Park(Wait::Free)));
                 }
                 Err(_) => {
