@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -22,7 +22,7 @@ struct Shared {
 }
 
 /// The waiters for each key that is held. A queue without waiters takes no allocation.
-type Queues = HashMap<u64, VecDeque<Turn>, BuildHasherDefault<Hashed>>;
+type Queues = HashMap<u64, VecDeque<Turn>, RandomState>;
 
 /// The turn of a waiter. It has no permits, and is closed under the lock of the queues when the waiter leaves its queue to hold
 /// the key.
@@ -99,22 +99,6 @@ impl Drop for KeyTicket {
             Some(next) => next.close(),
             None => drop(queue.remove()),
         }
-    }
-}
-
-/// A hasher for keys that are already hashes.
-#[derive(Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn write(&mut self, _: &[u8]) {}
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
