@@ -1,6 +1,5 @@
 //! The meaning of the database's errors.
 
-use std::fmt;
 use std::path::Path;
 
 use crate::store::StoreError;
@@ -119,20 +118,9 @@ fn trouble(file: &Path, error: &sqlx::Error) -> String {
 }
 
 /// The driver's error, with the file's name.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
 struct Trouble {
     what: String,
     source: sqlx::Error,
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Trouble {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
