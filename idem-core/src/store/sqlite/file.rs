@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions as _, Connection as _, Either, Executor as _};
@@ -77,7 +78,7 @@ pub(super) struct Answer {
 impl File {
     /// Returns the file with this (canonical) path; the first caller's options apply.
     pub(super) fn of(path: PathBuf, options: SqliteConnectOptions) -> Arc<Self> {
-        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = FILES.lock();
         if let Some(file) = files.get(&path).and_then(Weak::upgrade) {
             return file;
         }
