@@ -215,7 +215,8 @@ impl<S: Store> Inbox<S> {
         let is_discard = *resolution == Resolution::Discard;
         let what = if is_discard { "discard a dead letter" } else { "resolve a dead letter" };
         let consumer = &self.consumer;
-        let is_done = self.store.resolve(consumer, id, provider_key, resolution).await.map_err(|fault| failed(what, fault))?;
+        let is_done =
+            self.store.resolve(consumer, id, provider_key, resolution).await.map_err(|fault| failed(what, fault))?;
         if is_discard && is_done {
             tracing::info!(
                 consumer,

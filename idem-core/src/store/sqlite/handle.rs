@@ -56,7 +56,7 @@ pub struct Sqlite {
     pub(super) clock: Arc<Clock>,
 }
 
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
+pub(super) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 impl Sqlite {
     /// Returns a statement for the tables of this store, to bind values to.
