@@ -54,7 +54,7 @@ impl Postgres {
         loop {
             let begun = Instant::now();
             // Given back between steps: where the store has few connections, the extension of leases waits for it.
-            let mut connection = self.pool().long().await?;
+            let mut connection = self.0.pool.long().await?;
             let step = self.prune_step(&mut connection).await?;
             connection.put_back();
             let Some(step) = step else { return Ok(Pruned { claims, elsewhere: claims == 0 }) };
@@ -75,10 +75,10 @@ impl Postgres {
         let asked = Instant::now();
         let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
         connection.text(format!("{begin}; {PLANNER}")).await?;
-        let lock = connection.bound(OWN, self.query(prune_sql::LOCK).bind(self.schema())).await?;
+        let lock = connection.bound(OWN, self.query(prune_sql::LOCK).bind(&self.0.schema)).await?;
         let free = lock.first().map_or(Ok(false), |row| row.try_get(0))?;
         let place = if free {
-            Place::of(&connection.bound(OWN, self.query(prune_sql::PLACE).bind(self.schema())).await?)?
+            Place::of(&connection.bound(OWN, self.query(prune_sql::PLACE).bind(&self.0.schema)).await?)?
         } else {
             None
         };
