@@ -9,7 +9,6 @@ use crate::store::sql::Walk;
 use crate::store::{Pruned, StoreError};
 
 use super::Postgres;
-use super::begin;
 use super::connection::Connection;
 use super::limits::OWN;
 use super::prune_sql::{self, PLANNER};
@@ -73,7 +72,7 @@ impl Postgres {
     /// transaction and releases its lock.
     async fn prune_step(&self, connection: &mut Connection) -> Result<Option<Step>, StoreError> {
         let asked = Instant::now();
-        let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
+        let begin = connection.begin(PATIENCE);
         connection.text(format!("{begin}; {PLANNER}")).await?;
         let lock = connection.bound(OWN, self.query(prune_sql::LOCK).bind(&self.0.schema)).await?;
         let free = lock.first().map_or(Ok(false), |row| row.try_get(0))?;

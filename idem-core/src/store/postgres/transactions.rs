@@ -37,7 +37,7 @@ impl Transactions for Postgres {
     /// `SELECT 1`, and consumption would continue and pause for each message. No handler has the id 0.
     async fn ping(&self) -> Result<(), StoreError> {
         let mut connection = self.0.pool.own_at_once().await?;
-        let begin = begin::text(connection.session(), connection.kind(), OWN);
+        let begin = connection.begin(OWN);
         let probe = self.text_with(claims_sql::PING, &[bytes(Uuid::new_v4().as_bytes())]);
         connection.text(format!("{begin} {probe}; COMMIT")).await?;
         connection.put_back();
@@ -46,9 +46,8 @@ impl Transactions for Postgres {
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
         let mut connection = self.0.pool.lent().await?;
-        let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
         // On any failure the connection is dropped: a transaction may be open in it.
-        connection.text(text).await?;
+        connection.text(connection.begin(handler_timeout)).await?;
         Ok(Txn::of(connection, handler_timeout))
     }
 
@@ -67,7 +66,7 @@ impl Transactions for Postgres {
             txn.guard(begun.last().ok_or_else(not_answered)?.try_get(0)?, None);
             return Ok((txn, Claimed::New { pruned_through: None }));
         };
-        let begin = begin::lent(connection.session(), connection.kind(), handler_timeout);
+        let begin = connection.begin(handler_timeout);
         // Nothing of a message gets into the text except hexadecimal digits.
         let values = [
             identity.handler.0.to_string(),
