@@ -33,9 +33,10 @@ const TOO_BIG: i32 = 18;
 /// SQLITE_MISMATCH: a value has the wrong type.
 const MISMATCH: i32 = 20;
 
-/// Classifies an error in one of idem's own statements, which is about messages or not. This is the only table of
+/// Classifies an error in one of idem's own statements, which is about one message, or about several that can be tried singly,
+/// or about none. This is the only table of
 /// result codes for `StoreError`; `txn.rs` has those of a COMMIT.
-fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
+pub(super) fn fault(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
     match code(&error) {
         Some(BUSY | LOCKED) => StoreError::LockTimeout,
         // A CHECK constraint or a trigger that was added to idem's tables.
@@ -50,20 +51,9 @@ fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
     }
 }
 
-/// Classifies an error in one of idem's own statements that is not about a message.
-pub(super) fn fault(file: &Path, error: sqlx::Error) -> StoreError {
-    whose(file, error, false)
-}
-
-/// Classifies an error in one of idem's own statements that is about one message, or about several that can be tried
-/// singly.
-pub(super) fn fault_of_message(file: &Path, error: sqlx::Error) -> StoreError {
-    whose(file, error, true)
-}
-
 /// Classifies an error after which a transaction was neither committed nor rolled back for certain.
 pub(super) fn unknown(file: &Path, error: sqlx::Error) -> StoreError {
-    match fault(file, error) {
+    match fault(file, error, false) {
         fault @ (StoreError::ConnectionLost(_) | StoreError::Unavailable(_)) => fault,
         other => StoreError::ConnectionLost(other.into()),
     }

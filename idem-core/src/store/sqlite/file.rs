@@ -138,12 +138,12 @@ impl File {
 
     /// Classifies an error in one of idem's own statements.
     pub(super) fn fault(&self, error: sqlx::Error) -> StoreError {
-        answer::fault(&self.path, error)
+        answer::fault(&self.path, error, false)
     }
 
     /// Classifies an error in one of idem's own statements that is about a message.
     pub(super) fn fault_of_message(&self, error: sqlx::Error) -> StoreError {
-        answer::fault_of_message(&self.path, error)
+        answer::fault(&self.path, error, true)
     }
 }
 
