@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::{Ended, Pipeline, Wait, refused};
-use crate::store::{ClaimState, CommitResult, NewRow, StoreError, Ticket};
+use crate::store::{ClaimState, NewRow, StoreError, Ticket};
 use crate::{Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
@@ -115,7 +115,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => self.outage.hold_for(fault),
             });
         }
-        committed(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
+        self.store.commit(txn).await.of_own().map_err(|fault| self.outage.hold_for(fault))?;
         let is_due =
             |(entry, taken): (&Entry<'_>, &Taken)| taken.classified == Classified::New && entry.failure.next.is_ok();
         if entries.iter().zip(&taken).any(is_due) {
@@ -156,7 +156,7 @@ impl<S: Store> Pipeline<S> {
         let is_left = self.store.reopen(&mut txn, identity, left_by).await?
             || self.store.existing_claims(&mut txn, &[identity], true).await? == [None];
         let id = if is_left { self.store.insert(&mut txn, &[row]).await?.pop() } else { None };
-        committed(self.store.commit(txn).await)?;
+        self.store.commit(txn).await.of_own()?;
         match id {
             Some(_) => telemetry::tell(id, failure.attempts, failure.next, &failure.error),
             None => tracing::debug!("the dead letter of a handler that ran COMMIT was written by an earlier try"),
@@ -208,22 +208,4 @@ fn unfit<'e>(entries: &'e [Entry<'_>]) -> Option<(Reason, &'e str)> {
     let is_unfit = |entry: &Entry<'_>| entry.replaces.is_none() && !entry.identity.has_key();
     let first = entries.first().filter(|_| entries.iter().all(is_unfit))?;
     Some((first.failure.next.err()?, first.failure.error.as_str()))
-}
-
-/// Converts the commit result of our own transaction, in which no handler ran.
-pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
-    match result {
-        CommitResult::Done => Ok(()),
-        CommitResult::Retry(error) => Err(StoreError::Serialization(error)),
-        // No message was staged.
-        CommitResult::Busy(_) => Err(StoreError::LockTimeout),
-        CommitResult::Refused(error) => Err(StoreError::Message(error)),
-        CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
-        CommitResult::Swallowed
-        | CommitResult::RolledBack
-        | CommitResult::CommittedEarly(_)
-        | CommitResult::CommitRefused => {
-            Err(StoreError::Unavailable("the transaction ended although idem had not ended it".into()))
-        }
-    }
 }
