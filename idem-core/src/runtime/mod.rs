@@ -58,7 +58,7 @@ pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use key_tickets::KeyTickets;
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
-pub(crate) use outage::Outage;
+pub(crate) use outage::{Outage, within};
 pub(crate) use outbox_gate::OutboxGate;
 pub(crate) use persist::{Refused, refused, warn_of_refusal};
 pub(crate) use pipeline::Pipeline;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::Store;
 use crate::store::StoreError;
+use crate::{BoxError, Store};
 
 use super::health::Health;
 use super::rate::Rate;
@@ -225,6 +225,18 @@ async fn asked<S: Store>(store: &S) -> Result<(), (String, bool)> {
         Ok(answer) => answer.map_err(|fault| (crate::error::text(&fault), fault.is_answered())),
         Err(_) => Err((format!("it did not answer within {ANSWER:?}"), false)),
     }
+}
+
+/// Waits for an answer for at most `limit`. The error is a text.
+pub(crate) async fn within<T, E: Into<BoxError>>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    let answer = timeout(limit, answer).await.map_err(|_| format!("it takes longer than {limit:?}"))?;
+    answer.map_err(|error| {
+        let error: BoxError = error.into();
+        crate::error::text(error.as_ref())
+    })
 }
 
 /// Waits until the database answers.
