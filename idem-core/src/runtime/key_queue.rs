@@ -48,12 +48,8 @@ impl KeyQueue {
 
     /// Returns a place in the queue of this key if the queue has none.
     pub(crate) fn first_place(&self, key: impl Hash) -> Option<KeyTicket> {
-        let key = self.0.hash.hash_one(key);
-        match self.0.queues.lock().entry(key) {
-            Entry::Occupied(_) => return None,
-            Entry::Vacant(queue) => queue.insert(VecDeque::new()),
-        };
-        Some(KeyTicket { queue: self.0.clone(), key, turn: None })
+        let place = self.place(key);
+        place.is_first().then_some(place)
     }
 
     /// Returns whether this is a place in the queue of this key.
