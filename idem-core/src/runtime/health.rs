@@ -102,12 +102,8 @@ impl Health {
 
     /// Returns whether that is another reason than before.
     pub(crate) fn set_unsubscribed(&self, why: Option<String>) -> bool {
-        self.0.iter().fold(false, |changed, state| {
-            let mut unsubscribed = state.unsubscribed.lock();
-            let changed = changed || *unsubscribed != why;
-            unsubscribed.clone_from(&why);
-            changed
-        })
+        let is_new = |state: &&Arc<State>| std::mem::replace(&mut *state.unsubscribed.lock(), why.clone()) != why;
+        self.0.iter().filter(is_new).count() > 0
     }
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
