@@ -26,9 +26,10 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
     path: PathBuf,
-    options: SqliteConnectOptions,
+    pub(super) options: SqliteConnectOptions,
     writer: Arc<FairMutex<Slot>>,
-    reader: FairMutex<Option<SqliteConnection>>,
+    /// The connection for reading, which no writer blocks (WAL).
+    pub(super) reader: FairMutex<Option<SqliteConnection>>,
 }
 
 /// The files that this process has open.
@@ -125,17 +126,6 @@ impl File {
         Ok(Connection { writer, slot })
     }
 
-    /// Returns a connection for reading, which no writer blocks (WAL). Return it with [`Reader::give_back`]; dropping
-    /// it closes the connection.
-    pub(super) async fn reader(&self) -> Result<Reader<'_>, StoreError> {
-        let mut slot = self.reader.lock().await;
-        let connection = match slot.take() {
-            Some(connection) => connection,
-            None => self.options.connect().await.map_err(|error| self.fault(error))?,
-        };
-        Ok(Reader { connection, slot })
-    }
-
     /// Classifies an error in one of idem's own statements.
     pub(super) fn fault(&self, error: sqlx::Error) -> StoreError {
         answer::fault(&self.path, error, false)
@@ -220,19 +210,5 @@ impl Connection {
     pub(super) fn give_back(self) {
         let Self { writer, mut slot } = self;
         slot.idle = Some(writer);
-    }
-}
-
-/// A connection for reading.
-pub(super) struct Reader<'a> {
-    pub(super) connection: SqliteConnection,
-    slot: tokio::sync::MutexGuard<'a, Option<SqliteConnection>>,
-}
-
-impl Reader<'_> {
-    /// Keeps the connection for the next reader.
-    pub(super) fn give_back(self) {
-        let Self { connection, mut slot } = self;
-        *slot = Some(connection);
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use super::file::File;
@@ -87,9 +88,14 @@ impl Sqlite {
         &self,
         work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let answer = work(self, &mut reader.connection).await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
+        let mut slot = self.file.reader.lock().await;
+        // It is closed unless the work has ended well.
+        let mut reader = match slot.take() {
+            Some(reader) => reader,
+            None => self.file.options.connect().await.map_err(|error| self.file.fault(error))?,
+        };
+        let answer = work(self, &mut reader).await.map_err(|error| self.file.fault(error))?;
+        *slot = Some(reader);
         Ok(answer)
     }
 

@@ -106,27 +106,27 @@ impl OutboxRows for Sqlite {
             OutboxFilter::Ids(ids) => (BY_ID, json(ids), String::new()),
         };
         let text = format!("{READ}{condition}{IN_ORDER}");
-        let mut reader = self.file.reader().await?;
-        // Before the messages: what is committed between the two is above it, and found.
-        let last = self.of(HIGHEST, outbox).fetch_one(&mut reader.connection).await;
-        let highest = last.and_then(|row| row.try_get(0)).map_err(|error| self.file.fault(error))?;
-        let query = self.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
-        let query = if condition == EXCEPT { query.bind(second) } else { query };
-        let mut rows = query.fetch(&mut reader.connection);
-        let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
-        // One after another, because a row is as large as its payload and its headers.
-        while let Some(row) = rows.try_next().await.map_err(|error| self.file.fault(error))? {
-            size += row.try_get::<i64, _>("size").map_err(|error| self.file.fault(error))?.unsigned_abs();
-            is_cut = size > bytes && !found.is_empty();
-            if is_cut {
-                break;
+        let read = async |store: &Self, reader: &mut SqliteConnection| {
+            // Before the messages: what is committed between the two is above it, and found.
+            let highest: i64 = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
+            let query = store.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
+            let query = if condition == EXCEPT { query.bind(second) } else { query };
+            let mut rows = query.fetch(reader);
+            let (mut found, mut size, mut is_cut) = (Vec::new(), 0_u64, false);
+            // One after another, because a row is as large as its payload and its headers.
+            while let Some(row) = rows.try_next().await? {
+                size += row.try_get::<i64, _>("size")?.unsigned_abs();
+                is_cut = size > bytes && !found.is_empty();
+                if is_cut {
+                    break;
+                }
+                found.push(outbox_row(&row)?);
             }
-            found.push(outbox_row(&row).map_err(|error| self.file.fault(error))?);
-        }
-        drop(rows);
-        reader.give_back();
-        is_cut |= found.len() >= limit as usize;
-        Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
+            Ok((found, is_cut, highest))
+        };
+        let (rows, is_cut, highest) = self.read(read).await?;
+        let is_cut = is_cut || rows.len() >= limit as usize;
+        Ok(OutboxFound { rows, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
