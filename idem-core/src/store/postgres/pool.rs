@@ -140,7 +140,7 @@ impl Shared {
 
     async fn open(&self, of: Use) -> Result<Ready, Failure> {
         // An error of the callback for credentials says nothing about the idle connections, so they are kept.
-        let options = self.opener.options().await?;
+        let options = self.opener.login.options().await?;
         let ready = timeout(CONNECT, self.opener.open(of, options)).await;
         let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
         if ready.is_err() {

@@ -20,7 +20,7 @@ pub(super) struct Ready {
 
 /// Opens connections.
 pub(super) struct Opener {
-    login: Login,
+    pub(super) login: Login,
     pub(super) kind: Kind,
     /// Prepares the statements of a transaction that a handler may use.
     prepare: String,
@@ -32,11 +32,6 @@ pub(super) struct Opener {
 impl Opener {
     pub(super) fn new(login: Login, kind: Kind, prepare: String, writes: String) -> Self {
         Self { login, kind, prepare, writes, learnt: Mutex::default() }
-    }
-
-    /// Returns the options of one login.
-    pub(super) async fn options(&self) -> Result<PgConnectOptions, Failure> {
-        self.login.options().await
     }
 
     /// Logs in with these options, and prepares the session.
