@@ -207,7 +207,7 @@ impl Delivery {
     /// Returns the parts that few deliveries have.
     pub(crate) fn rare(&self) -> &Rare {
         static NONE: LazyLock<Rare> = LazyLock::new(Rare::default);
-        self.rare.as_deref().unwrap_or_else(|| &*NONE)
+        self.rare.as_deref().unwrap_or_else(|| &NONE)
     }
 
     /// Returns them to be changed, and allocates them if there are none.
