@@ -78,8 +78,10 @@ impl Outage {
                     Database::Up | Database::Asked { .. } => Database::Asked { lost: true },
                     other => other,
                 });
-                if before == Database::Up {
-                    self.tell(error.as_ref());
+                // At a limited rate: each of many connections may be lost, again and again.
+                if before == Database::Up && self.told.allows(TELL) {
+                    let error = crate::error::text(error.as_ref());
+                    tracing::warn!(error, "a connection to the database was lost; the operation is retried");
                 }
             }
             StoreError::Unavailable(error) => {
@@ -100,14 +102,6 @@ impl Outage {
     pub(crate) fn ask(&self) {
         if self.asked.allows(ASK) {
             self.turn(|state| if state == Database::Up { Database::Asked { lost: false } } else { state });
-        }
-    }
-
-    /// Logs a lost connection, at a limited rate: each of many connections may be lost, again and again.
-    fn tell(&self, error: &(dyn std::error::Error + 'static)) {
-        if self.told.allows(TELL) {
-            let error = crate::error::text(error);
-            tracing::warn!(error, "a connection to the database was lost; the operation is retried");
         }
     }
 
