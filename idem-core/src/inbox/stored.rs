@@ -33,8 +33,8 @@ impl<A> Item<A> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Stores a batch. Returns those that have to be processed separately; all others are settled, or left to the broker if they
-    /// are lost. `room` is released before they are settled.
+    /// Stores a batch. Returns those that have to be processed separately; all others are settled, or left to the broker
+    /// if they are lost. `room` is released before they are settled.
     pub(super) async fn store_batch<A: Acker>(
         &self,
         mut arrived: Vec<Arrival<A>>,

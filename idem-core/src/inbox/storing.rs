@@ -45,8 +45,8 @@ pub(crate) async fn store<S: Store, A: Acker>(
     while working.join_next().await.is_some() {}
 }
 
-/// Takes deliveries until they fill a batch or one more batch may be stored, and keeps their leases meanwhile. `None` once the
-/// queue is closed and empty. When the worker drains, they have no permit, since none of them is stored.
+/// Takes deliveries until they fill a batch or one more batch may be stored, and keeps their leases meanwhile. `None` once
+/// the queue is closed and empty. When the worker drains, they have no permit, since none of them is stored.
 async fn collect<S: Store, A: Acker>(
     pipeline: &Pipeline<S>,
     deliveries: &Receiver<Arrival<A>>,

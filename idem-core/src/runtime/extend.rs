@@ -13,8 +13,8 @@ use crate::{Acker, BoxError};
 /// half.
 const LOOKS: u32 = 6;
 
-/// Runs the work, which may be a handler, and extends the leases of its deliveries, at once where that is due, until the work
-/// ends.
+/// Runs the work, which may be a handler, and extends the leases of its deliveries, at once where that is due, until the
+/// work ends.
 pub(crate) async fn extended<A: Acker, T>(ackers: &mut [&mut A], work: impl Future<Output = T>) -> T {
     let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
     let extend = async {
@@ -23,8 +23,8 @@ pub(crate) async fn extended<A: Acker, T>(ackers: &mut [&mut A], work: impl Futu
             tokio::time::sleep(lease / LOOKS).await;
         }
     };
-    // tokio limits how much a task does in one turn. Work that never waits uses that up in each turn, and the timer of the
-    // extension, which comes behind it, would not even be looked at.
+    // tokio limits how much a task does in one turn. Work that never waits uses that up in each turn, and the timer of
+    // the extension, which comes behind it, would not even be looked at.
     match select(pin!(work), pin!(unconstrained(extend))).await {
         Either::Left((done, _)) => done,
         Either::Right((never, _)) => never,

@@ -54,8 +54,8 @@ impl<S: Store> Pipeline<S> {
     /// Takes several deliveries over in one transaction, each for one handler, in claim order. None of them is unfit.
     /// Returns what became of each.
     ///
-    /// If a claim is held up, or the database refuses a message, they are halved until the
-    /// message at fault is alone. Those that are not tried any more in an outage, or because the worker drains, are parked.
+    /// If a claim is held up, or the database refuses a message, they are halved until the message at fault is alone. Those
+    /// that are not tried any more in an outage, or because the worker drains, are parked.
     pub(crate) async fn store_many(&self, entries: &[Entry<'_>]) -> Vec<Ended> {
         let (mut all, mut parts) = (Vec::with_capacity(entries.len()), vec![entries]);
         let mut is_first = true;

@@ -33,9 +33,8 @@ const TOO_BIG: i32 = 18;
 /// SQLITE_MISMATCH: a value has the wrong type.
 const MISMATCH: i32 = 20;
 
-/// Classifies an error in one of idem's own statements, which is about one message, or about several that can be tried singly,
-/// or about none. This is the only table of
-/// result codes for `StoreError`; `txn.rs` has those of a COMMIT.
+/// Classifies an error in one of idem's own statements, which is about one message, or about several that can be tried
+/// singly, or about none. This is the only table of result codes for `StoreError`; `txn.rs` has those of a COMMIT.
 pub(super) fn fault(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
     match code(&error) {
         Some(BUSY | LOCKED) => StoreError::LockTimeout,

@@ -10,8 +10,8 @@ use super::file::{Answer, BUSY_TIMEOUT};
 use super::{Sqlite, Txn};
 use crate::store::StoreError;
 
-/// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others. The handler
-/// timeout starts when this is the writer.
+/// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others. The
+/// handler timeout starts when this is the writer.
 pub(super) async fn begin(
     store: &Sqlite,
     handler_timeout: Duration,
