@@ -119,10 +119,7 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn replay(&self, id: i64) -> Result<Replayed, Error> {
-        self.store
-            .replay(&self.consumer, id, Replay::Plain)
-            .await
-            .map_err(|fault| failed("replay a dead letter", fault))
+        self.replay_how(id, Replay::Plain).await
     }
 
     /// Replays a dead letter whose handler had run COMMIT, or that was too old to determine whether it was processed.
@@ -131,10 +128,7 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn replay_by_force(&self, id: i64) -> Result<Replayed, Error> {
-        self.store
-            .replay(&self.consumer, id, Replay::Forced)
-            .await
-            .map_err(|fault| failed("replay a dead letter", fault))
+        self.replay_how(id, Replay::Forced).await
     }
 
     /// Replays a conflict under `key`, which is claimed for it.
@@ -154,10 +148,7 @@ impl<S: Store> Inbox<S> {
         if key.as_bytes().is_empty() {
             return Err(Error::Config(KeyError::Empty.to_string()));
         }
-        self.store
-            .replay(&self.consumer, id, Replay::As(key))
-            .await
-            .map_err(|fault| failed("replay a dead letter", fault))
+        self.replay_how(id, Replay::As(key)).await
     }
 
     /// Tells what became of the external call of a dead letter, after a look at the provider: the message completes with an
@@ -195,12 +186,7 @@ impl<S: Store> Inbox<S> {
         {
             return Err(Error::Config(format!("the answer of a call has to be JSON, and this is not: {error}")));
         }
-        let resolved = self.store.resolve(&self.consumer, id, Some(provider_key), &resolution).await;
-        let resolved = resolved.map_err(|fault| failed("resolve a dead letter", fault))?;
-        if matches!(resolution, Resolution::Discard) {
-            self.log_discard(id, resolved);
-        }
-        Ok(resolved)
+        self.decide(id, Some(provider_key), &resolution).await
     }
 
     /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates. In the
@@ -217,21 +203,28 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {
-        let discarded = self.store.resolve(&self.consumer, id, None, &Resolution::Discard).await;
-        let discarded = discarded.map_err(|fault| failed("discard a dead letter", fault))?;
-        self.log_discard(id, discarded);
-        Ok(discarded)
+        self.decide(id, None, &Resolution::Discard).await
     }
 
-    fn log_discard(&self, id: i64, discarded: bool) {
-        if discarded {
-            let consumer = &self.consumer;
+    async fn replay_how(&self, id: i64, how: Replay<'_>) -> Result<Replayed, Error> {
+        let replayed = self.store.replay(&self.consumer, id, how).await;
+        replayed.map_err(|fault| failed("replay a dead letter", fault))
+    }
+
+    async fn decide(&self, id: i64, provider_key: Option<Uuid>, resolution: &Resolution) -> Result<bool, Error> {
+        let is_discard = *resolution == Resolution::Discard;
+        let what = if is_discard { "discard a dead letter" } else { "resolve a dead letter" };
+        let consumer = &self.consumer;
+        let is_done =
+            self.store.resolve(consumer, id, provider_key, resolution).await.map_err(|fault| failed(what, fault))?;
+        if is_discard && is_done {
             tracing::info!(
                 consumer,
                 id,
                 "a dead letter was discarded: its message was not processed, and copies of it count as duplicates"
             );
         }
+        Ok(is_done)
     }
 }
 

@@ -23,10 +23,7 @@ pub(crate) struct ParkedRows {
 }
 
 /// A row that waits. It keeps its token and its lease, and its start is refunded.
-struct Kept {
-    row: Row,
-    work: KeptFor,
-}
+type Kept = (Row, KeptFor);
 
 /// Why a row waits here, and what ends that.
 pub(super) enum KeptFor {
@@ -55,7 +52,7 @@ impl ParkedRows {
 
     /// Passes a row to the task in which it waits. Once no more rows run, nothing takes it, and its lease expires.
     pub(super) fn park(&self, row: &Row, work: KeptFor) {
-        drop(self.queue.0.try_send(Kept { row: row.clone(), work }));
+        drop(self.queue.0.try_send((row.clone(), work)));
     }
 
     /// Ends the wait for further rows, since no more rows run.
@@ -85,7 +82,7 @@ impl<S: Store> Pipeline<S> {
         self.parked_rows.queue.1.clone().for_each_concurrent(None, |kept| self.keep_row(kept)).await;
     }
 
-    async fn keep_row(&self, Kept { row, work }: Kept) {
+    async fn keep_row(&self, (row, work): Kept) {
         let _held = self.leases.hold([&row]);
         let work = pin!(async {
             match work {

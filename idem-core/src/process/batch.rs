@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use crate::park::{Arrival, Carried, Parked};
-use crate::runtime::{Ended, Permit, Pipeline, Running, extended_all};
+use crate::runtime::{Ended, Permit, Pipeline, Running, extended};
 use crate::{Acker, Delivery, Key, Outcome, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
@@ -31,8 +31,8 @@ impl<S: Store> Pipeline<S> {
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, parked: &Sender<Parked<A>>) {
         batch.retain(|arrival| arrival.acker.is_live());
         let parts = batch.iter_mut().map(|Arrival { delivery, acker, carried }| (acker, (&**delivery, carried)));
-        let (ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
-        let ended = extended_all(ackers, self.run_batch(&mut messages)).await;
+        let (mut ackers, mut messages): (Vec<_>, Vec<_>) = parts.unzip();
+        let ended = extended(&mut ackers, self.run_batch(&mut messages)).await;
         let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
         for (mut arrival, ended) in batch.into_iter().zip(ended) {
             match ended {
@@ -63,8 +63,19 @@ impl<S: Store> Pipeline<S> {
         // Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
         // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
+        self.deliver_each(Some(&connection), alone, parked).await;
+    }
+
+    /// Processes each of the deliveries by itself, all of them concurrently, in `room` as [`deliver`](Self::deliver) does. Those
+    /// that cannot run now are parked.
+    pub(crate) async fn deliver_each<A: Acker>(
+        &self,
+        room: Option<&Semaphore>,
+        alone: Vec<Arrival<A>>,
+        parked: &Sender<Parked<A>>,
+    ) {
         let deliver = async |arrival: Arrival<A>| {
-            if let Some(delivery) = self.deliver(Some(&connection), arrival).await {
+            if let Some(delivery) = self.deliver(room, arrival).await {
                 self.park(delivery, parked).await;
             }
         };

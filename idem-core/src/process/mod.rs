@@ -58,7 +58,7 @@ impl<S: Store> Pipeline<S> {
             return None;
         }
         let ended = if self.routes.are_several(&delivery) {
-            let shared = extended(&mut acker, pin!(self.fan_out(room, &delivery, &mut carried.keys))).await;
+            let shared = extended(&mut [&mut acker], pin!(self.fan_out(room, &delivery, &mut carried.keys))).await;
             match shared {
                 Ok(shared) => {
                     carried.keys.clear();
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
                 Err(ended) => ended,
             }
         } else {
-            extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await
+            extended(&mut [&mut acker], pin!(self.attempt(room, &delivery, &mut carried))).await
         };
         if let Some(outcome) = ended.confirmed() {
             if outcome.is_stored() {

@@ -38,7 +38,11 @@ pub(super) async fn until<S: Store, K: Sink>(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     settings.check(&name)?;
-    let _ended = Ended(health.clone());
+    // However it ends, even if its future is dropped.
+    let _ended = scopeguard::guard(health.clone(), |health| {
+        health.set_broker(false);
+        health.set_database(false);
+    });
     let mut shutdown = pin!(shutdown);
     // Counted, so that the advice on connections is right.
     let _connections = store.facts().connections.add_relay(STATEMENTS)?;
@@ -84,16 +88,6 @@ pub(super) async fn until<S: Store, K: Sink>(
         }
         // The runtime is shutting down.
         _ => Ok(()),
-    }
-}
-
-/// Makes a relay unready however it ends, even if its future is dropped.
-struct Ended(Health);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.set_broker(false);
-        self.0.set_database(false);
     }
 }
 

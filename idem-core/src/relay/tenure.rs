@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::outbox::Sink;
 use crate::runtime::Health;
-use crate::store::{LeaseRequest, OutboxId, RowRef};
+use crate::store::{LeaseRequest, OutboxId, PublishFailure, RowRef};
 use crate::telemetry::RelayMetrics;
 use crate::{Error, Store};
 
@@ -25,7 +25,7 @@ use super::builder::RelaySettings;
 use super::circuit::{Broker, Circuits};
 use super::floor::Floor;
 use super::lease::Lease;
-use super::publish::{Failed, Panics, Published, publish};
+use super::publish::{Panics, Published, publish};
 use super::queue::Queue;
 use super::reads::{KINDS, Part, WALK, read};
 
@@ -94,7 +94,7 @@ pub(super) struct Tenure<'a, S, K> {
     pub(super) parts: [Part; KINDS],
     /// Confirmed and not deleted; refused and not recorded.
     pub(super) confirmed: Vec<RowRef>,
-    pub(super) failures: Vec<Failed>,
+    pub(super) failures: Vec<PublishFailure>,
     /// A delete had no answer, so the next one may find nothing; and the last one has deleted nothing without that.
     pub(super) is_repeated: bool,
     pub(super) has_kept: bool,
@@ -308,8 +308,7 @@ impl<'a, S: Store, K: Sink> Tenure<'a, S, K> {
             let failures = take_first(&mut self.failures, RECORDED);
             self.busy.recording = true;
             self.statements.push(Box::pin(async move {
-                let rows: Vec<_> = failures.iter().map(|failed| failed.failure.clone()).collect();
-                let recorded = store.record_failures(outbox, token, &rows).await;
+                let recorded = store.record_failures(outbox, token, &failures).await;
                 Done::Recorded { failures, recorded }
             }));
         }

@@ -182,6 +182,23 @@ pub enum CommitResult {
     NotSent(StoreError, Option<Box<Ticket>>),
 }
 
+impl CommitResult {
+    /// Converts that of one of idem's own transactions, in which no handler ran.
+    pub(crate) fn of_own(self) -> Result<(), StoreError> {
+        match self {
+            Self::Done => Ok(()),
+            Self::Retry(error) => Err(StoreError::Serialization(error)),
+            // No message was staged.
+            Self::Busy(_) => Err(StoreError::LockTimeout),
+            Self::Refused(error) => Err(StoreError::Message(error)),
+            Self::Unknown(fault) | Self::NotSent(fault, _) => Err(fault),
+            Self::Swallowed | Self::RolledBack | Self::CommittedEarly(_) | Self::CommitRefused => {
+                Err(StoreError::Unavailable("the transaction ended although idem had not ended it".into()))
+            }
+        }
+    }
+}
+
 /// Identifies a transaction for other connections.
 ///
 /// The number alone is not enough: after a crash, a server reuses the numbers of transactions that had not yet written

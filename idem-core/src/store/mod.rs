@@ -64,8 +64,6 @@ pub(crate) use error::error_text;
 pub use facts::StoreFacts;
 pub use filter::Filter;
 pub use handler_id::HandlerId;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use handler_id::{NUMBERS, number};
 pub use inbox_rows::InboxRows;
 pub(crate) use known_handler::as_ours;
 pub use known_handler::{HandlerMark, KnownHandler, Remedies, SEEN_RECENTLY};
@@ -76,8 +74,6 @@ pub use outbox_row::{
 };
 pub use outbox_rows::OutboxRows;
 pub use own_claim::OwnClaim;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use own_claim::check_transaction;
 pub use replayed::{Page, Replay, Replayed, ReplayedAll};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use row::CRASHED;
@@ -85,7 +81,7 @@ pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, R
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use sql::Migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use sql::{Unscheduled, stored, tell_of_retention};
+pub(crate) use sql::{NUMBERS, Unscheduled, check_transaction, checked, number, stored, tell_of_retention};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
 

@@ -5,7 +5,7 @@ use crate::runtime::{Ended, Pipeline, Wait};
 use crate::store::{Claimed, Identity, StoreError};
 use crate::{Delivery, Store};
 
-use super::{Classified, Entry, Taken, committed};
+use super::{Classified, Entry, Taken};
 
 impl<S: Store> Pipeline<S> {
     /// Begins the transaction of a single delivery with its claim, and classifies the message; or without one, if its handler is
@@ -65,7 +65,7 @@ impl<S: Store> Pipeline<S> {
             Classified::TooOld(_) | Classified::Duplicate(Some(_)) | Classified::Gone => {
                 self.store.rollback(txn).await.map(drop)
             }
-            _ => committed(self.store.commit(txn).await),
+            _ => self.store.commit(txn).await.of_own(),
         };
         if let Err(fault) = ended {
             return self.outage.hold_for(fault);

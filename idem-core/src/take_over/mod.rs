@@ -21,7 +21,6 @@ use crate::{Delivery, Reason, Store};
 
 pub(crate) use classify::Classified;
 pub(crate) use entry::{Entry, Shared, Taken};
-pub(crate) use store::committed;
 
 impl<S: Store> Pipeline<S> {
     /// Claims messages, and writes the rows of those that are new. They are sorted by handler and key, and no two without a

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
 
-use crate::runtime::Pipeline;
+use crate::runtime::{Pipeline, within};
 use crate::store::{HandlerMark, RELEASED_AT_ONCE, Remedies, StoreError, as_ours};
 use crate::{Error, Lag, Store, telemetry};
 
@@ -29,17 +28,16 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     let mut wait = READ_EVERY;
     loop {
-        let late = |_| Err(StoreError::ConnectionLost(format!("it takes longer than {COUNT:?}").into()));
-        match timeout(COUNT, pipeline.store.stats(&handlers)).await.unwrap_or_else(late) {
+        match within(COUNT, pipeline.store.stats(&handlers)).await {
             Ok(stats) => {
                 wait = READ_EVERY;
                 pipeline.metrics.scheduled.set(stats.scheduled as f64);
                 pipeline.metrics.dead.set(stats.dead as f64);
                 pipeline.metrics.oldest_due.set(stats.oldest_due.unwrap_or_default().as_secs_f64());
             }
-            Err(fault) => {
+            Err(error) => {
                 wait = (wait * 2).min(SELDOM);
-                let (consumer, error) = (&pipeline.consumer, crate::error::text(&fault));
+                let consumer = &pipeline.consumer;
                 tracing::warn!(consumer, error, next = ?wait, "the inbox gauges could not be read");
             }
         }
@@ -55,8 +53,7 @@ pub(crate) async fn source_lag(consumer: &str, mut current: watch::Receiver<Opti
     let mut wait = READ_EVERY;
     loop {
         let Ok(Some(lag)) = current.wait_for(Option::is_some).await.map(|lag| lag.clone()) else { return };
-        let late = |_| Err(format!("it takes longer than {COUNT:?}").into());
-        match timeout(COUNT, lag.read()).await.unwrap_or_else(late) {
+        match within(COUNT, lag.read()).await {
             Ok(lags) => {
                 wait = READ_EVERY;
                 lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
@@ -221,7 +218,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
     use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 

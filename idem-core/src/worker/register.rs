@@ -12,7 +12,7 @@ use crate::store::{HandlerId, HandlerMark, KnownHandler, OutboxId, Remedies, Sto
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
-use super::unregistered::{Ours, Unregistered, renamed};
+use super::unregistered::{Unregistered, renamed};
 
 /// The handlers of a worker, registered.
 pub(super) struct Registration<S: Store> {
@@ -138,8 +138,7 @@ fn check_known<S: Store>(
         }
         false => Ok(()),
     };
-    let ours = |handler: &&Facts| Ours { name: handler.name, is_natural: handler.is_natural };
-    let ours: Vec<Ours<'_>> = handlers.iter().map(ours).collect();
+    let ours: Vec<_> = handlers.iter().map(|handler| (handler.name, handler.is_natural)).collect();
     for text in renamed(consumer, &ours, known, reports_rows) {
         tracing::warn!("{text}");
     }

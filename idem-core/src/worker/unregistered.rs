@@ -78,24 +78,24 @@ fn ago(time: Duration) -> String {
     crate::age::shown(Duration::from_secs(if seconds < 120 { seconds } else { seconds / 60 * 60 }))
 }
 
-/// A handler of the worker.
-pub(super) struct Ours<'a> {
-    pub(super) name: &'a str,
-    /// Whether it needs no claims.
-    pub(super) is_natural: bool,
-}
-
 /// Returns a warning for each handler that this worker lacks and that has claims, if a handler of this worker has no
 /// history and needs claims. It is no error, and names none of this worker's handlers: handlers are also
-/// removed, added, and divided among workers. `reports_rows`: those with rows have been reported.
+/// removed, added, and divided among workers. `ours`: the names of the handlers, and whether they are natural, and so need no
+/// claims. `reports_rows`: those with rows have been reported.
 ///
 /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
 /// causes no warning after its retention.
-pub(super) fn renamed(consumer: &str, ours: &[Ours<'_>], known: &[KnownHandler], reports_rows: bool) -> Vec<String> {
-    let is_ours = |old: &&KnownHandler| ours.iter().any(|ours| ours.name == old.name);
+pub(super) fn renamed(
+    consumer: &str,
+    ours: &[(&str, bool)],
+    known: &[KnownHandler],
+    reports_rows: bool,
+) -> Vec<String> {
+    let is_ours = |old: &&KnownHandler| ours.iter().any(|(name, _)| *name == old.name);
     let is_reported = |old: &&KnownHandler| reports_rows && old.has_rows;
-    let is_new = |ours: &&Ours<'_>| !known.iter().any(|known| known.has_processed && known.name == ours.name);
-    let is_needed = |old: &&KnownHandler| old.has_claims && ours.iter().filter(is_new).any(|ours| !ours.is_natural);
+    let is_new = |(name, _): &&(&str, bool)| !known.iter().any(|known| known.has_processed && known.name == *name);
+    let is_needed =
+        |old: &&KnownHandler| old.has_claims && ours.iter().filter(is_new).any(|(_, is_natural)| !is_natural);
     let text = |KnownHandler { name: handler, seen, .. }: &KnownHandler| {
         format!(
             "{consumer:?} has claims of the handler {handler:?}, which this worker does not have and which a worker had {} ago. \
@@ -183,8 +183,8 @@ mod tests {
         KnownHandler { has_claims, has_processed: true, ..known(handler, Duration::from_secs(180)) }
     }
 
-    fn ours(name: &str) -> Ours<'_> {
-        Ours { name, is_natural: false }
+    fn ours(name: &str) -> (&str, bool) {
+        (name, false)
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_natural_handler_needs_no_claims_of_another_one() {
-        let ours = [ours("orders"), Ours { is_natural: true, ..ours("invoices") }];
+        let ours = [ours("orders"), ("invoices", true)];
         let texts = renamed("billing", &ours, &[history("orders", true), history("refunds", true)], true);
         assert_eq!(texts, Vec::<String>::new());
     }

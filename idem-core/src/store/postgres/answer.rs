@@ -1,7 +1,5 @@
 //! The meaning of the server's errors.
 
-use std::fmt;
-
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
@@ -110,22 +108,11 @@ impl Failure {
 }
 
 /// The server's error, with its SQLSTATE in front: messages are localized, and a code can be looked up.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {error}")]
 struct Coded {
     code: String,
     error: BoxError,
-}
-
-impl fmt::Display for Coded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.error)
-    }
-}
-
-impl std::error::Error for Coded {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
-    }
 }
 
 /// Classifies the failure of a statement that is not about a message.

@@ -107,7 +107,7 @@ fn question(txn: &Txn, inserts: &[String]) -> (String, usize) {
 /// Returns the guard.
 fn guard(txn: &Txn) -> String {
     let durable = txn.connection.kind().durable.then(|| txn.connection.session().synchronous_commit());
-    let same = (txn.shared && !txn.connection.resets()).then(|| txn.connection.session().same());
+    let same = (txn.shared && !txn.connection.resets()).then(|| &*txn.connection.session().state.same);
     match &txn.xid {
         // The transaction id comes from the server and consists of digits.
         Some(xid) if txn.connection.is_pooled() => check(&format!("'{xid}'::pg_catalog.xid8"), same, durable),

@@ -59,14 +59,6 @@ impl Postgres {
         text.replace("{schema}", &self.0.quoted)
     }
 
-    pub(super) fn pool(&self) -> &Pool {
-        &self.0.pool
-    }
-
-    pub(super) fn schema(&self) -> &str {
-        &self.0.schema
-    }
-
     /// Runs one statement in autocommit.
     pub(super) async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Nothing, query).await
@@ -74,7 +66,7 @@ impl Postgres {
 
     /// Runs one statement in autocommit that may take long.
     pub(super) async fn ask_long(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
-        let mut connection = self.pool().long().await?;
+        let mut connection = self.0.pool.long().await?;
         let answer = connection.autocommit(query).await;
         connection.put_back();
         Ok(answer?)
@@ -94,7 +86,7 @@ impl Postgres {
         about: About,
         query: Query<'_, Pg, PgArguments>,
     ) -> Result<(Vec<PgRow>, Instant), StoreError> {
-        let mut connection = self.pool().own().await?;
+        let mut connection = self.0.pool.own().await?;
         let since = Instant::now();
         let answer = connection.autocommit(query).await;
         connection.put_back();

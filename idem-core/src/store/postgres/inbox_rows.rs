@@ -14,7 +14,7 @@ use crate::store::{
 };
 
 use super::answer::About;
-use super::rows::{self, back, columns, fingerprints, ids, number, secs};
+use super::rows::{self, back, columns, each, fingerprints, ids, number, secs};
 use super::{Postgres, Txn, calls_sql, inbox_sql};
 
 /// Returns for how many seconds the last lease must have expired.
@@ -29,9 +29,6 @@ fn not_stored() -> StoreError {
 
 impl InboxRows for Postgres {
     async fn insert(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<Vec<i64>, StoreError> {
-        fn each<'r, 'a, T>(rows: &'r [NewRow<'a>], value: impl Fn(&'r NewRow<'a>) -> T) -> Vec<T> {
-            rows.iter().map(value).collect()
-        }
         let identities = each(rows, |row| row.identity);
         let (handlers, keys) = columns(&identities);
         let query = self.query(inbox_sql::INSERT).bind(handlers).bind(keys).bind(fingerprints(&identities));

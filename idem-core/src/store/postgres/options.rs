@@ -282,7 +282,7 @@ impl PostgresOptions {
                 self.isolation
             );
         }
-        let role = connection.session().role().to_owned();
+        let role = connection.session().role.clone();
         let clock = check::server(&mut connection, self.unsafe_durability, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
         tables::check(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;

@@ -2,8 +2,8 @@
 
 use sqlx::{Connection as _, PgConnection, Row as _};
 
-use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{Consumers, OutboxRows, OwnClaim, StoreError, check_transaction};
+use crate::outbox::{Outgoing, StoreOutbox};
+use crate::store::{Consumers, OutboxRows, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 use super::staged::Staged;

@@ -39,7 +39,7 @@ impl World {
         };
         let schema = format!("idem_test_{}", Uuid::new_v4().simple());
         let store = Postgres::options(&url).schema(&schema).connect().await.unwrap();
-        let connection = store.pool().own().await.unwrap();
+        let connection = store.0.pool.own().await.unwrap();
         let mut world = Self { store, connection };
         world.run("SET statement_timeout = 0").await;
         // sqlx prepares its statements, and after some uses PostgreSQL plans them without looking at the values.
@@ -95,7 +95,7 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     // Creating the indexes afterwards is faster than maintaining them; these plans do not use the unique one.
     let indexes = "SELECT indexdef, indexname FROM pg_indexes WHERE schemaname = $1 AND tablename = 'inbox_messages'
                    AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_suspect', 'inbox_messages_dead')";
-    let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(world.store.schema().to_owned());
+    let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(world.store.0.schema.clone());
     let indexes = indexes.fetch_all(world.connection.raw()).await.unwrap();
     assert_eq!(indexes.len(), 3);
     let unique = "inbox_messages_handler_id_key_fingerprint_key";

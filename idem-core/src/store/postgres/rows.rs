@@ -69,3 +69,8 @@ pub(super) fn columns<'a>(identities: &[&'a Identity]) -> (Vec<i32>, Vec<&'a [u8
 pub(super) fn fingerprints<'a>(identities: &[&'a Identity]) -> Vec<&'a [u8]> {
     identities.iter().map(|identity| identity.fingerprint.as_bytes()).collect()
 }
+
+/// The values of a column, to be bound as an array.
+pub(super) fn each<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
+}

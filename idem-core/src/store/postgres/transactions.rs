@@ -36,8 +36,8 @@ impl Transactions for Postgres {
     /// Writes and commits, as a worker does: a database that is read-only, full or without its tables still answers
     /// `SELECT 1`, and consumption would continue and pause for each message. No handler has the id 0.
     async fn ping(&self) -> Result<(), StoreError> {
-        let mut connection = self.pool().own_at_once().await?;
-        let begin = begin::text(connection.session(), connection.kind(), OWN);
+        let mut connection = self.0.pool.own_at_once().await?;
+        let begin = connection.begin(OWN);
         let probe = self.text_with(claims_sql::PING, &[bytes(Uuid::new_v4().as_bytes())]);
         connection.text(format!("{begin} {probe}; COMMIT")).await?;
         connection.put_back();
@@ -45,10 +45,9 @@ impl Transactions for Postgres {
     }
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        let mut connection = self.pool().lent().await?;
-        let text = begin::lent(connection.session(), connection.kind(), handler_timeout);
+        let mut connection = self.0.pool.lent().await?;
         // On any failure the connection is dropped: a transaction may be open in it.
-        connection.text(text).await?;
+        connection.text(connection.begin(handler_timeout)).await?;
         Ok(Txn::of(connection, handler_timeout))
     }
 
@@ -59,7 +58,7 @@ impl Transactions for Postgres {
         handler_timeout: Duration,
         claim: Option<&Identity>,
     ) -> Result<(Txn, Claimed), StoreError> {
-        let mut connection = self.pool().lent().await?;
+        let mut connection = self.0.pool.lent().await?;
         let Some(identity) = claim else {
             let text = begin::guarded(connection.session(), connection.kind(), handler_timeout);
             let begun = connection.text(text).await?;
@@ -67,7 +66,7 @@ impl Transactions for Postgres {
             txn.guard(begun.last().ok_or_else(not_answered)?.try_get(0)?, None);
             return Ok((txn, Claimed::New { pruned_through: None }));
         };
-        let begin = begin::lent(connection.session(), connection.kind(), handler_timeout);
+        let begin = connection.begin(handler_timeout);
         // Nothing of a message gets into the text except hexadecimal digits.
         let values = [
             identity.handler.0.to_string(),
@@ -200,7 +199,7 @@ impl Transactions for Postgres {
         if resets {
             // RESET ALL removes the limits of this transaction as well.
             let session = txn.connection.session();
-            let lasting = if txn.connection.is_pooled() { session.lasting() } else { "" };
+            let lasting = if txn.connection.is_pooled() { &*session.state.lasting } else { "" };
             let limits = begin::limits(session, txn.connection.kind(), txn.handler_timeout, &session.lock_timeout);
             text += &format!("; {RESET};{lasting} {limits}");
         }

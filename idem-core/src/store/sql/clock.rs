@@ -1,7 +1,8 @@
 //! The database's clock, as far as prune believes it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// When the database's clock was last read, and its time since 1970. The first reading is believed.
 ///
@@ -14,7 +15,7 @@ impl Clock {
     /// Returns by how much the clock, which was asked at `asked` and has answered `now`, is ahead of the time that has passed
     /// here since the last call, and a twentieth: so a clock that was behind is believed again after a while.
     pub(crate) fn ahead(&self, asked: Instant, now: Duration) -> Duration {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let believed = last.map_or(now, |(at, time)| {
             let passed = at.elapsed();
             now.min(time.saturating_add(passed + passed / 20))

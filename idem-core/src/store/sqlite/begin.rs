@@ -10,13 +10,9 @@ use super::file::{Answer, BUSY_TIMEOUT};
 use super::{Sqlite, Txn};
 use crate::store::StoreError;
 
-/// Begins. The handler timeout starts when this is the writer.
-pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
-    begin_with(store, handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await.map(|(txn, _)| txn)
-}
-
-/// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others.
-pub(super) async fn begin_with(
+/// Begins by a command of `count` statements, the first of which is BEGIN, and returns the answer to the others. The
+/// handler timeout starts when this is the writer.
+pub(super) async fn begin(
     store: &Sqlite,
     handler_timeout: Duration,
     count: usize,

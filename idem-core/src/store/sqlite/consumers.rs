@@ -1,46 +1,18 @@
 //! Consumers: their handlers, and what operators do with their dead letters.
 
 use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::calls_sql::RESOLVE;
 use super::consumers_sql::{CALLS, DATE, DEAD, DISCARD, FIND, KNOWN, PROCESSES, REPLAY, SCHEDULED, SEEN, STALE, STATS};
-use super::sql::{duration, ids, row};
+use super::sql::{duration, ids, in_hex, row};
 use super::{Sqlite, Txn, claims, prune, register};
 use crate::store::{
     CallAnswer, ClaimState, Consumers, Filter, HandlerId, HandlerMark, Identity, KnownHandler, Page, Pruned, Replay,
     Replayed, Resolution, Row, Stats, StoreError, next_provider_key, tell_of_retention,
 };
-use crate::{Fingerprint, Key, Reason};
-
-/// The fields of a dead row that a replay needs.
-struct Dead {
-    handler: HandlerId,
-    fingerprint: Fingerprint,
-    reason: Option<Reason>,
-}
-
-async fn find(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    consumer: &str,
-    id: i64,
-) -> Result<Option<Dead>, sqlx::Error> {
-    let row = store.query(FIND).bind(id).bind(consumer).fetch_optional(connection).await?;
-    let Some(row) = row else { return Ok(None) };
-    Ok(Some(Dead {
-        handler: HandlerId(row.try_get("handler_id")?),
-        fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
-        reason: Reason::parse(row.try_get("reason")?),
-    }))
-}
-
-/// Keys as a JSON array of what `hex()` makes of them.
-fn hexes(keys: &[Key]) -> String {
-    let keys = keys.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes()))).collect::<Vec<_>>();
-    format!("[{}]", keys.join(","))
-}
+use crate::{Fingerprint, Reason};
 
 impl Consumers for Sqlite {
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
@@ -110,18 +82,20 @@ impl Consumers for Sqlite {
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
         let query = self.query(if filter.scheduled { SCHEDULED } else { DEAD }).bind(page.before.unwrap_or(i64::MAX));
         let query = query.bind(filter.reason.map(Reason::as_str)).bind(consumer).bind(filter.handler.as_deref());
-        self.read_all(query.bind(page.limit).bind(filter.keys().map(|keys| hexes(&keys))), row).await
+        self.read_all(query.bind(page.limit).bind(filter.keys().map(|keys| in_hex(&keys))), row).await
     }
 
     /// For another key, claims it for the row, then moves the row to it; from then on the row owns its claim.
     async fn replay(&self, consumer: &str, id: i64, how: Replay<'_>) -> Result<Replayed, StoreError> {
         let replay = async |store: &Self, txn: &mut Txn| {
-            let Some(Dead { handler, fingerprint, reason }) = find(store, txn.connection(), consumer, id).await? else {
-                return Ok(Replayed::NotFound);
-            };
+            let row = store.query(FIND).bind(id).bind(consumer).fetch_optional(txn.connection()).await?;
+            let Some(row) = row else { return Ok(Replayed::NotFound) };
+            let reason = Reason::parse(row.try_get("reason")?);
             let key = match how {
                 Replay::As(_) if reason != Some(Reason::Conflict) => return Ok(Replayed::NotFound),
                 Replay::As(key) => {
+                    let handler = HandlerId(row.try_get("handler_id")?);
+                    let fingerprint = Fingerprint::stored(row.try_get("fingerprint")?);
                     let identity = Identity { handler, key: key.clone(), fingerprint };
                     if !claims::insert(store, txn.connection(), &identity, ClaimState::Waiting).await?.is_new() {
                         return Ok(Replayed::KeyTaken);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use super::file::File;
@@ -56,7 +57,7 @@ pub struct Sqlite {
     pub(super) clock: Arc<Clock>,
 }
 
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
+pub(super) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 impl Sqlite {
     /// Returns a statement for the tables of this store, to bind values to.
@@ -70,11 +71,7 @@ impl Sqlite {
         query: Query<'_>,
         decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
     ) -> Result<Vec<T>, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let rows = query.fetch_all(&mut reader.connection).await;
-        let rows = rows.and_then(|rows| rows.iter().map(decode).collect()).map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(rows)
+        self.read(async move |_, reader| query.fetch_all(reader).await?.iter().map(decode).collect()).await
     }
 
     /// Reads the one row of a statement.
@@ -83,11 +80,7 @@ impl Sqlite {
         query: Query<'_>,
         decode: impl FnOnce(&SqliteRow) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let row = query.fetch_one(&mut reader.connection).await;
-        let row = row.and_then(|row| decode(&row)).map_err(|error| self.file.fault(error))?;
-        reader.give_back();
-        Ok(row)
+        self.read(async move |_, reader| decode(&query.fetch_one(reader).await?)).await
     }
 
     /// Runs statements on the connection for reading, which no writer blocks.
@@ -95,9 +88,14 @@ impl Sqlite {
         &self,
         work: impl AsyncFnOnce(&Self, &mut SqliteConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
-        let mut reader = self.file.reader().await?;
-        let answer = work(self, &mut reader.connection).await.map_err(|error| self.file.fault(error))?;
-        reader.give_back();
+        let mut slot = self.file.reader.lock().await;
+        // It is closed unless the work has ended well.
+        let mut reader = match slot.take() {
+            Some(reader) => reader,
+            None => self.file.options.connect().await.map_err(|error| self.file.fault(error))?,
+        };
+        let answer = work(self, &mut reader).await.map_err(|error| self.file.fault(error))?;
+        *slot = Some(reader);
         Ok(answer)
     }
 
@@ -114,10 +112,7 @@ impl Sqlite {
 
     /// Runs one statement that changes something in autocommit; returns how many rows it changed.
     pub(super) async fn change(&self, query: Query<'_>) -> Result<u64, StoreError> {
-        let mut connection = self.file.writer().await?;
-        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault(error))?;
-        connection.give_back();
-        Ok(done.rows_affected())
+        self.write(async move |_, writer| Ok(query.execute(writer).await?.rows_affected())).await
     }
 
     /// As [`change`](Self::change), for a statement about one message.

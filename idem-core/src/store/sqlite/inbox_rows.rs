@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
-use super::sql::{duration, ids, millis, row, rows, since_epoch};
+use super::sql::{duration, ids, json, millis, row, rows, since_epoch};
 use super::{Sqlite, Txn, calls_sql, inbox_sql};
 use crate::Reason;
 use crate::store::{
@@ -143,10 +143,22 @@ impl InboxRows for Sqlite {
         if !is_due {
             return Ok(TakenCalls::new(Vec::new(), Instant::now()));
         }
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let take = async |store: &Self, txn: &mut Txn| {
             // It is the writer now. The clock by which the leases are dated is read by the statements that follow.
             let since = Instant::now();
-            Ok(TakenCalls::new(take_calls(store, txn.connection(), callers, limit, token).await?, since))
+            let due = sqlx::query_as::<_, (i64, i32, i64)>(store.prefix.sql(calls_sql::FIND))
+                .bind(ids(&handlers))
+                .bind(limit);
+            let mut taken = Vec::new();
+            for (id, handler, waited) in due.fetch_all(txn.connection()).await? {
+                let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
+                let query = store.query(calls_sql::TAKE).bind(id).bind(token).bind(millis(caller.lease));
+                let query = query.bind(Uuid::new_v4()).bind(&*caller.name);
+                let row = row(&query.fetch_one(txn.connection()).await?)?;
+                taken.push(Row { waited: Some(duration(waited)), ..row });
+            }
+            Ok(TakenCalls::new(taken, since))
         };
         self.in_transaction(take).await
     }
@@ -174,8 +186,7 @@ impl InboxRows for Sqlite {
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
-        let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
-        let query = self.query(inbox_sql::EXTEND).bind(format!("[{ids}]")).bind(token).bind(millis(lease));
+        let query = self.query(inbox_sql::EXTEND).bind(json(ids)).bind(token).bind(millis(lease));
         self.change(query).await.map(|_| ())
     }
 
@@ -249,25 +260,4 @@ impl Sqlite {
             .bind(row.provider_key);
         Ok(self.change_of_message(query).await? == 1)
     }
-}
-
-async fn take_calls(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    callers: &[Caller],
-    limit: usize,
-    token: Uuid,
-) -> Result<Vec<Row>, sqlx::Error> {
-    let handlers: Vec<_> = callers.iter().map(|caller| caller.handler).collect();
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let due = sqlx::query_as::<_, (i64, i32, i64)>(store.prefix.sql(calls_sql::FIND)).bind(ids(&handlers)).bind(limit);
-    let mut taken = Vec::new();
-    for (id, handler, waited) in due.fetch_all(&mut *connection).await? {
-        let Some(caller) = callers.iter().find(|caller| caller.handler.0 == handler) else { continue };
-        let query = store.query(calls_sql::TAKE).bind(id).bind(token).bind(millis(caller.lease));
-        let query = query.bind(Uuid::new_v4()).bind(&*caller.name);
-        let row = row(&query.fetch_one(&mut *connection).await?)?;
-        taken.push(Row { waited: Some(duration(waited)), ..row });
-    }
-    Ok(taken)
 }

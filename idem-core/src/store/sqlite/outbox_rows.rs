@@ -4,28 +4,27 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use sqlx::Row as _;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
+use super::handle::Query;
 use super::outbox_sql::{
     BURY, BY_ID, DEAD, DELETE, DISCARD, EXCEPT, FIND, FREE, HIGHEST, IN_ORDER, LEASE, NewRow, OF_KEYS, READ, REGISTER,
     RELEASE, REPLAY, RETRY, SHOW, STATS, TO_DESTINATION, UNREAD,
 };
-use super::sql::{duration, millis, time};
+use super::sql::{duration, in_hex, json, millis, time};
 use super::{Sqlite, Txn};
+use crate::Error;
 use crate::outbox::{StagedMessage, envelope};
 use crate::store::{
     DeadOutgoing, LeaseAnswer, LeaseRequest, LocalMessage, NUMBERS, OutboxFilter, OutboxFound, OutboxId, OutboxMark,
     OutboxRead, OutboxRow, OutboxRows, OutboxStats, Page, PublishFailure, RowRef, StoreError, UnreadOutbox, error_text,
     number,
 };
-use crate::{Error, Key};
 
 /// The most bytes of payloads and headers that one read brings. The file has one connection for reading, and workers wait for
 /// it to look for due rows and to find out whether the database answers.
 const AT_ONCE: u64 = 8 * 1024 * 1024;
-
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 fn message(row: &SqliteRow) -> Result<StagedMessage, sqlx::Error> {
     let message = envelope::open(
@@ -109,7 +108,7 @@ impl OutboxRows for Sqlite {
         let text = format!("{READ}{condition}{IN_ORDER}");
         let read = async |store: &Self, reader: &mut SqliteConnection| {
             // Before the messages: what is committed between the two is above it, and found.
-            let highest = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
+            let highest: i64 = store.of(HIGHEST, outbox).fetch_one(&mut *reader).await?.try_get(0)?;
             let query = store.of(&text, outbox).bind(from).bind(to).bind(json(known)).bind(limit).bind(first);
             let query = if condition == EXCEPT { query.bind(second) } else { query };
             let mut rows = query.fetch(reader);
@@ -123,10 +122,11 @@ impl OutboxRows for Sqlite {
                 }
                 found.push(outbox_row(&row)?);
             }
-            is_cut |= found.len() >= limit as usize;
-            Ok(OutboxFound { rows: found, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
+            Ok((found, is_cut, highest))
         };
-        self.read(read).await
+        let (rows, is_cut, highest) = self.read(read).await?;
+        let is_cut = is_cut || rows.len() >= limit as usize;
+        Ok(OutboxFound { rows, is_cut, snapshot: None, mark: Some(OutboxMark { number: 0, highest }) })
     }
 
     async fn delete_published(&self, outbox: OutboxId, token: Uuid, published: &[RowRef]) -> Result<u64, StoreError> {
@@ -230,14 +230,4 @@ fn outbox_row(row: &SqliteRow) -> Result<OutboxRow, sqlx::Error> {
         age: duration(row.try_get("age")?),
         due: duration(row.try_get("due")?),
     })
-}
-
-/// Returns keys as a JSON array of what `hex()` makes of them.
-fn in_hex(keys: &[Key]) -> String {
-    json(&keys.iter().map(|key| hex::encode_upper(key.as_bytes())).collect::<Vec<_>>())
-}
-
-/// Returns a JSON array. Strings and numbers always have one.
-fn json<T: serde::Serialize>(values: &[T]) -> String {
-    serde_json::to_string(values).unwrap_or_default()
 }

@@ -4,8 +4,8 @@ use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::{Sqlite, claims, outbox_rows, outbox_sql, register};
-use crate::outbox::{Outgoing, StoreOutbox, checked};
-use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction};
+use crate::outbox::{Outgoing, StoreOutbox};
+use crate::store::{ClaimState, Claimed, Identity, OwnClaim, StoreError, check_transaction, checked};
 use crate::{Error, Fingerprint, Key, KeyError};
 
 impl Sqlite {

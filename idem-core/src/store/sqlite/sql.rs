@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
 
+use crate::Key;
 use crate::store::{HandlerId, Row, stored};
 
 /// The database's clock in milliseconds; it does not change within one statement (SQLite manual, "Date And Time
@@ -67,8 +68,17 @@ pub(super) fn millis(duration: Duration) -> i64 {
 
 /// Handler ids as a JSON array, which `json_each` turns into a table: SQLite cannot bind arrays.
 pub(super) fn ids(handlers: &[HandlerId]) -> String {
-    let ids = handlers.iter().map(|handler| handler.0.to_string()).collect::<Vec<_>>();
-    format!("[{}]", ids.join(","))
+    json(&handlers.iter().map(|handler| handler.0).collect::<Vec<_>>())
+}
+
+/// Keys as a JSON array of what `hex()` makes of them.
+pub(super) fn in_hex(keys: &[Key]) -> String {
+    json(&keys.iter().map(|key| hex::encode_upper(key.as_bytes())).collect::<Vec<_>>())
+}
+
+/// A JSON array. Strings and numbers always have one.
+pub(super) fn json<T: serde::Serialize>(values: &[T]) -> String {
+    serde_json::to_string(values).unwrap_or_default()
 }
 
 /// Converts milliseconds to a duration; 0 if the clock was set back meanwhile.

@@ -37,7 +37,8 @@ impl Transactions for Sqlite {
     }
 
     async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
-        begin::begin(self, handler_timeout).await
+        let begun = begin::begin(self, handler_timeout, 1, sqlx::query("BEGIN IMMEDIATE")).await;
+        begun.map(|(txn, _)| txn)
     }
 
     /// Runs BEGIN, the claim, if there is one, and the guard's savepoint as one command.
@@ -50,7 +51,7 @@ impl Transactions for Sqlite {
             Some(claim) => (3, bound(self.statements.begin_with_claim.clone(), claim, ClaimState::Processed)),
             None => (2, sqlx::query(r#"BEGIN IMMEDIATE; SAVEPOINT "idem_guard""#)),
         };
-        let (mut txn, answer) = begin::begin_with(self, handler_timeout, count, command).await?;
+        let (mut txn, answer) = begin::begin(self, handler_timeout, count, command).await?;
         match claims::begun(self, &mut txn, answer, claim).await {
             Ok(claimed) => Ok((txn, claimed)),
             Err(fault) if !fault.is_answered() => Err(fault),
@@ -136,19 +137,9 @@ impl Sqlite {
         &self,
         work: impl AsyncFnOnce(&Self, &mut Txn) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
-        let mut txn = begin::begin(self, Duration::MAX).await?;
+        let mut txn = self.begin(Duration::MAX).await?;
         let done = work(self, &mut txn).await.map_err(|error| self.file.fault(error))?;
-        match txn::commit(self, txn).await {
-            CommitResult::Done => Ok(done),
-            CommitResult::Retry(_) | CommitResult::Busy(_) => Err(StoreError::LockTimeout),
-            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
-            CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
-            // No handler has used the connection.
-            CommitResult::Swallowed
-            | CommitResult::RolledBack
-            | CommitResult::CommittedEarly(_)
-            | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
-        }
+        txn::commit(self, txn).await.of_own().map(|()| done)
     }
 }
 
