@@ -97,12 +97,10 @@ pub(super) const KNOWN: &str = "
            (SELECT c.namespace FROM {schema}.call_namespaces AS c WHERE c.handler_id = h.id)
     FROM {schema}.handlers AS h
         LEFT JOIN LATERAL (
-            SELECT p.key FROM {schema}.processed_messages AS p
-            WHERE $2::text[] IS NULL AND p.handler_id = h.id ORDER BY p.key LIMIT 1
+            SELECT p.key FROM {schema}.processed_messages AS p WHERE $2 IS NULL AND p.handler_id = h.id ORDER BY p.key LIMIT 1
         ) AS claim ON true
         LEFT JOIN LATERAL (
-            SELECT i.key FROM {schema}.inbox_messages AS i
-            WHERE $2::text[] IS NULL AND i.handler_id = h.id ORDER BY i.key LIMIT 1
+            SELECT i.key FROM {schema}.inbox_messages AS i WHERE $2 IS NULL AND i.handler_id = h.id ORDER BY i.key LIMIT 1
         ) AS inbox ON true
     WHERE consumer = coalesce($1, consumer) AND ($2::text[] IS NULL OR h.name = ANY($2) OR EXISTS (
         SELECT FROM {schema}.former_names AS f WHERE f.handler_id = h.id AND f.name = ANY($2)

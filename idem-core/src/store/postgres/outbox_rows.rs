@@ -1,6 +1,6 @@
 //! The outbox: messages are staged in memory, and written in front of COMMIT; relays and operators read and delete them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -19,6 +19,11 @@ use super::local::Local;
 use super::rows::{duration, secs, time};
 use super::staged::Staged;
 use super::{Postgres, Txn, outbox_sql};
+
+/// How many ids one statement counts, or twice as many as a quick one before it. Each then ends in time although rows were deleted
+/// that an old snapshot keeps, and those of relays run between them.
+const COUNTED: i64 = 1_000_000;
+const QUICK: Duration = Duration::from_millis(100);
 
 fn bounded(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -162,12 +167,35 @@ impl OutboxRows for Postgres {
     }
 
     async fn outbox_stats(&self, outbox: OutboxId, limit: u64) -> Result<OutboxStats, StoreError> {
+        let mut stats = OutboxStats::default();
         let query = self.query(outbox_sql::STATS).bind(outbox.number).bind(bounded(limit));
         let rows = if limit == 0 { self.ask(query).await? } else { self.ask_long(query).await? };
-        let Some(row) = rows.first() else { return Ok(OutboxStats::default()) };
-        let count = |at: usize| row.try_get::<i64, _>(at).map(i64::unsigned_abs);
-        let age = |at: usize| row.try_get::<Option<i64>, _>(at).map(|age| age.map(duration));
-        Ok(OutboxStats { waiting: count(0)?, oldest: age(1)?, dead: count(2)?, relay_seen: age(3)? })
+        if let Some(row) = rows.first() {
+            stats.dead = row.try_get::<i64, _>(0)?.unsigned_abs();
+            stats.relay_seen = row.try_get::<Option<i64>, _>(1)?.map(duration);
+        }
+        if limit == 0 {
+            return Ok(stats);
+        }
+        let highest = self.ask(self.query(outbox_sql::HIGHEST).bind(self.0.facts.table("outbox_messages"))).await?;
+        let highest = highest.first().map_or(Ok(None), |row| row.try_get::<Option<i64>, _>(0))?.unwrap_or(0);
+        let (mut from, mut range) = (0, COUNTED);
+        while stats.waiting < limit {
+            let to = if from + range < highest { from + range } else { i64::MAX };
+            let query = self.query(outbox_sql::WAITING).bind(outbox.number).bind(from).bind(to);
+            let began = Instant::now();
+            let rows = self.ask_long(query.bind(bounded(limit - stats.waiting))).await?;
+            if let Some(row) = rows.first() {
+                stats.waiting += row.try_get::<i64, _>(0)?.unsigned_abs();
+                stats.oldest = stats.oldest.or(row.try_get::<Option<i64>, _>(1)?.map(duration));
+            }
+            if to == i64::MAX {
+                break;
+            }
+            from = to + 1;
+            range = if began.elapsed() < QUICK { range.saturating_mul(2) } else { COUNTED };
+        }
+        Ok(stats)
     }
 
     async fn unread_outboxes(&self, patience: Duration, limit: u64) -> Result<Vec<UnreadOutbox>, StoreError> {

@@ -120,7 +120,7 @@ pub(super) fn read(condition: &str) -> String {
 }
 
 /// The highest id that was drawn. A role that may not read the sequence gets none.
-const HIGHEST: &str = "
+pub(super) const HIGHEST: &str = "
     SELECT CASE WHEN has_sequence_privilege(sequence, 'SELECT') THEN pg_sequence_last_value(sequence::regclass) END AS id
     FROM pg_get_serial_sequence($1, 'id') AS sequence";
 
@@ -178,13 +178,17 @@ pub(super) fn record() -> String {
     )
 }
 
-/// The messages that wait, the age of the first one, the dead letters, and when a relay was last seen. The counts stop at the
-/// limit; with 0, it reads no message.
-pub(super) const STATS: &str = "
-    SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_messages WHERE outbox_id = $1 LIMIT $2::bigint) AS part),
+/// The messages with these ids, and the age of the first one. The count stops at the limit.
+pub(super) const WAITING: &str = "
+    SELECT (SELECT count(*) FROM (
+                SELECT FROM {schema}.outbox_messages WHERE outbox_id = $1 AND id BETWEEN $2 AND $3 LIMIT $4
+            ) AS part),
            (SELECT (extract(epoch FROM clock_timestamp() - created_at) * 1000000)::bigint
-            FROM {schema}.outbox_messages WHERE outbox_id = $1 AND $2::bigint > 0 ORDER BY id LIMIT 1),
-           (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2::bigint) AS part),
+            FROM {schema}.outbox_messages WHERE outbox_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id LIMIT 1)";
+
+/// The dead letters, counted up to the limit, and the time since a relay was seen.
+pub(super) const STATS: &str = "
+    SELECT (SELECT count(*) FROM (SELECT FROM {schema}.outbox_dead WHERE outbox_id = $1 LIMIT $2) AS part),
            (SELECT (extract(epoch FROM clock_timestamp() - nullif(relay_seen_at, '-infinity')) * 1000000)::bigint
             FROM {schema}.outboxes WHERE id = $1)";
 
