@@ -38,7 +38,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn store_batch<A: Acker>(
         &self,
         mut arrived: Vec<Arrival<A>>,
-        room: Option<OwnedSemaphorePermit>,
+        room: OwnedSemaphorePermit,
     ) -> Vec<Arrival<A>> {
         let (mut alone, mut batch) = (Vec::new(), Vec::with_capacity(arrived.len()));
         // A suspect that has the process to itself is not blamed for what a codec or a key does.
@@ -52,7 +52,7 @@ impl<S: Store> Pipeline<S> {
         // The sort is stable, so that of several copies the one that arrived first is stored.
         batch.sort_by(|one, other| one.identity.place().cmp(&other.identity.place()));
         let mut ended = Vec::new();
-        if !batch.is_empty() && !self.draining.is_cancelled() {
+        if !batch.is_empty() && !self.draining.is_cancelled() && self.outage.is_up() {
             let (entries, mut ackers): (Vec<_>, Vec<_>) = batch.iter_mut().map(Item::entry).unzip();
             ended = extended(&mut ackers, self.store_many(&entries)).await;
         }
@@ -70,10 +70,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Checks limits, decodes, and determines the key. A delivery that is unfit is returned: its separate processing
-    /// finds the same, and makes it a dead letter. A delivery that was parked, or whose key is in flight here, also waits
-    /// separately, and delays no other.
+    /// finds the same, and makes it a dead letter. A delivery whose key is in flight here also waits separately, and
+    /// delays no other.
     fn identify<A>(&self, arrival: Arrival<A>) -> Result<Item<A>, Arrival<A>> {
-        if arrival.carried.was_parked || self.routes.are_several(&arrival.delivery) {
+        if self.routes.are_several(&arrival.delivery) {
             return Err(arrival);
         }
         let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);

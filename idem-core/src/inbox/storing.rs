@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
+use futures_util::future::join;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -34,11 +35,18 @@ pub(crate) async fn store<S: Store, A: Acker>(
         working.spawn(async move {
             let number = batch.len() as f64;
             pipeline.metrics.in_flight.increment(number);
+            // What was parked waits for no batch. Without a permit the worker drains, and each delivery is released.
+            let is_alone = |arrival: &Arrival<A>| arrival.carried.was_parked || room.is_none();
+            let (alone, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_alone);
             let stored = async {
-                let alone = pipeline.store_batch(batch, room).await;
-                pipeline.deliver_each(None, alone, &parked).await;
+                if let Some(room) = room
+                    && !batch.is_empty()
+                {
+                    let left_out = pipeline.store_batch(batch, room).await;
+                    pipeline.deliver_each(None, left_out, &parked).await;
+                }
             };
-            pipeline.defect.task("storing", stored).await;
+            pipeline.defect.task("storing", join(pipeline.deliver_each(None, alone, &parked), stored)).await;
             pipeline.metrics.in_flight.decrement(number);
         });
     }
@@ -56,7 +64,6 @@ async fn collect<S: Store, A: Acker>(
     let (mut bytes, mut batch) = (first.delivery.payload().len(), vec![first]);
     loop {
         let fits = batch.len() < MOST && bytes < BYTES;
-        let mut ackers: Vec<&mut A> = batch.iter_mut().map(|arrival| &mut arrival.acker).collect();
         tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return Some((batch, None)),
@@ -64,7 +71,10 @@ async fn collect<S: Store, A: Acker>(
                 bytes += next.delivery.payload().len();
                 batch.push(next);
             }
-            room = extended(&mut ackers, room.clone().acquire_owned()) => return Some((batch, room.ok())),
+            room = async {
+                let mut ackers: Vec<&mut A> = batch.iter_mut().map(|arrival| &mut arrival.acker).collect();
+                extended(&mut ackers, room.clone().acquire_owned()).await
+            } => return Some((batch, room.ok())),
         }
     }
 }

@@ -128,6 +128,10 @@ impl<S: Store> Pipeline<S> {
         }
         // The row is the intent of its external call.
         let stores_first = self.stores_first(delivery) || work.route.external.is_some();
+        if stores_first || carried.charge.is_some() {
+            // It does not run. The drop of a message is user code.
+            work.job = None;
+        }
         // Not kept during another wait: a suspect that waits for it would keep out those that this delivery waits for.
         let beside = (room.is_none() && !stores_first).then_some(beside);
         let _room = self.room(room, delivery).await;
