@@ -45,7 +45,13 @@ impl<S: Store> Pipeline<S> {
         let mut ackers: Vec<&mut A> = arrived.iter_mut().map(|arrival| &mut arrival.acker).collect();
         let beside = extended(&mut ackers, self.suspect_lock.direct()).await;
         for arrival in arrived {
-            self.identify(arrival).map_or_else(|unfit| alone.push(unfit), |item| batch.push(item));
+            match self.identify(&arrival.delivery) {
+                Some((identity, span, _key_lock)) => {
+                    let Arrival { delivery, acker, .. } = arrival;
+                    batch.push(Item { delivery, identity, span, acker, _key_lock });
+                }
+                None => alone.push(arrival),
+            }
         }
         drop(beside);
         batch.retain(|item| item.acker.is_live());
@@ -69,25 +75,19 @@ impl<S: Store> Pipeline<S> {
         alone
     }
 
-    /// Checks limits, decodes, and determines the key. A delivery that is unfit is returned: its separate processing
-    /// finds the same, and makes it a dead letter. A delivery whose key is in flight here also waits separately, and
-    /// delays no other.
-    fn identify<A>(&self, arrival: Arrival<A>) -> Result<Item<A>, Arrival<A>> {
-        if self.routes.are_several(&arrival.delivery) {
-            return Err(arrival);
+    /// Checks limits, decodes, and determines the key. `None` for a delivery that is unfit: its separate processing finds the
+    /// same, and makes it a dead letter; and for one whose key is in flight here: it waits separately, and delays no other.
+    fn identify(&self, delivery: &Delivery) -> Option<(Identity, Span, Option<KeyTicket>)> {
+        if self.routes.are_several(delivery) {
+            return None;
         }
-        let span = telemetry::span(self.system, &self.consumer, &arrival.delivery);
-        let identity = span.in_scope(|| self.decode(&arrival.delivery).map(|work| work.identity));
-        let Ok(identity) = identity else { return Err(arrival) };
+        let span = telemetry::span(self.system, &self.consumer, delivery);
+        let identity = span.in_scope(|| self.decode(delivery).map(|work| work.identity)).ok()?;
         let key_lock = match self.settings.inbox {
             true => None,
-            false => match self.key_locks.first_place((identity.handler, &identity.key)) {
-                None => return Err(arrival),
-                key_lock => key_lock,
-            },
+            false => Some(self.key_locks.first_place((identity.handler, &identity.key))?),
         };
-        let Arrival { delivery, acker, .. } = arrival;
-        Ok(Item { delivery, identity, span, acker, _key_lock: key_lock })
+        Some((identity, span, key_lock))
     }
 
     /// Settles a delivery that the database has taken over.
