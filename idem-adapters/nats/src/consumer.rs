@@ -1,6 +1,6 @@
 //! The durable consumer: checked, updated or created.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_nats::Client;
 use async_nats::jetstream::consumer;
@@ -14,6 +14,23 @@ use crate::address::Address;
 use crate::difference::{Difference, differences};
 use crate::error::broker;
 use crate::settings::{Found, Start, Wishes, config};
+
+/// When the stream and the consumer were created. A recreated stream numbers its messages from 1 again, so an earlier
+/// delivery's number would refer to another message. With a recreated consumer, it still refers to the same message.
+#[derive(Clone, Copy)]
+pub(crate) struct Made {
+    pub(crate) stream: SystemTime,
+    pub(crate) consumer: SystemTime,
+}
+
+impl Made {
+    /// Returns whether the consumer was created at `made`. A server of version 2.9 reports another time after its
+    /// restart, by a fraction of a millisecond.
+    pub(crate) fn consumer_is(self, made: SystemTime) -> bool {
+        let apart = made.duration_since(self.consumer).unwrap_or_else(|error| error.duration());
+        apart < Duration::from_secs(1)
+    }
+}
 
 /// One consumer of one stream, and the connection to its server.
 pub(crate) struct Place<'a> {

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::acker::NatsAcker;
 use crate::connection::{Connection, Lost};
+use crate::consumer::Made;
 use crate::delivery::{Facts, common, delivery};
 use crate::first::First;
 use crate::gather::Gather;
-use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::leases::Leases;
 use crate::link::Link;
@@ -51,11 +51,7 @@ pub(crate) struct Pull {
     pub(crate) leases: Arc<Leases>,
     pub(crate) stream: Arc<str>,
     pub(crate) consumer: String,
-    pub(crate) identity: Arc<Identity>,
-    /// The number of the consumer's last delivery to any worker.
-    pub(crate) delivered: u64,
-    /// How long to wait before the first pull.
-    pub(crate) rest: Duration,
+    pub(crate) made: Made,
     /// The part that the subjects of all acks have in common, once it is known.
     pub(crate) acks: Arc<OnceLock<String>>,
     pub(crate) wait: Duration,
@@ -81,8 +77,6 @@ struct Puller {
     /// No pull is sent before this time.
     paused: Instant,
     gather: Gather,
-    /// Whether a delivery was a sign of another consumer.
-    doubtful: bool,
     /// When the subscription began, until the first message or status arrives.
     began: Option<Instant>,
     /// How many pulls in a row had no responder.
@@ -105,9 +99,8 @@ impl Pull {
             number: 0,
             asked: 0,
             heard: now,
-            paused: now + self.rest,
+            paused: now,
             gather: Gather::default(),
-            doubtful: false,
             pull: self,
             began: Some(now),
             unanswered: 0,
@@ -139,9 +132,6 @@ impl Puller {
             // Behind the stop, a status would end the link, over which the running deliveries are still settled.
             if !stop.is_cancelled() && !self.take_ready(arrivals)? {
                 return Err(Lost.into());
-            }
-            if std::mem::take(&mut self.doubtful) {
-                self.confirm().await?;
             }
             self.ask().await?;
             let silent = self.heard + SILENCE;
@@ -187,19 +177,13 @@ impl Puller {
         if self.asked > 0 {
             return Err("the server sends no heartbeats: the consumer was deleted, or the connection is dead".into());
         }
-        self.confirm().await?;
+        let Pull { connection, stream, consumer, made, .. } = &self.pull;
+        let info = timeout(SILENCE, connection.consumer(stream, consumer)).await??;
+        if !made.consumer_is(info.created.into()) {
+            return Err("the consumer was deleted and recreated".into());
+        }
         self.heard = Instant::now();
         Ok(())
-    }
-
-    /// Asks the server whether the consumer is still the same.
-    async fn confirm(&mut self) -> Result<(), BoxError> {
-        let Pull { identity, connection, .. } = &self.pull;
-        identity.doubt();
-        match timeout(SILENCE, identity.confirm(connection)).await? {
-            Err(error) if error.is::<Lost>() => Err(self.lost()),
-            confirmed => confirmed,
-        }
     }
 
     /// Pulls as many messages as the source has room for, unless a pull already waits or more room is gathered.
@@ -239,12 +223,6 @@ impl Puller {
             return self.status(&message);
         };
         (self.asked, self.unanswered) = (self.asked.saturating_sub(1), 0);
-        // A pull may have reached the consumer of a recreated stream.
-        if facts.number <= self.pull.delivered {
-            self.pull.identity.doubt();
-            self.doubtful = true;
-        }
-        self.pull.delivered = facts.number;
         self.pull.acks.get_or_init(|| common(reply).unwrap_or_default().to_owned());
         let lease = self.pull.leases.add(reply.to_owned(), facts.sequence, self.pull.wait);
         let acker = self.pull.acker(lease);

@@ -11,22 +11,21 @@ use idem_core::{
     BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions,
 };
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::acker::{NatsAcker, release};
 use crate::connection::Connection;
-use crate::consumer::Place;
+use crate::consumer::{Made, Place};
 use crate::error;
 use crate::first::First;
-use crate::identity::{Identity, rest};
 use crate::keeper::keep;
 use crate::lag::lag;
 use crate::limits;
 use crate::pull::Pull;
 use crate::settings::max_unsettled;
 use crate::stream::Stream;
-use crate::subscription::{Made, Subscription};
+use crate::subscription::Subscription;
 
 /// The longest time for which an unresponsive broker can delay a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -38,7 +37,6 @@ impl Stream {
         consumer: String,
         connection: Connection,
     ) -> Result<(), BoxError> {
-        let asked = Instant::now();
         self.info(&connection).await?;
         let since = self.made.map(|made| made.consumer);
         let info = self.ensure(&connection, &consumer, options, since).await?;
@@ -50,8 +48,7 @@ impl Stream {
         self.warn_of_little_room(&info, options, &consumer);
         let deletes = limits::warn(&stream.config);
         self.report_missing(&stream, &info);
-        let identity = Arc::new(Identity::new(Arc::clone(&self.name), consumer.clone(), made.consumer, asked));
-        self.link.set(Some((connection.clone(), Arc::clone(&identity))));
+        self.link.set(Some(connection.clone()));
         self.give_back(false).await;
         self.keeper.shutdown().await;
         self.keeper.spawn(keep(self.link.clone(), Arc::clone(&self.leases), info.config.ack_wait));
@@ -64,9 +61,7 @@ impl Stream {
             leases: Arc::clone(&self.leases),
             stream: Arc::clone(&self.name),
             consumer: consumer.clone(),
-            identity,
-            delivered: info.delivered.consumer_sequence,
-            rest: if options.has_history || since.is_some() { rest(made.stream) } else { Duration::ZERO },
+            made,
             acks: Arc::clone(&self.acks),
             wait: info.config.ack_wait,
             ordering_key: (options.order == DeliveryOrder::Queue).then_some(0),

@@ -8,12 +8,13 @@ use idem_core::{BackgroundTasks, BoxError, DeliveryOrder, Error, ReplayWindow, S
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::consumer::Made;
 use crate::error::broker;
 use crate::leases::Leases;
 use crate::link::Link;
 use crate::name::unfit;
 use crate::settings::{SHORTEST, Start, Wishes};
-use crate::subscription::{Made, Subscription};
+use crate::subscription::Subscription;
 
 /// A stream of a NATS server, returned by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer that
 /// reads it.

@@ -60,7 +60,7 @@ pub(crate) async fn find(pull: &Pull, acks: &str, place: &mut u64) -> Result<Vec
 
 async fn look(pull: &Pull, acks: &str, place: &mut u64, found: &mut Vec<Unreadable>) -> Result<(), BoxError> {
     let Pull { connection, stream, consumer, max_unsettled, .. } = pull;
-    let info = connection.jetstream().get_stream_no_info(&**stream).await?.consumer_info(consumer).await?;
+    let info = connection.consumer(stream, consumer).await?;
     let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
     let filters =
         || info.config.filter_subjects.iter().chain([&info.config.filter_subject]).filter(|of| !of.is_empty());

@@ -46,9 +46,6 @@ impl Puller {
     /// Returns the error of a lost connection. async-nats silently closes the connection at headers that it cannot
     /// read, and does so again at the next attempt.
     pub(super) fn lost(&self) -> BoxError {
-        if self.pull.identity.is_replaced() {
-            return "the consumer was deleted and recreated".into();
-        }
         if self.began.is_some_and(|began| began.elapsed() < SILENCE) {
             let what = "the connection to NATS was lost as soon as it was asked for messages: if that goes on, look for a \
                         message with headers that are not UTF-8 (nats stream view), which async-nats cannot read, and \
