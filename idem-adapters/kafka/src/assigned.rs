@@ -276,11 +276,10 @@ impl Assigned {
         progress
     }
 
-    /// The group's position in each assigned partition that has a leader and a start: the offset after the finished
-    /// prefix, or the offset at which the assignment began, if known.
+    /// The group's position in each assigned partition that has a leader: the offset after the finished prefix, or the
+    /// offset at which the assignment began, if known.
     pub(crate) fn places(&self) -> BTreeMap<TopicPartition, Option<i64>> {
-        let nowhere = |owned: &Partition| matches!(owned.stall.cause(), Some(Cause::NoLeader | Cause::Unplaced));
-        let led = self.partitions.values().filter(|owned| !nowhere(owned));
+        let led = self.partitions.values().filter(|owned| owned.stall.cause() != Some(Cause::NoLeader));
         led.map(|owned| (owned.assignment.partition.clone(), owned.at())).collect()
     }
 

@@ -10,6 +10,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 
 use crate::member::Member;
 use crate::partition::TopicPartition;
+use crate::plan::Begins;
 use crate::stall::{Cause, Stall};
 use crate::start;
 
@@ -55,7 +56,8 @@ impl Member {
     pub(crate) fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<&TopicPartition>) -> bool {
         let mut places = self.shared.lock().assigned.receiving();
         places.retain(|at, _| partition.is_none_or(|partition| partition == at));
-        let mut found = start::out_of_range(consumer, &self.plan, &places, RANGES);
+        let known: Begins = places.iter().filter_map(|(partition, place)| Some((partition.clone(), (*place)?))).collect();
+        let mut found = start::out_of_range(consumer, &self.plan, &known, RANGES);
         if let Some(partition) = partition {
             // Without an offset, the client has looked up the beginning of the partition, and that has failed.
             match places.get(partition) {

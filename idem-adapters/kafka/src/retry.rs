@@ -8,8 +8,6 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::member::Member;
 use crate::partition::TopicPartition;
-use crate::stall::Cause;
-use crate::start;
 
 /// How long to wait for answers. Nothing else is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -20,8 +18,7 @@ impl Member {
         if self.shared.is_lost() {
             return;
         }
-        self.place(consumer);
-        let failing = self.shared.lock().assigned.due(Cause::Failing, Instant::now());
+        let failing = self.shared.lock().assigned.due(Instant::now());
         for (partition, place) in &failing {
             let again = go_on(consumer, partition, *place);
             if let Some(stall) = self.shared.lock().assigned.stall(partition) {
@@ -37,31 +34,6 @@ impl Member {
         }
         if !failing.is_empty() {
             self.tell();
-        }
-    }
-
-    /// Looks up again where the group starts in partitions in which that was not known, and commits it.
-    fn place(&self, consumer: &BaseConsumer<Self>) {
-        let unplaced = self.shared.lock().assigned.due(Cause::Unplaced, Instant::now());
-        if unplaced.is_empty() {
-            return;
-        }
-        let unplaced: Vec<_> = unplaced.into_iter().map(|(partition, _)| partition).collect();
-        let mut begins = start::late(consumer, &self.plan, &unplaced, ANSWER);
-        if let Err(error) = self.decide(consumer, &begins) {
-            tracing::warn!(%error, "where the group begins could not be committed; it is looked up again");
-            begins.clear();
-        }
-        let mut inner = self.shared.lock();
-        for partition in &unplaced {
-            if let Some(stall) = inner.assigned.stall(partition) {
-                stall.postpone(Instant::now());
-            }
-        }
-        for begin in &begins {
-            if let Offset::Offset(offset) = begin.offset {
-                inner.assigned.begin(&begin.partition, offset, Instant::now());
-            }
         }
     }
 }

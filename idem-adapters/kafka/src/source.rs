@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::time::timeout;
@@ -228,7 +227,6 @@ impl Source for Topic {
             has_history: options.has_history || self.has_consumed,
             replay_window: self.replay_window,
             begins: BTreeMap::new(),
-            since: SystemTime::now(),
         };
         plan.warn_of_small_windows(options.least_unsettled.into());
         let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled, plan.order));

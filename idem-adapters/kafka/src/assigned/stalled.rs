@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::Assigned;
 use super::partition::Partition;
 use crate::partition::TopicPartition;
-use crate::stall::{Cause, Stall};
+use crate::stall::Stall;
 
 impl Assigned {
     /// The state of a partition that may have stalled. `None` if it is not assigned to this member.
@@ -15,20 +15,11 @@ impl Assigned {
         self.of(partition).map(|owned| &mut owned.stall)
     }
 
-    /// The partitions that have stalled for this cause and are to be tried again, each with the offset of the next
-    /// record to receive, if known.
-    pub(crate) fn due(&self, cause: Cause, now: Instant) -> Vec<(TopicPartition, Option<i64>)> {
-        let due = |owned: &Partition| !owned.leaving && owned.stall.cause() == Some(cause) && owned.stall.is_due(now);
+    /// The stalled partitions that are to be tried again, each with the offset of the next record to receive, if known.
+    pub(crate) fn due(&self, now: Instant) -> Vec<(TopicPartition, Option<i64>)> {
+        let due = |owned: &Partition| !owned.leaving && owned.stall.is_due(now);
         let due = self.partitions.values().filter(|owned| due(owned));
         due.map(|owned| (owned.assignment.partition.clone(), owned.place())).collect()
-    }
-
-    /// Sets the offset at which an assignment begins that began without one.
-    pub(crate) fn begin(&mut self, partition: &TopicPartition, offset: i64, now: Instant) {
-        if let Some(owned) = self.of(partition) {
-            owned.begin = Some(offset);
-            owned.stall.place(now);
-        }
     }
 
     /// The partitions that receive records, each with the offset of the next one, if known.
