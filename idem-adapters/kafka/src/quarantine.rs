@@ -56,7 +56,8 @@ impl Member {
     pub(crate) fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<&TopicPartition>) -> bool {
         let mut places = self.shared.lock().assigned.receiving();
         places.retain(|at, _| partition.is_none_or(|partition| partition == at));
-        let known: Begins = places.iter().filter_map(|(partition, place)| Some((partition.clone(), (*place)?))).collect();
+        let known: Begins =
+            places.iter().filter_map(|(partition, place)| Some((partition.clone(), (*place)?))).collect();
         let mut found = start::out_of_range(consumer, &self.plan, &known, RANGES);
         if let Some(partition) = partition {
             // Without an offset, the client has looked up the beginning of the partition, and that has failed.

@@ -24,8 +24,7 @@ impl Facts {
         let (_, numbers) = split(reply)?;
         let mut numbers = numbers.split('.').map_while(|number| number.parse().ok());
         // The third is the number of the delivery.
-        let [delivered, sequence, _, published] =
-            [numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?];
+        let [delivered, sequence, _, published] = [numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?];
         Some(Self { sequence, delivered, published })
     }
 }

@@ -10,7 +10,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde_json::Value;
 
 /// Headers in which the broker counts deliveries.
-pub(crate) const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
+const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
 
 /// How a message reached its queue.
 #[derive(Clone, Copy)]
@@ -63,7 +63,7 @@ fn count(table: &FieldTable) -> Option<u32> {
     table.inner().get(VOLATILE[0]).and_then(number)
 }
 
-pub(crate) fn number(value: &AMQPValue) -> Option<u32> {
+fn number(value: &AMQPValue) -> Option<u32> {
     match value {
         AMQPValue::LongLongInt(count) => u32::try_from(*count).ok(),
         AMQPValue::LongInt(count) => u32::try_from(*count).ok(),
@@ -80,7 +80,7 @@ fn headers(table: &FieldTable) -> Headers {
     table.into_iter().map(|(name, value)| (name.as_str(), value_bytes(value))).collect()
 }
 
-pub(crate) fn value_bytes(value: &AMQPValue) -> Bytes {
+fn value_bytes(value: &AMQPValue) -> Bytes {
     match value {
         AMQPValue::LongString(text) => Bytes::copy_from_slice(text.as_bytes()),
         AMQPValue::ShortString(text) => Bytes::copy_from_slice(text.as_str().as_bytes()),

@@ -18,8 +18,7 @@ impl Asked {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(connection);
     }
 
-    /// Returns the handle for some queues. It returns nothing while there is no lapin connection, that is, while
-    /// messages of all queues are taken one at a time.
+    /// Returns the handle for some queues. It returns nothing while there is no connection.
     pub(crate) fn lag(&self, queues: Vec<Arc<str>>) -> Lag {
         let (asked, queues) = (self.clone(), Arc::new(queues));
         Lag::new(move || {

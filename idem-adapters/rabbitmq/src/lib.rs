@@ -86,11 +86,10 @@
 //!
 //! AMQP short strings (most properties, and the names of headers, exchanges and routing keys) should be UTF-8. RabbitMQ
 //! forwards other bytes, but lapin closes the connection at such a message and returns everything that was prefetched.
-//! The source then subscribes on a connection that reads raw bytes and takes one message at a time, so that no other
-//! message is returned again. The message becomes a dead letter with the reason
-//! [`Unrepresentable`](idem_core::Reason::Unrepresentable). It keeps its payload, the parts that are text, and the
-//! whole property list as bytes in the header `idem-amqp-properties`. After `max_unsettled` further messages, the
-//! source returns to lapin.
+//! Before lapin consumes again, a connection without it reads as many messages, keeps such ones, and returns the others
+//! once more. The message becomes a dead letter with the reason
+//! [`Unrepresentable`](idem_core::Reason::Unrepresentable). It keeps its payload, its exchange and routing key as text, and
+//! the whole property list as bytes in the header `idem-amqp-properties`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -114,7 +113,6 @@ mod limit;
 mod member;
 mod message;
 mod options;
-mod properties;
 mod publishing;
 mod queue_type;
 mod refusal;
@@ -123,7 +121,6 @@ mod request;
 mod sending;
 mod server;
 mod several;
-mod single;
 mod sink;
 mod source;
 mod subscription;

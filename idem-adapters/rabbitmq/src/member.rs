@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use idem_core::{BoxError, Error};
+use idem_core::{Delivery, Error};
 use lapin::types::FieldTable;
 
+use crate::acker::RabbitMqAcker;
 use crate::address::Address;
 use crate::bare::Bare;
 use crate::config::Config;
@@ -14,7 +15,6 @@ use crate::error::broker;
 use crate::limit::Limits;
 use crate::queue_type::{self, Examined, Found};
 use crate::request::{Expected, Request};
-use crate::single::{Single, Taken};
 use crate::unprocessed;
 use crate::wide::{End, Wide};
 
@@ -26,25 +26,13 @@ pub(crate) struct Member {
     arguments: FieldTable,
     /// Whether the queue did not exist when this process started.
     is_new: bool,
-    subscription: Option<By>,
-    /// How many more messages to take one at a time, on a connection that parses what lapin cannot. When lapin closes
-    /// its connection at a message, everything prefetched is returned, and each return counts against a delivery limit. The error
-    /// does not say from which queue the message came, so this is set for each queue of the connection.
-    narrow: u16,
-}
-
-/// The kind of a subscription.
-#[allow(clippy::large_enum_variant, reason = "there is one for each queue")]
-pub(crate) enum By {
-    /// A channel of the connection shared by all queues.
-    Lapin(Wide),
-    Bare(Single),
+    subscription: Option<Wide>,
 }
 
 impl Member {
     pub(crate) fn new(name: String, request: Request, found: Found) -> Self {
         let Found { arguments, is_new } = found;
-        Self { name: name.into(), request, arguments, is_new, subscription: None, narrow: 0 }
+        Self { name: name.into(), request, arguments, is_new, subscription: None }
     }
 
     /// Warns once if a worker that is not new has a new queue.
@@ -103,86 +91,37 @@ impl Member {
         Err(Error::Config(refused))
     }
 
-    /// Subscribes on `link`, or on a connection that reads raw bytes if messages are to be taken one at a time.
+    /// Subscribes on `link`.
     pub(crate) async fn subscribe(
         &mut self,
         config: &Config,
         link: &mut Link,
         max_unsettled: u16,
     ) -> Result<(), Error> {
-        self.subscription = Some(if self.is_narrow() {
-            By::Bare(Single::open(config, &self.name, max_unsettled, self.request.consumer.clone()).await?)
-        } else {
-            By::Lapin(self.wide(config, link, max_unsettled).await?)
-        });
-        Ok(())
-    }
-
-    async fn wide(&self, config: &Config, link: &mut Link, max_unsettled: u16) -> Result<Wide, Error> {
         let subscribed = Wide::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
-        subscribed.map_err(|error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error))
-    }
-
-    /// Replaces a one-at-a-time subscription that has nothing unsettled with a lapin subscription. Cancel safe: if it
-    /// is dropped, the old one remains and is replaced the next time.
-    pub(crate) async fn widen(&mut self, config: &Config, link: &mut Link, max_unsettled: u16) -> Result<(), Error> {
-        let wide = self.wide(config, link, max_unsettled).await?;
-        tracing::info!(queue = %self.name, "the prefetched messages have passed; messages are prefetched again");
-        if let Some(old) = self.subscription.replace(By::Lapin(wide)) {
-            old.close().await;
-        }
+        let failed = |error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error);
+        self.subscription = Some(subscribed.map_err(failed)?);
         Ok(())
-    }
-
-    pub(crate) fn is_narrow(&self) -> bool {
-        self.narrow > 0
-    }
-
-    /// Takes one message at a time from the next subscription on, until `max_unsettled` messages have passed.
-    pub(crate) fn take_singly(&mut self, max_unsettled: u16) {
-        self.narrow = max_unsettled;
-    }
-
-    /// Reports whether it uses the shared connection, which lapin closes at a message that it cannot parse.
-    pub(crate) fn is_by_lapin(&self) -> bool {
-        matches!(self.subscription, Some(By::Lapin(_)))
-    }
-
-    /// Reports whether one message at a time is taken.
-    pub(crate) fn takes_singly(&self) -> bool {
-        matches!(self.subscription, Some(By::Bare(_)))
     }
 
     /// Returns the next delivery, if there is one.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Taken, End>> {
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
         match &mut self.subscription {
-            Some(By::Lapin(wide)) => wide.poll_next(context, &self.name).map_ok(Some),
-            Some(By::Bare(single)) => single.poll_next(context, &self.name, &mut self.narrow).map_err(End::Other),
+            Some(wide) => wide.poll_next(context, &self.name),
             None => Poll::Pending,
         }
     }
 
     /// Ends the subscription, and releases messages that were not returned.
-    pub(crate) async fn drain(&mut self) -> Result<(), BoxError> {
+    pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
         match &mut self.subscription {
-            Some(By::Lapin(wide)) => wide.drain().await.map_err(BoxError::from),
-            Some(By::Bare(single)) => single.drain().await,
+            Some(wide) => wide.drain().await,
             None => Ok(()),
         }
     }
 
     /// Takes the subscription, so that it can be closed.
-    pub(crate) fn leave(&mut self) -> Option<By> {
+    pub(crate) fn leave(&mut self) -> Option<Wide> {
         self.subscription.take()
-    }
-}
-
-impl By {
-    /// Closes the subscription and returns everything unsettled to the queue.
-    pub(crate) async fn close(self) {
-        match self {
-            Self::Lapin(wide) => wide.close().await,
-            Self::Bare(single) => single.close().await,
-        }
     }
 }

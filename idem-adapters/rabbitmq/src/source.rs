@@ -1,5 +1,6 @@
 //! Queues as a source of deliveries.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::lag::Asked;
 use crate::member::Member;
 use crate::queue_type::Found;
 use crate::request::Request;
-use crate::single::Taken;
 use crate::subscription::{DRAIN, SUBSCRIBE, Subscription};
+use crate::unreadable;
 use crate::wide::End;
 
 /// A quorum queue of a RabbitMQ server, returned by [`RabbitMq::queue`](crate::RabbitMq::queue) or
@@ -43,6 +44,10 @@ pub struct Queue {
     pub(crate) members: Vec<Member>,
     link: Option<Link>,
     subscription: Option<Subscription>,
+    /// Whether lapin closed the last connection at a message that it cannot parse.
+    is_unreadable: bool,
+    /// The messages that lapin cannot parse, which come before all others.
+    unreadable: VecDeque<(Delivery, RabbitMqAcker)>,
     /// The member to poll first for the next delivery.
     turn: usize,
     asked: Asked,
@@ -52,7 +57,17 @@ impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, request: Request, found: Found) -> Self {
         let member = Member::new(name, request, found);
         let (name, asked) = (Arc::clone(&member.name), Asked::default());
-        Self { config, name, members: vec![member], link: None, subscription: None, turn: 0, asked }
+        Self {
+            config,
+            name,
+            members: vec![member],
+            link: None,
+            subscription: None,
+            is_unreadable: false,
+            unreadable: VecDeque::new(),
+            turn: 0,
+            asked,
+        }
     }
 
     /// Returns the queues and their address, for errors.
@@ -67,22 +82,19 @@ impl Queue {
         broker(format!("the subscription to {place} has ended"), source).into()
     }
 
-    /// Handles a message that lapin cannot parse: switches all members to one message at a time and returns the error.
-    fn unreadable(&mut self, tag: u64, max_unsettled: u16, error: lapin::Error) -> BoxError {
-        for member in self.members.iter_mut().filter(|member| member.is_by_lapin()) {
-            member.take_singly(max_unsettled);
+    /// Takes the messages that lapin cannot parse out of the queues. The client's error does not say which queue had one.
+    async fn take_out(&mut self, options: &SubscribeOptions) -> Result<(), BoxError> {
+        for (at, member) in self.members.iter_mut().enumerate() {
+            let arguments = member.request.consumer.clone();
+            let taken = unreadable::take_out(&self.config, &member.name, options.max_unsettled, arguments).await?;
+            let key = (options.order == DeliveryOrder::Queue).then_some(at as u64);
+            self.unreadable.extend(taken.into_iter().map(|(delivery, acker)| (delivery.with_ordering_key(key), acker)));
         }
-        tracing::error!(
-            queue = %self.name,
-            delivery_tag = tag + 1,
-            "lapin cannot parse a message; messages are taken one at a time until it has left the queue, so that no \
-             other message is returned"
-        );
-        error::unreadable(&self.place(), error).into()
+        Ok(())
     }
 
     /// Returns the next delivery of any member, and the index of that member. Cancel safe.
-    async fn any(&mut self) -> (usize, Result<Taken, End>) {
+    async fn any(&mut self) -> (usize, Result<(Delivery, RabbitMqAcker), End>) {
         let (members, turn) = (&mut self.members, &mut self.turn);
         let any = poll_fn(|context| {
             for step in 0..members.len() {
@@ -106,36 +118,28 @@ impl Queue {
 
     /// Returns the next delivery. Cancel safe.
     async fn take(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
-        loop {
-            let Some(subscription) = self.subscription.filter(|subscription| subscription.live) else {
-                return Err(self.ended(&self.place(), "it has no subscription: call subscribe first"));
-            };
-            match self.any().await {
-                (at, Ok(Some((delivery, acker)))) => {
-                    let key = subscription.ordered.then_some(at as u64);
-                    return Ok((delivery.with_ordering_key(key), acker));
-                }
-                (at, Ok(None)) => self.widen(at, subscription.max_unsettled).await?,
-                (_, Err(End::Unreadable { tag, error })) => {
-                    return Err(self.unreadable(tag, subscription.max_unsettled, error));
-                }
-                (at, Err(End::Other(error))) => {
-                    return Err(self.ended(&self.members[at].place(&self.config.address), error));
-                }
-            }
-        }
-    }
-
-    /// Subscribes a member on lapin's connection again. Cancel safe.
-    async fn widen(&mut self, at: usize, max_unsettled: u16) -> Result<(), BoxError> {
-        let link = match self.link.take() {
-            Some(link) => link,
-            None => Link::open(&self.config, &self.name).await?,
+        let Some(subscription) = self.subscription.filter(|subscription| subscription.live) else {
+            return Err(self.ended(&self.place(), "it has no subscription: call subscribe first"));
         };
-        self.asked.set(&link.connection);
-        let link = self.link.insert(link);
-        let widened = timeout(SUBSCRIBE, self.members[at].widen(&self.config, link, max_unsettled)).await;
-        Ok(widened.map_err(|_| silent(SUBSCRIBE))??)
+        if let Some(taken) = self.unreadable.pop_front() {
+            return Ok(taken);
+        }
+        match self.any().await {
+            (at, Ok((delivery, acker))) => {
+                let key = subscription.ordered.then_some(at as u64);
+                Ok((delivery.with_ordering_key(key), acker))
+            }
+            (_, Err(End::Unreadable { tag, error })) => {
+                self.is_unreadable = true;
+                tracing::error!(
+                    queue = %self.name,
+                    delivery_tag = tag + 1,
+                    "lapin cannot parse a message; it is taken out of the queue before the next subscription"
+                );
+                Err(error::unreadable(&self.place(), error).into())
+            }
+            (at, Err(End::Other(error))) => Err(self.ended(&self.members[at].place(&self.config.address), error)),
+        }
     }
 
     /// Subscribes to each queue.
@@ -145,11 +149,6 @@ impl Queue {
             member.subscribe(&self.config, link, options.max_unsettled).await?;
         }
         self.asked.set(&link.connection);
-        if self.members.iter().all(Member::is_narrow)
-            && let Some(link) = self.link.take()
-        {
-            link.close().await;
-        }
         Ok(())
     }
 }
@@ -179,6 +178,9 @@ impl Source for Queue {
             return Err(error);
         }
         bare.close().await;
+        if self.is_unreadable {
+            timeout(limit, self.take_out(&options)).await.unwrap_or_else(|_| Err(silent(limit)))?;
+        }
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
         let subscribed = timeout(limit, self.subscribe(link, &options)).await;
@@ -191,7 +193,8 @@ impl Source for Queue {
             self.members.iter_mut().for_each(Member::warn_if_new);
         }
         let ordered = options.order == DeliveryOrder::Queue;
-        self.subscription = Some(Subscription { live: true, ordered, max_unsettled: options.max_unsettled, host });
+        self.subscription = Some(Subscription { live: true, ordered, host });
+        self.is_unreadable = false;
         Ok(())
     }
 
@@ -221,14 +224,6 @@ impl Source for Queue {
         self.members.len()
     }
 
-    /// A queue from which one message at a time is taken has room for one. A message that is held meanwhile is not
-    /// released: the queue would deliver it again before all others.
-    fn room(&self) -> Option<usize> {
-        let most = usize::from(self.subscription?.max_unsettled);
-        let room = |member: &Member| if member.takes_singly() { 1 } else { most };
-        Some(self.members.iter().map(room).sum())
-    }
-
     fn lag(&self) -> Option<Lag> {
         Some(self.asked.lag(self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
     }
@@ -248,10 +243,11 @@ impl Source for Queue {
     async fn drain(&mut self) {
         let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else { return };
         subscription.live = false;
+        self.unreadable.clear();
         let drained = timeout(DRAIN, async {
             for member in &mut self.members {
                 if let Err(error) = member.drain().await {
-                    tracing::debug!(queue = %member.name, error, "prefetched messages return when the connection closes");
+                    tracing::debug!(queue = %member.name, %error, "prefetched messages return when the connection closes");
                 }
             }
         });
@@ -261,6 +257,7 @@ impl Source for Queue {
     /// Gives up after 10 seconds without an answer. The heartbeat then ends the connection.
     async fn close(&mut self) {
         self.subscription = None;
+        self.unreadable.clear();
         // Take all first, so that none is left behind if the timeout expires before its turn.
         let link = self.link.take();
         let subscriptions: Vec<_> = self.members.iter_mut().filter_map(Member::leave).collect();

@@ -9,8 +9,6 @@ pub(crate) struct Subscription {
     pub(crate) live: bool,
     /// Whether the deliveries of each queue share an ordering key.
     pub(crate) ordered: bool,
-    /// The maximum number of unsettled deliveries of each queue.
-    pub(crate) max_unsettled: u16,
     /// The index of the host that it is connected to.
     pub(crate) host: usize,
 }

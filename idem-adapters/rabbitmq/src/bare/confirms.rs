@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use amq_protocol::protocol::basic::parse_properties;
 use futures_util::AsyncRead;
 use tokio::time::timeout;
 
@@ -10,7 +11,6 @@ use super::cursor::Cursor;
 use super::end::End;
 use super::frames::{self, HEADER, METHOD, unexpected};
 use super::outstanding::Unconfirmed;
-use crate::properties::Properties;
 
 /// A message that the server returns, without its properties: they follow.
 struct Returned {
@@ -46,10 +46,10 @@ pub(super) async fn read(
             },
             HEADER => {
                 let Some(Returned { reason, routing_key }) = returned.take() else { continue };
-                let properties = content.get(12..).unwrap_or_default();
                 // The properties are those that this process has sent.
-                let properties = Properties::read(properties).unwrap_or_else(|read| read);
-                unconfirmed.lock().returned(properties.message_id.unwrap_or_default(), &routing_key, &reason);
+                let Ok((_, properties)) = parse_properties(content.get(12..).unwrap_or_default()) else { continue };
+                let id = properties.message_id().as_ref().map(|id| id.as_str()).unwrap_or_default();
+                unconfirmed.lock().returned(id, &routing_key, &reason);
             }
             // A heartbeat, or the payload of a returned message.
             _ => {}
