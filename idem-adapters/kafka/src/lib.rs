@@ -168,7 +168,6 @@ mod partition;
 mod plan;
 mod property;
 mod protocol;
-mod publishing;
 mod quarantine;
 mod record;
 mod refusal;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::mem::discriminant;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Callback, Error};
 
 use crate::address;
 use crate::config::Config;
-use crate::credentials::{Credentials, Getter, Login, Token, Tokens};
+use crate::credentials::{Credentials, Login, Token, Tokens};
 use crate::error::{SSL, setting};
 use crate::property;
 
@@ -81,7 +81,7 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
     {
-        self.callback(Login::Credentials(Getter::new(get)))
+        self.callback(Login::Credentials(Callback::new(get)))
     }
 
     /// Logs in with the SASL mechanism OAUTHBEARER and the token that the callback returns, for example with IAM to
@@ -111,7 +111,7 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Token, BoxError>> + Send + 'static,
     {
-        self.callback(Login::Token(Getter::new(get)))
+        self.callback(Login::Token(Callback::new(get)))
     }
 
     fn callback(mut self, login: Login) -> Self {

@@ -137,9 +137,6 @@ impl Topic {
     fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
         let refused = |text: &str| Err(Error::Config(text.to_owned()));
         let group = self.group.as_ref().unwrap_or(&options.consumer);
-        if options.max_unsettled == 0 {
-            return refused("`max_unsettled` is 0, so the worker would receive nothing: set it to at least 1");
-        }
         if self.window == 0 {
             return refused("with a window of 0 the worker receives nothing: give `.window(..)` at least 1");
         }

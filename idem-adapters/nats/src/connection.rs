@@ -81,6 +81,10 @@ impl Connection {
         }
     }
 
+    pub(crate) fn is_live(&self) -> bool {
+        !self.lost.is_cancelled()
+    }
+
     pub(crate) fn jetstream(&self) -> Context {
         jetstream::with_prefix(self.client.clone(), &self.api)
     }

@@ -1,15 +1,11 @@
 //! Credentials that a callback returns for each connection.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use async_nats::{AuthError, ConnectOptions};
-use idem_core::{BoxError, Error};
+use idem_core::Error;
 use nkeys::{KeyPair, KeyPairType};
-
-use crate::address::Address;
-use crate::error::broker;
 
 /// The credentials of a login, as returned by the callback given to
 /// [`Options::credentials`](crate::Options::credentials).
@@ -101,30 +97,5 @@ impl fmt::Debug for Credentials {
             Kind::Jwt(..) => "jwt",
         };
         f.debug_tuple("Credentials").field(&format_args!("{kind}")).finish()
-    }
-}
-
-/// The callback.
-#[derive(Clone)]
-pub(crate) struct Getter(Arc<dyn Fn() -> Getting + Send + Sync>);
-
-type Getting = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
-
-impl Getter {
-    pub(crate) fn new<F, A>(get: F) -> Self
-    where
-        F: Fn() -> A + Send + Sync + 'static,
-        A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
-    {
-        Self(Arc::new(move || Box::pin(get())))
-    }
-
-    pub(crate) async fn get(&self, address: &Address) -> Result<Credentials, Error> {
-        (self.0)().await.map_err(|error| {
-            broker(
-                format!("cannot log in to NATS at {address}: the callback given to .credentials(..) has failed"),
-                error,
-            )
-        })
     }
 }

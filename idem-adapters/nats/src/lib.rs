@@ -125,7 +125,6 @@ mod link;
 mod message;
 mod name;
 mod options;
-mod publishing;
 mod pull;
 mod search;
 mod server;

@@ -25,7 +25,7 @@ impl Link {
 
     /// Returns the connection if there is one that is not lost.
     pub(crate) fn now(&self) -> Option<Arc<Connection>> {
-        self.0.borrow().clone().filter(|connection| !connection.lost.is_cancelled())
+        self.0.borrow().clone().filter(|connection| connection.is_live())
     }
 
     /// Waits until there is a connection, and returns it.

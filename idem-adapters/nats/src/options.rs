@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Callback, Error};
 
 use crate::address::{Address, Login};
 use crate::config::{Config, Secret};
-use crate::credentials::{Credentials, Getter, user};
+use crate::credentials::{Credentials, user};
 use crate::name::unfit;
 use crate::tls;
 
@@ -68,7 +68,7 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
     {
-        self.login = Some(Secret::Got(Getter::new(get)));
+        self.login = Some(Secret::Got(Callback::new(get)));
         self
     }
 

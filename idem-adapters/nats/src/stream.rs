@@ -150,11 +150,6 @@ impl Stream {
     /// Returns the name of the consumer, or an error if an option cannot be satisfied.
     pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
         let refused = |text: String| Err(Error::Config(text));
-        if options.max_unsettled == 0 {
-            return refused(
-                "`max_unsettled` is 0, so the worker would receive nothing: set it to at least 1".to_owned(),
-            );
-        }
         if matches!(options.order, DeliveryOrder::Partition | DeliveryOrder::Key) {
             return refused(format!(
                 "JetStream has neither partitions nor keys, so it cannot keep DeliveryOrder::{:?}: use DeliveryOrder::Queue, \

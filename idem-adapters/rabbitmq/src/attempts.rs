@@ -1,8 +1,6 @@
 //! The attempts of one connection, at each host in turn.
 
-use std::error::Error as _;
-
-use idem_core::{BoxError, Error};
+use idem_core::Error;
 use lapin::uri::{AMQPUri, SASLMechanism};
 
 use crate::address::Address;
@@ -62,7 +60,7 @@ impl<'a> Attempts<'a> {
         let at = &address.hosts[host];
         let failure = error::connecting(address.of(at), at.port, &address.vhost, login.cure(), error);
         if address.hosts.len() > 1 {
-            tracing::warn!(error = chain(&failure), "a host of RabbitMQ cannot be used; the next one is tried");
+            tracing::warn!(error = %failure, "a host of RabbitMQ cannot be used; the next one is tried");
         }
         self.failures.push(failure);
     }
@@ -82,21 +80,6 @@ impl<'a> Attempts<'a> {
 }
 
 fn none(address: &Address, failures: &[Error]) -> Error {
-    let each: Vec<_> = failures.iter().map(chain).collect();
-    let each: BoxError = each.join("; ").into();
-    error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each)
-}
-
-/// Formats an error and its sources, each part once.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let part = cause.to_string();
-        if !text.ends_with(&part) {
-            text = format!("{text}: {part}");
-        }
-        source = cause.source();
-    }
-    text
+    let each: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each.join("; "))
 }

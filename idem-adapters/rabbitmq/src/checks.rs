@@ -10,11 +10,6 @@ use crate::member::Member;
 /// Refuses options that RabbitMQ cannot support, whatever the queues are. `queue` is their name, for the log, and `place`
 /// also has their address, for errors.
 pub(crate) fn check(config: &Config, queue: &str, place: &str, options: &SubscribeOptions) -> Result<(), Error> {
-    if options.max_unsettled == 0 {
-        return Err(Error::Config(
-            "`max_unsettled` is 0, which RabbitMQ takes as no limit: set it to at least 1".to_owned(),
-        ));
-    }
     if !matches!(options.order, DeliveryOrder::None | DeliveryOrder::Queue) {
         return Err(Error::Config(format!(
             "RabbitMQ has neither partitions nor keys, so it cannot keep the order {:?} of {}: ask for \

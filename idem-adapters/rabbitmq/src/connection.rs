@@ -86,7 +86,7 @@ impl Link {
         watch.spawn(report(connection.events_listener(), address.clone(), failed));
         let connection = Arc::new(connection);
         if let (Login::Asked(callback), Some(valid_for)) = (&config.login, now.valid_for) {
-            let renewal = Renewal { callback: Arc::clone(callback), user: now.user.clone(), address };
+            let renewal = Renewal { callback: callback.clone(), user: now.user.clone(), address };
             watch.spawn(renewal.keep(Arc::downgrade(&connection), valid_for));
         }
         Self { connection, host, watch, _socket: socket }

@@ -1,13 +1,10 @@
 //! The login for the server.
 
 use std::fmt;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::BoxError;
+use idem_core::{BoxError, Callback};
 use lapin::uri::AMQPUserInfo;
-use tokio::time::timeout;
 
 /// A user name and password. For a token: the name that the server's plugin expects, and the token as the password.
 ///
@@ -59,24 +56,9 @@ pub(crate) enum Login {
     /// With the user and password of the URL.
     Url(AMQPUserInfo),
     /// With the result of a callback, called for each connection.
-    Asked(Ask),
+    Asked(Callback<Credentials>),
     /// With the client certificate: SASL EXTERNAL.
     Certificate,
-}
-
-/// The callback that returns credentials.
-pub(crate) type Ask =
-    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>> + Send + Sync>;
-
-/// The time limit of a callback.
-const LIMIT: Duration = Duration::from_secs(10);
-
-/// Calls the callback, with its time limit.
-pub(crate) async fn ask(callback: &Ask) -> Result<Credentials, BoxError> {
-    match timeout(LIMIT, callback()).await {
-        Ok(asked) => asked,
-        Err(_) => Err(format!("it has not answered within {} seconds", LIMIT.as_secs()).into()),
-    }
 }
 
 impl Login {
@@ -85,7 +67,7 @@ impl Login {
         match self {
             Self::Url(userinfo) => Ok(Credentials::new(&*userinfo.username, &*userinfo.password)),
             Self::Certificate => Ok(Credentials::new("", "")),
-            Self::Asked(callback) => ask(callback).await,
+            Self::Asked(callback) => callback.call().await,
         }
     }
 

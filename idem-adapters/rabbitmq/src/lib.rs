@@ -113,7 +113,6 @@ mod limit;
 mod member;
 mod message;
 mod options;
-mod publishing;
 mod queue_type;
 mod refusal;
 mod renewal;

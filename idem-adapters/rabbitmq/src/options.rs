@@ -1,15 +1,14 @@
 //! Connection options.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Callback, Error};
 use lapin::uri::AMQPScheme;
 
 use crate::address::{Address, First, Host};
 use crate::config::Config;
-use crate::credentials::{Ask, Credentials, Login};
+use crate::credentials::{Credentials, Login};
 use crate::tls::Tls;
 use crate::url::{self, Url};
 
@@ -35,7 +34,7 @@ pub struct Options {
     url: String,
     hosts: Vec<String>,
     tls: Tls,
-    ask: Option<Ask>,
+    ask: Option<Callback<Credentials>>,
     consumer_timeout: Duration,
     replay_window: Option<Duration>,
     limit_by_policy: bool,
@@ -122,7 +121,7 @@ impl Options {
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
     {
-        self.ask = Some(Arc::new(move || Box::pin(ask())));
+        self.ask = Some(Callback::new(ask));
         self
     }
 

@@ -3,11 +3,11 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use idem_core::BoxError;
+use idem_core::{BoxError, Callback};
 use lapin::Connection;
 use tokio::time::{sleep, timeout};
 
-use crate::credentials::{Ask, ask};
+use crate::credentials::Credentials;
 
 /// The time limit for the server's answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -16,7 +16,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Sends the next credentials to the server before those of a connection expire.
 pub(crate) struct Renewal {
-    pub(crate) callback: Ask,
+    pub(crate) callback: Callback<Credentials>,
     /// The user of the connection.
     pub(crate) user: String,
     pub(crate) address: String,
@@ -44,7 +44,7 @@ impl Renewal {
 
     /// Renews once. Returns how long the new credentials are valid, if they expire.
     async fn renew(&self, connection: &Connection) -> Result<Option<Duration>, BoxError> {
-        let next = ask(&self.callback).await?;
+        let next = self.callback.call().await?;
         if next.user != self.user {
             let address = &self.address;
             tracing::debug!(%address, "the next credentials are of another user: they are for the next connection");

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use idem_core::{Error, Sink, SinkError, StagedMessage};
+use idem_core::{Error, Sink, SinkConnection, SinkError, StagedMessage};
 use lapin::types::ShortString;
 use tokio::sync::Mutex;
 
-use crate::bare::{Answer, End, Publisher};
+use crate::bare::{Answer, Bare, End, Publisher};
 use crate::config::Config;
 use crate::message::{Target, encode};
-use crate::publishing::Publishing;
 use crate::refusal::Refusal;
 use crate::suspects::Suspects;
 
@@ -20,12 +19,12 @@ pub struct Exchange {
     config: Arc<Config>,
     name: String,
     cloud_events: Option<String>,
-    publishing: Publishing,
+    publishing: SinkConnection<Publisher>,
     /// The size of the largest message, once the server has refused a larger one.
     limit: AtomicUsize,
     suspects: Suspects,
     /// The connection of the suspects, of which one at a time is under way. Other messages do not wait for them.
-    apart: Publishing,
+    apart: SinkConnection<Publisher>,
     single: Mutex<()>,
 }
 
@@ -35,10 +34,10 @@ impl Exchange {
             config,
             name,
             cloud_events: None,
-            publishing: Publishing::default(),
+            publishing: SinkConnection::new(Publisher::is_live),
             limit: AtomicUsize::new(usize::MAX),
             suspects: Suspects::default(),
-            apart: Publishing::default(),
+            apart: SinkConnection::new(Publisher::is_live),
             single: Mutex::default(),
         }
     }
@@ -50,6 +49,28 @@ impl Exchange {
     pub fn cloud_events(mut self, source: impl Into<String>) -> Self {
         self.cloud_events = Some(source.into());
         self
+    }
+
+    /// Opens a connection in place of one that has ended. Its host is left, unless it has only refused a message.
+    fn connect(
+        &self,
+        ended: Option<Arc<Publisher>>,
+    ) -> impl Future<Output = Result<Publisher, Error>> + Send + use<> {
+        if let Some(ended) = ended.filter(|ended| !ended.was_refused()) {
+            self.config.first.leave(ended.host);
+        }
+        let (config, exchange) = (Arc::clone(&self.config), self.name.clone());
+        async move { Bare::publish(&config, &exchange).await }
+    }
+
+    /// Returns the connection of the suspects, on which no message is unconfirmed, so that a refusal concerns the next one.
+    async fn apart(&self) -> Result<Arc<Publisher>, SinkError> {
+        let publisher = self.apart.get(|ended| self.connect(ended)).await?;
+        if publisher.is_idle() {
+            return Ok(publisher);
+        }
+        close(&self.apart).await;
+        self.apart.get(|ended| self.connect(ended)).await
     }
 
     /// Refuses a message that is known to be too large.
@@ -146,28 +167,32 @@ impl Sink for Exchange {
         if self.cloud_events.as_deref() == Some("") {
             return Err(SinkError::message("the source given to .cloud_events(..) is empty: CloudEvents need one"));
         }
-        match self.publishing.open(&self.config, &self.name).await {
-            Ok(_) => Ok(()),
-            Err(error @ Error::Config(_)) => Err(SinkError::message(error)),
-            Err(error) => Err(SinkError::broker(error)),
-        }
+        self.publishing.open(|ended| self.connect(ended)).await?;
+        Ok(())
     }
 
     async fn publish(&self, message: &StagedMessage) -> Result<(), SinkError> {
         self.check_size(message)?;
         if !self.suspects.has(message) {
-            let publisher = self.publishing.get(&self.config, &self.name).await?;
+            let publisher = self.publishing.get(|ended| self.connect(ended)).await?;
             return self.send(&publisher, message).await;
         }
         let _single = self.single.lock().await;
-        let publisher = self.apart.idle(&self.config, &self.name).await?;
+        let publisher = self.apart().await?;
         self.send(&publisher, message).await
     }
 
     /// Gives up after 5 seconds without an answer.
     async fn close(&self) {
-        self.publishing.close().await;
-        self.apart.close().await;
+        close(&self.publishing).await;
+        close(&self.apart).await;
+    }
+}
+
+/// Closes a connection, if there is one. What is unconfirmed is answered with an error.
+async fn close(connection: &SinkConnection<Publisher>) {
+    if let Some(publisher) = connection.take().await {
+        publisher.close().await;
     }
 }
 

@@ -102,11 +102,3 @@ async fn a_source_that_was_dropped_gives_everything_back() {
     world.until_ready(2).await;
     assert_eq!(delivery.1.ack().await.unwrap(), Settled::Stale);
 }
-
-#[tokio::test]
-async fn no_limit_at_all_is_refused() {
-    let Some(world) = World::new().await else { return };
-    let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
-    let error = queue.subscribe(subscribe_options(0)).await.unwrap_err().to_string();
-    assert!(error.contains("set it to at least 1"), "{error}");
-}
