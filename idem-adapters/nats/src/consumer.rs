@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::address::Address;
 use crate::difference::{Difference, differences};
-use crate::error::broker;
 use crate::settings::{Found, Start, Wishes, config};
 
 /// When the stream and the consumer were created. A recreated stream numbers its messages from 1 again, so an earlier
@@ -91,7 +90,7 @@ impl Place<'_> {
         match answer.map_err(|error| self.silent("read the settings of", error))? {
             Response::Ok(raw) => self.read(raw).map(Some),
             Response::Err { error } if error.error_code() == ErrorCode::CONSUMER_NOT_FOUND => Ok(None),
-            Response::Err { error } => Err(broker(format!("cannot read the settings of {self}"), error)),
+            Response::Err { error } => Err(Error::broker(format!("cannot read the settings of {self}"), error)),
         }
     }
 
@@ -119,19 +118,19 @@ impl Place<'_> {
         let request = json!({ "stream_name": self.stream, "config": config, "action": action });
         match self.jetstream.request(asked, &request).await.map_err(|error| self.silent(what, error))? {
             Response::Ok(raw) => self.read(raw),
-            Response::Err { error } => Err(broker(format!("cannot {what} {self}: {error}"), error)),
+            Response::Err { error } => Err(Error::broker(format!("cannot {what} {self}: {error}"), error)),
         }
     }
 
     fn read(&self, raw: Value) -> Result<Found, Error> {
         match serde_json::from_value(raw.clone()) {
             Ok(info) => Ok(Found { info, raw }),
-            Err(error) => Err(broker(format!("cannot parse the server's description of {self}"), error)),
+            Err(error) => Err(Error::broker(format!("cannot parse the server's description of {self}"), error)),
         }
     }
 
     fn silent(&self, what: &str, error: RequestError) -> Error {
-        broker(
+        Error::broker(
             format!(
                 "no answer when trying to {what} {self}: check that the login may publish to \
                  {}.CONSUMER.*.{}.{} and below it, and subscribe to _INBOX.>",

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::consumer::Made;
-use crate::error::broker;
 use crate::leases::Leases;
 use crate::link::Link;
 use crate::name::unfit;
@@ -144,7 +143,7 @@ impl Stream {
     }
 
     pub(crate) fn ended(&self, source: impl Into<BoxError>) -> BoxError {
-        broker(format!("the subscription to {} has ended", self.place()), source).into()
+        Error::broker(format!("the subscription to {} has ended", self.place()), source).into()
     }
 
     /// Returns the name of the consumer, or an error if an option cannot be satisfied.

@@ -31,7 +31,7 @@ impl<'a> Attempts<'a> {
                 "cannot connect to RabbitMQ at {}: the callback given to .credentials(..) has failed",
                 config.address
             );
-            error::broker(what, source)
+            Error::broker(what, source)
         })?;
         let first = config.first.now();
         Ok(Self { config, credentials, first, failures: Vec::new() })
@@ -81,5 +81,5 @@ impl<'a> Attempts<'a> {
 
 fn none(address: &Address, failures: &[Error]) -> Error {
     let each: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each.join("; "))
+    Error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each.join("; "))
 }

@@ -6,7 +6,7 @@ use lapin::types::{FieldTable, ShortString};
 
 use crate::address::Address;
 use crate::bare::Bare;
-use crate::error::{answer, broker, refused};
+use crate::error::answer;
 
 /// A binding.
 #[derive(Debug, Clone)]
@@ -30,13 +30,13 @@ fn failed(address: &Address, name: &str, binding: &Binding, error: lapin::Error)
     let Binding { exchange, routing_key, .. } = binding;
     let what = format!("queue `{name}` cannot be bound to exchange `{exchange}` for `{routing_key}` on {address}");
     match answer(&error) {
-        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) => {
-            refused(format!("{what}: declare the exchange there, since idem declares none. The server says: {text}"))
-        }
-        Some((AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), text)) => refused(format!(
+        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) => Error::Config(format!(
+            "{what}: declare the exchange there, since idem declares none. The server says: {text}"
+        )),
+        Some((AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), text)) => Error::Config(format!(
             "{what}: grant the user `write` on the queue and `read` on the exchange, or bind it as another user. The server \
              says: {text}"
         )),
-        _ => broker(what, error),
+        _ => Error::broker(what, error),
     }
 }

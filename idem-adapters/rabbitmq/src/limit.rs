@@ -11,7 +11,6 @@ use lapin::types::{AMQPValue, FieldTable};
 use crate::address::Address;
 use crate::bare::Bare;
 use crate::config::Config;
-use crate::error::refused;
 
 pub(crate) const ARGUMENT: &str = "x-delivery-limit";
 
@@ -45,7 +44,7 @@ impl Limits {
         if !self.is_limited() || self.by_policy {
             return Ok(());
         }
-        Err(refused(format!(
+        Err(Error::Config(format!(
             "the delivery limit of queue `{name}` on {address} cannot be read without the permission `configure`, and RabbitMQ 4 \
              drops each message of a queue without x-delivery-limit=-1 at its 21st return, which lost connections count as: \
              declare the queue with that argument, or lift the limit by a policy (rabbitmqctl set_policy no-limit '^{name}$' \
@@ -61,7 +60,7 @@ impl Limits {
                 Some(limit) if limit < 0 && self.is_limited() => Ok(()),
                 _ => Err(limited(name, address, &text(limit))),
             },
-            None if self.is_limited() && !self.by_policy => Err(refused(format!(
+            None if self.is_limited() && !self.by_policy => Err(Error::Config(format!(
                 "queue `{name}` on {address} has no delivery limit of its own, and RabbitMQ 4 then drops each message at its \
                  21st return, which lost connections count as: lift the limit by a policy (rabbitmqctl set_policy no-limit \
                  '^{name}$' '{{\"delivery-limit\": 1000000000}}' --apply-to quorum_queues) and say so by \
@@ -74,7 +73,7 @@ impl Limits {
 
 /// Returns the error for a queue whose limit is an argument, which no policy lifts.
 pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
          connections count as deliveries. A queue's arguments cannot be changed, and no policy lifts their limit: declare a \
          queue with another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), give it the bindings of \

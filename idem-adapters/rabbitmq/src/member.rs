@@ -11,7 +11,6 @@ use crate::address::Address;
 use crate::bare::Bare;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::error::broker;
 use crate::limit::Limits;
 use crate::queue_type::{self, Examined, Found};
 use crate::request::{Expected, Request};
@@ -99,7 +98,7 @@ impl Member {
         max_unsettled: u16,
     ) -> Result<(), Error> {
         let subscribed = Wide::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
-        let failed = |error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error);
+        let failed = |error| Error::broker(format!("cannot subscribe to {}", self.place(&config.address)), error);
         self.subscription = Some(subscribed.map_err(failed)?);
         Ok(())
     }

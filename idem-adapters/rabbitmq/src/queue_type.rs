@@ -19,7 +19,7 @@ use crate::address::Address;
 use crate::bare::Bare;
 use crate::bindings;
 use crate::classic;
-use crate::error::{answer, broker, refused};
+use crate::error::answer;
 use crate::limit::{self, Limits};
 use crate::request::{Expected, Request};
 use crate::unprocessed;
@@ -70,7 +70,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
     // Those of a classic queue may be invalid for a quorum queue.
     let known = if expected == Expected::Classic { FieldTable::default() } else { known };
     match (declare(bare, queue, Some("quorum"), known).await?, expected) {
-        (Ok(_), Expected::Classic) => Err(refused(format!(
+        (Ok(_), Expected::Classic) => Err(Error::Config(format!(
             "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
         ))),
         (Err(text), Expected::Classic) => {
@@ -102,7 +102,7 @@ async fn declare(
     let Examined { address, name, request, limits, .. } = queue;
     let expected = request.expected;
     let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
-    let failed = |error| broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
+    let failed = |error| Error::broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
     let mut arguments = of_kind(request, queue_type, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
         arguments.insert(limit::ARGUMENT.into(), limit);
@@ -136,7 +136,7 @@ async fn declare(
             _ => return Err(failed(error)),
         }
     }
-    Err(refused(format!(
+    Err(Error::Config(format!(
         "cannot determine whether queue `{name}` on {address} is a quorum queue, because RabbitMQ does not report \
          all of its arguments: if it is one, use .queue_unverified(\"{name}\")"
     )))
@@ -175,12 +175,12 @@ async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<bool, 
         // A classic queue whose node is away is not found either.
         Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) if text.contains("no queue") => Ok(false),
         Some((AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED), text)) => Err(no_quorum_queue(name, address, text)),
-        _ => Err(broker(format!("cannot read the settings of queue `{name}` on {address}"), error)),
+        _ => Err(Error::broker(format!("cannot read the settings of queue `{name}` on {address}"), error)),
     }
 }
 
 fn absent(name: &str, address: &Address) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` does not exist on {address}: declare it there with x-queue-type=quorum, or use .declare(\"{name}\")"
     ))
 }
@@ -190,7 +190,7 @@ fn deleted(name: &str, address: &Address, expected: Expected) -> Error {
         Expected::Declared => "restart this worker, which declares it",
         _ => "declare it there again with its bindings",
     };
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} was deleted since this worker found it: messages that it had are lost, and no new ones reach \
          it. The worker consumes none of its queues until then. Find out why (an operator, an expiry, a server that was reset) \
          and publish again what was lost. It is not declared again by itself: {cure}"
@@ -198,7 +198,7 @@ fn deleted(name: &str, address: &Address, expected: Expected) -> Error {
 }
 
 fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} is not a quorum queue: a classic queue loses its messages with its node, and a stream is \
          never acked. Declare a queue with another name and x-queue-type=quorum (or use .declare), give it the bindings of \
          `{name}`, and move the remaining messages to it; or, for a classic queue whose messages may be lost, use .classic_queue(\"{name}\"). The server \
@@ -207,7 +207,7 @@ fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
 }
 
 fn other_value(name: &str, address: &Address, text: &str) -> Error {
-    refused(format!(
+    Error::Config(format!(
         "queue `{name}` on {address} refuses an argument that .declare(..) requests. The arguments of an existing \
          queue cannot be changed: request the value that it has, or declare a queue with another name, give it the bindings of `{name}`, \
          and move the remaining messages to it. The server says: {text}"
@@ -222,7 +222,7 @@ fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
              .queue_unverified(\"{name}\")"
         ),
     };
-    refused(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
+    Error::Config(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
 }
 
 /// The reason why the server refused a declaration.

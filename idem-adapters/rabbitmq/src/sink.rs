@@ -52,10 +52,7 @@ impl Exchange {
     }
 
     /// Opens a connection in place of one that has ended. Its host is left, unless it has only refused a message.
-    fn connect(
-        &self,
-        ended: Option<Arc<Publisher>>,
-    ) -> impl Future<Output = Result<Publisher, Error>> + Send + use<> {
+    fn connect(&self, ended: Option<Arc<Publisher>>) -> impl Future<Output = Result<Publisher, Error>> + Send + use<> {
         if let Some(ended) = ended.filter(|ended| !ended.was_refused()) {
             self.config.first.leave(ended.host);
         }

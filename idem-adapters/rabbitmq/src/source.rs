@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
@@ -15,7 +15,7 @@ use crate::bare::Bare;
 use crate::checks;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::error::{self, broker, silent};
+use crate::error::{self, silent};
 use crate::lag::Asked;
 use crate::member::Member;
 use crate::queue_type::Found;
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     fn ended(&self, place: &str, source: impl Into<BoxError>) -> BoxError {
-        broker(format!("the subscription to {place} has ended"), source).into()
+        Error::broker(format!("the subscription to {place} has ended"), source).into()
     }
 
     /// Takes the messages that lapin cannot parse out of the queues. The client's error does not say which queue had one.

@@ -4,7 +4,6 @@ use idem_core::Error;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::address::Address;
-use crate::error::refused;
 use crate::limit;
 
 const EXPIRES: &str = "x-expires";
@@ -19,7 +18,7 @@ pub(crate) fn deletes_returned(arguments: &FieldTable) -> bool {
 pub(crate) fn check(name: &str, address: &Address, arguments: &FieldTable) -> Result<(), Error> {
     let Some((argument, effect)) = found(arguments) else { return Ok(()) };
     let value = arguments.inner().get(argument).map(limit::text).unwrap_or_default();
-    Err(refused(format!(
+    Err(Error::Config(format!(
         "queue `{name}` on {address} has {argument}={value}: RabbitMQ {effect}, also if it was never processed, as in an outage \
          of the database (or moves it, if the queue has a dead-letter exchange). A queue's arguments cannot be changed: declare a queue with another name and without that, give it \
          the bindings of `{name}`, and move the remaining messages to it; or, if such messages may be lost, accept that by \

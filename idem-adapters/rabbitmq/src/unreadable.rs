@@ -13,7 +13,6 @@ use tokio::sync::Mutex;
 use crate::acker::RabbitMqAcker;
 use crate::bare::{Bare, Message};
 use crate::config::Config;
-use crate::error::broker;
 
 /// The header that contains the whole property list, as bytes.
 const LIST: &str = "idem-amqp-properties";
@@ -27,8 +26,8 @@ pub(crate) async fn take_out(
 ) -> Result<Vec<(Delivery, RabbitMqAcker)>, Error> {
     let mut bare = Bare::open(config).await?;
     let messages = bare.unreadable(queue, count, arguments).await;
-    let messages =
-        messages.map_err(|source| broker(format!("cannot read queue `{queue}` on {}", config.address), source))?;
+    let messages = messages
+        .map_err(|source| Error::broker(format!("cannot read queue `{queue}` on {}", config.address), source))?;
     if messages.is_empty() {
         bare.close().await;
         return Ok(Vec::new());

@@ -80,11 +80,7 @@ impl<C: Send + Sync + 'static> SinkConnection<C> {
         self.connect(&mut state, connect).await.map_err(SinkError::broker)
     }
 
-    async fn connect<F>(
-        &self,
-        state: &mut State<C>,
-        connect: impl FnOnce(Option<Arc<C>>) -> F,
-    ) -> Result<Arc<C>, Error>
+    async fn connect<F>(&self, state: &mut State<C>, connect: impl FnOnce(Option<Arc<C>>) -> F) -> Result<Arc<C>, Error>
     where
         F: Future<Output = Result<C, Error>> + Send + 'static,
     {
