@@ -78,6 +78,6 @@ fn ask<'a>(
     partitions: impl Iterator<Item = &'a TopicPartition>,
     which: Offset,
 ) -> KafkaResult<BTreeMap<TopicPartition, i64>> {
-    let found = lookup::ask(consumer, partitions, which, ANSWER)?;
+    let found = lookup::offsets(consumer, partitions, which, ANSWER)?;
     Ok(found.into_iter().filter_map(|(partition, at)| Some((partition, at.to_raw().filter(|at| *at >= 0)?))).collect())
 }

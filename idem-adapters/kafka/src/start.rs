@@ -17,7 +17,7 @@ use crate::plan::{Begins, Plan, Start};
 /// How long to wait for an answer of the brokers.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
-/// How long to look for the offsets of all partitions before the group is joined.
+/// How long to wait for the offsets of all partitions before the group is joined.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The longest wait during a rebalance, while nothing else is served.
@@ -84,12 +84,12 @@ fn found<C: ConsumerContext>(
     partitions: &[TopicPartition],
     which: Offset,
 ) -> Result<Begins, Loss> {
+    let ask = |which| offsets(consumer, partitions, which, LOOK).map_err(|error| unanswered(plan, error.to_string()));
     // The end is looked up first, so that messages published between the two are not skipped if none has the timestamp.
-    let [ends, found] = offsets(consumer, partitions, [Offset::End, which], LOOK);
+    let (ends, found) = (ask(Offset::End)?, ask(which)?);
     let begin = |partition: &TopicPartition| -> Result<_, Loss> {
-        let end = ends.get(partition).copied().and_then(at);
-        let begin = found.get(partition).and_then(|found| at(*found).or(end));
-        let begin = begin.ok_or_else(|| unanswered(plan, format!("the leader of {partition} does not answer")))?;
+        let [end, found] = [&ends, &found].map(|of| of.get(partition).copied().and_then(at));
+        let begin = found.or(end).ok_or_else(|| unanswered(plan, format!("there is no answer about {partition}")))?;
         Ok((partition.clone(), begin))
     };
     partitions.iter().map(begin).collect()
@@ -123,16 +123,21 @@ pub(crate) fn out_of_range<C: ConsumerContext>(
     known: &Begins,
     patience: Duration,
 ) -> BTreeMap<TopicPartition, String> {
-    let partitions: Vec<_> = known.keys().cloned().collect();
-    let [lows, highs] = offsets(consumer, &partitions, [Offset::Beginning, Offset::End], patience);
-    let why = |partition: TopicPartition| {
-        let offset = *known.get(&partition)?;
-        let (low, high) = (at(*lows.get(&partition)?)?, at(*highs.get(&partition)?)?);
-        let range = format!("the partition has {low} to {high}");
-        let why = error::out_of_range(&plan.config.place, &plan.group, &partition, Some(offset), &range);
-        (!(low..=high).contains(&offset)).then_some((partition, why))
+    let ask = |which| offsets(consumer, known.keys(), which, patience);
+    let (lows, highs) = match ask(Offset::Beginning).and_then(|lows| Ok((lows, ask(Offset::End)?))) {
+        Ok(ranges) => ranges,
+        Err(error) => {
+            tracing::warn!(place = plan.place(), %error, "the ranges of partitions cannot be looked up now");
+            return BTreeMap::new();
+        }
     };
-    partitions.into_iter().filter_map(why).collect()
+    let why = |(partition, offset): (&TopicPartition, &i64)| {
+        let (low, high) = (at(*lows.get(partition)?)?, at(*highs.get(partition)?)?);
+        let range = format!("the partition has {low} to {high}");
+        let why = error::out_of_range(&plan.config.place, &plan.group, partition, Some(*offset), &range);
+        (!(low..=high).contains(offset)).then(|| (partition.clone(), why))
+    };
+    known.iter().filter_map(why).collect()
 }
 
 /// The error text for an offset that the broker refuses, if the partition's range cannot be read.
